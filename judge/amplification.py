@@ -1,0 +1,40 @@
+"""(human, generated) -> one signed number; positive means that the captioner amplifies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from judge.types import FloatArray
+
+EPSILON = 1e-12
+
+
+def difference(human: FloatArray, generated: FloatArray) -> FloatArray:
+    """Generated - human. LIC (eq. 11), Leakage (eq. 4), ImageCaptioner2; 0 means no amplification."""
+    return generated - human
+
+
+def ratio(human: FloatArray, generated: FloatArray) -> FloatArray:
+    """Generated / human; 1 means no amplification; NaN where the human side is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(human == 0, np.nan, generated / human)
+
+
+def normalised(human: FloatArray, generated: FloatArray) -> FloatArray:
+    """(generated - human) / (generated + human + eps), in (-1, 1). DPAC, DBAC (WACV 2026)."""
+    return (generated - human) / (generated + human + EPSILON)
+
+
+def one_side(human: FloatArray, generated: FloatArray) -> FloatArray:
+    """NaN: the metric scores the generated side alone (sentence classification)."""
+    return np.full_like(np.asarray(generated, dtype=np.float64), np.nan)
+
+
+AMPLIFICATIONS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "difference": difference,
+    "ratio": ratio,
+    "normalised": normalised,
+    "one_side": one_side,
+}

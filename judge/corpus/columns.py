@@ -1,0 +1,112 @@
+"""Which column of a table holds the image ids, which the captions: by name, else the user says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from judge.corpus.tables import Row
+from judge.errors import JudgeError, nearest
+from judge.types import Side
+
+# Earlier names win over later ones; two of one line in the same table are ambiguous.
+_IDS = (
+    ("image_id", "img_id", "imageid", "cocoid", "coco_id"),
+    ("image", "img", "image_name", "image_file", "file_name", "filename", "image_path", "img_path", "imgid", "file", "path"),
+    ("id", "question_id"),
+    ("index", "doc_id"),
+)
+# Where a table holds both sides, the side decides; the last line names neither.
+_GENERATED = (
+    ("pred", "prediction", "predicted", "generated", "generated_caption", "filtered_resps"),
+    ("response", "output", "model_output", "hypothesis", "candidate"),
+)
+_HUMAN = (
+    ("caption_list", "captions", "references", "human_captions"),
+    ("reference", "ground_truth", "gt", "answer", "answers", "target", "sentences"),
+)
+_EITHER = (("caption", "text", "raw", "sentence", "description", "utterance"),)
+CAPTIONS: Mapping[Side, tuple[tuple[str, ...], ...]] = {
+    "generated": (*_GENERATED, *_EITHER, ("captions",)),
+    "human": (*_HUMAN, *_EITHER),
+}
+#: Columns whose cells may be lists of captions, or texts that spell a list.
+LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
+#: Numbers of rows, not names of images: 5 here is not picture 5 of COCO.
+ROW_NUMBERS = frozenset(_IDS[-1])
+
+_LOOK_AT = 1000
+_PICTURES = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
+
+
+def columns_of(rows: Sequence[Row]) -> list[str]:
+    """The names of the columns, in order; rows of JSON need not all have the same."""
+    return list(dict.fromkeys(str(name) for row in rows[:_LOOK_AT] for name in row))
+
+
+def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
+    """``column``, after checking that it exists.
+
+    Raises:
+        JudgeError: no such column.
+    """
+    known = columns_of(rows)
+    if column not in known:
+        raise JudgeError(f"no column '{column}'", where=source, mend=nearest(column, known))
+    return column
+
+
+def id_column(rows: Sequence[Row], *, source: str, option: str) -> str:
+    """The column of image ids. Columns of pictures (base64, as VLMEvalKit keeps them) are passed over.
+
+    Raises:
+        JudgeError: none or several; ``option`` ("--column image_id") is how the user names one.
+    """
+    usable = [name for name in columns_of(rows) if all(_may_be_id(row.get(name)) for row in rows[:_LOOK_AT])]
+    found = detect(usable, _IDS)
+    return only(found, columns_of(rows), what="image ids", source=source, option=option)
+
+
+def _may_be_id(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= 255 and not (len(value) > 40 and value.startswith(_PICTURES))
+    return value is None or isinstance(value, int | float)
+
+
+def caption_column(rows: Sequence[Row], side: Side, *, source: str) -> str:
+    """The column of captions of ``side``.
+
+    Raises:
+        JudgeError: none or several.
+    """
+    known = columns_of(rows)
+    return only(
+        detect(known, CAPTIONS[side]), known, what=f"{side} captions", source=source, option="--column caption"
+    )
+
+
+def detect(known: Collection[str], tiers: Sequence[Sequence[str]]) -> list[str]:
+    """The columns of the first tier that has any, compared without case."""
+    for tier in tiers:
+        found = [name for name in known if name.strip().lower() in tier]
+        if found:
+            return found
+    return []
+
+
+def only(found: Sequence[str], known: Sequence[str], *, what: str, source: str, option: str) -> str:
+    """The one column of ``found``.
+
+    Raises:
+        JudgeError: none or several of the ``known`` columns hold ``what``.
+    """
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(f"'{name[:40]}'" for name in known[:20])
+    if not found:
+        raise JudgeError(f"no column of {what} among {names}", where=source, mend=f"name it with {option}=NAME")
+    several = " and ".join(f"'{name}'" for name in found)
+    raise JudgeError(
+        f"columns {several} may both hold the {what} (columns: {names})",
+        where=source,
+        mend=f"choose one with {option}=NAME",
+    )

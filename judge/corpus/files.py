@@ -1,0 +1,108 @@
+"""Opening a file and telling its format from its content, never from its name."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from judge.corpus.pickles import load_pickle
+from judge.corpus.tables import load_csv, load_json, load_parquet, load_xlsx
+from judge.errors import JudgeError
+
+# All human captions of COCO are 0.1 GB; reading JSON takes some six times its size in memory.
+MAX_FILE = 2**30
+
+# Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
+# (or, where somebody hides a call, with a class).
+_PICKLE = re.compile(rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]+\n(?:\(|p[0-9]+\n|q)")
+_REFUSED = {
+    b"\x1f\x8b": "a gzip archive",
+    b"BZh": "a bzip2 archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+}
+_MENDS = {"archive": "unpack it first", "Excel": "save it as .xlsx or CSV", "UTF-16": "save it as UTF-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file holds, whatever its format: a list of rows (dicts), or a dict.
+
+    Attributes:
+        value: of a table, its rows; of JSON and pickles, the value as it stands, not checked.
+        source: the path, for messages.
+    """
+
+    value: object
+    source: str
+
+
+def read_document(path: str | os.PathLike[str]) -> Document:
+    """Read JSON, JSON lines, CSV, TSV, Parquet, Excel or a pickle of plain values, recognised by content.
+
+    UTF-8 with or without a byte order mark.
+
+    Raises:
+        JudgeError: missing, a folder, not readable, empty, over ``MAX_FILE`` bytes, not UTF-8, or damaged.
+    """
+    source = os.fspath(path)
+    data = _read_bytes(Path(path), source)
+    binary: Callable[..., object] | None = None
+    if data.startswith(b"PAR1"):
+        binary = load_parquet
+    elif data.startswith(b"PK\x03\x04"):
+        binary = load_xlsx
+    elif _PICKLE.match(data):
+        binary = load_pickle
+    if binary is not None:
+        return Document(binary(data, source=source), source)
+    text = _decode(data, source)
+    if not text.strip():
+        raise JudgeError("file is empty", where=source, mend="give a file with captions or labels in it")
+    if text.lstrip()[0] in "[{":
+        return Document(load_json(text, source=source), source)
+    return Document(load_csv(text.lstrip("\r\n"), source=source), source)
+
+
+def _read_bytes(path: Path, source: str) -> bytes:
+    try:
+        state = path.stat()
+        if stat.S_ISDIR(state.st_mode):
+            raise JudgeError("is a folder", where=source, mend="give one file")
+        if not stat.S_ISREG(state.st_mode):
+            raise JudgeError("is not a regular file", where=source, mend="give a file on disk")
+        if state.st_size > MAX_FILE:
+            size = f"{state.st_size / 2**30:.1f} GB"
+            raise JudgeError(f"is {size}, over the limit of 1 GB", where=source, mend="keep only ids and captions")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise JudgeError("no such file", where=source, mend="check the path") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise JudgeError(
+            f"cannot be read ({reason})", where=source, mend="check the path and its permissions"
+        ) from error
+
+
+def _decode(data: bytes, source: str) -> str:
+    for start, what in _REFUSED.items():
+        if data.startswith(start):
+            mend = next((mend for word, mend in _MENDS.items() if word in what), "give JSON or a table")
+            raise JudgeError(f"is {what}", where=source, mend=mend)
+    if b"\0" in data[:4096]:
+        raise JudgeError("holds zero bytes, so it is no text", where=source, mend="give JSON, CSV, Parquet or xlsx")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise JudgeError(
+            f"not UTF-8 (byte {data[error.start]:#04x} on line {line})", where=source, mend="save it as UTF-8"
+        ) from error

@@ -1,0 +1,166 @@
+"""Captions of one side, out of any of the files that people hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from judge.corpus.coco import MISSING, Found, Item, find_captions
+from judge.corpus.files import read_document
+from judge.corpus.ids import canonical_id, is_encodable, kind_of
+from judge.errors import JudgeError
+from judge.types import Captions, Side
+
+MAX_CAPTION = 50_000
+
+_CANNOT = r"(?:can(?:not|['’]t| not)|am unable to|['’]m unable to|am not able to|['’]m not able to|won['’]t|will not)"
+#: How captioners refuse, matched without case at the start of a caption. Patterns reach far enough to leave
+#: true captions alone: "I can't believe ...", "I can't help but feel ...", "I'm sorry for the old man ...".
+REFUSALS: tuple[str, ...] = (
+    r"(?:i['’]m|i am|we are) (?:very |so |really )?sorry\s*(?:[,.;:!]|but\b|i\b|$)",
+    r"sorry,? (?:but )?(?:i|we) (?:can|am|are|could|do|don|won|will)",
+    r"(?:i|we) apologi[sz]e\b|my apologies\b",
+    r"(?:unfortunately,? )?(?:i|we) ?" + _CANNOT + r" (?:assist\b|comply\b|help (?:you|with)\b|fulfil|provide\b|engage\b)",
+    r"(?:unfortunately,? )?i ?"
+    + _CANNOT
+    + r" (?:see|view|open|access|describe|caption|analy[sz]e|process|generate|create)\b.{0,40}?"
+    + r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b",
+    r"(?:unfortunately,? )?i ?" + _CANNOT + r" (?:identify|recogni[sz]e) (?:the |any |real )*(?:people|persons|individuals)\b",
+    r"(?:unfortunately,? )?(?:i['’]m|i am) (?:unable|not able) to\b",
+    r"as an? (?:ai|artificial intelligence|(?:large |vision[- ])*language model)\b",
+    r"(?:there is|there['’]s|i (?:do not|don['’]t) see|i see) (?:no|an?y?) image (?:was |has been )?(?:attached|provided)",
+    r"no image (?:was |has been |is )?(?:attached|provided|uploaded)",
+    r"please (?:provide|upload|share|attach) (?:the|an?|your) (?:image|picture|photo)",
+    r"failed to obtain answer",  # what VLMEvalKit writes where a model gave none
+    r"(?:很)?抱歉[,，]?\s*(?:但)?我|对不起[,，]?\s*(?:但)?我|作为(?:一个|一名)?(?:人工智能|AI|语言模型)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read a file of captions.
+
+    Attributes:
+        split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``); None for all.
+        refusals: patterns of captions that refuse to describe; () to keep them all.
+        columns: the columns of a table, where their names do not tell: ``{"image_id": "img", "caption": "text"}``.
+        several: take several records of an image as several captions, on the generated side too.
+    """
+
+    split: str | None = None
+    refusals: Sequence[str] = REFUSALS
+    columns: Mapping[str, str] | None = None
+    several: bool = False
+
+
+DEFAULT_OPTIONS = ReadOptions()
+
+
+def read_captions(
+    path: str | os.PathLike[str], options: ReadOptions = DEFAULT_OPTIONS, *, side: Side, name: str | None = None
+) -> Captions:
+    """Read the captions of one side; the format is told from the content, not from the file's name.
+
+    COCO captions and results JSON, Karpathy's dataset, ``{image: caption}``, ``{image: [captions]}``, JSON lines,
+    CSV, TSV, Parquet, Excel, LIC's pickles, lmms-eval's samples, VLMEvalKit's answers (see
+    :func:`judge.corpus.coco.find_captions`). Where a file holds both sides, ``side`` picks.
+
+    Captions stay as written. Those of white space alone, and those that match a refusal, are counted and left out;
+    an image with no other caption is absent.
+
+    Args:
+        path: the file, at most :data:`judge.corpus.files.MAX_FILE` bytes.
+        options: see :class:`ReadOptions`.
+        side: whose captions; a generated image in two records is an error unless ``options.several``.
+        name: the captioner; by default the file's stem, or "human".
+
+    Raises:
+        JudgeError: the file cannot be read; a record without image id or caption; a caption that is no text or is
+            longer than ``MAX_CAPTION`` characters; duplicate results; no caption left.
+    """
+    document = read_document(path)
+    found = find_captions(
+        document.value, side=side, source=document.source, split=options.split, columns=options.columns or None
+    )
+    if name is None:
+        name = "human" if side == "human" else Path(path).stem
+    return _collect(found, options, side=side, name=name, source=document.source)
+
+
+def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:
+    refused = _compile(options.refusals)
+    unique = side == "generated" and not (found.several or options.several)
+    by_image: dict[str, list[str]] = {}
+    rows: dict[str, int] = {}
+    empty = refusals = 0
+    for item in found.items:
+        image = _image(item, found.id_field, source)
+        if unique and rows.setdefault(image, item.row) != item.row:
+            _duplicate(image, item, rows[image], found.id_field, source)
+        caption = _caption(item, found.caption_field, source)
+        if not caption.strip():
+            empty += 1
+        elif refused is not None and refused.match(caption):
+            refusals += 1
+        else:
+            by_image.setdefault(image, []).append(caption)
+    if not by_image:
+        raise JudgeError(
+            f"no caption is left ({empty} empty, {refusals} refusals)", where=source, mend="give captions that describe"
+        )
+    kept = {image: tuple(captions) for image, captions in by_image.items()}
+    return Captions(name, kept, source=source, empty=empty, refused=refusals)
+
+
+def _image(item: Item, field: str, source: str) -> str:
+    if item.image is MISSING:
+        fault = "is missing"
+    else:
+        try:
+            return canonical_id(item.image)
+        except (ValueError, OverflowError) as error:
+            fault = str(error)
+    raise JudgeError(
+        f"image id {fault}", where=f"{source}, {item.at}, field '{field}'", mend="give the record a number or a file name"
+    )
+
+
+def _caption(item: Item, field: str, source: str) -> str:
+    caption = item.caption
+    if not isinstance(caption, str):
+        fault = "is missing" if caption is MISSING else f"is {kind_of(caption)}"
+    elif len(caption) > MAX_CAPTION:
+        fault = f"has {len(caption):,} characters; {MAX_CAPTION:,} are allowed"
+    elif not is_encodable(caption):
+        fault = "is not valid Unicode (half of a surrogate pair)"
+    else:
+        return caption
+    raise JudgeError(
+        f"caption {fault}", where=f"{source}, {item.at}, field '{field}'", mend="give the record a text, or remove it"
+    )
+
+
+def _duplicate(image: str, item: Item, first: int, field: str, source: str) -> NoReturn:
+    raise JudgeError(
+        f"duplicate results for image '{image}' (record {first} has one)",
+        where=f"{source}, {item.at}, field '{field}'",
+        mend="keep one record per image, or allow several captions with --several",
+    )
+
+
+def _compile(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise JudgeError(
+                f"refusal pattern '{pattern}' is no regular expression ({error})", mend="escape it, or leave it out"
+            ) from error
+    if not patterns:
+        return None
+    # Models like to open with a quotation mark or Markdown.
+    return re.compile(r"[\s\"'“”*_#>]*(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")", re.IGNORECASE)

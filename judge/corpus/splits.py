@@ -1,0 +1,96 @@
+"""Which images train a judge and which are scored by it. No image is ever on both sides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Protocol = Literal["paper", "crossfit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Image ids of one training and of the images that it is scored on; pairwise disjoint.
+
+    Attributes:
+        train: images the judge learns from.
+        test: images it is scored on.
+        validation: images that choose among epochs; empty where the metric has none.
+        weights: class -> weight of its images in training, 1 on average; equal where classes are balanced.
+        fold: 0-based number among the splits of one seed.
+    """
+
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    weights: Mapping[str, float]
+    validation: tuple[str, ...] = ()
+    fold: int = 0
+
+
+def balanced_holdout(classes: Mapping[str, str], *, seed: int, test: float = 0.1, validation: float = 0.0) -> Split:
+    """LIC's split: every class subsampled to the size of the rarest, then a balanced hold-out.
+
+    Args:
+        classes: image id -> class.
+        seed: decides which images are subsampled and which are held out.
+        test: share of each class that is held out (LIC 0.1, ImageCaptioner2 0.2).
+        validation: share of each class kept for choosing an epoch (ImageCaptioner2 0.1).
+
+    Source: CVPR 2022, section 5 ("balanced split with equal number of images per value").
+    """
+    generator = np.random.default_rng(seed)
+    groups = _by_class(classes)
+    size = min(len(group) for group in groups.values())
+    held = {name: [group[i] for i in generator.permutation(len(group))[:size]] for name, group in groups.items()}
+    tested, validated = max(1, round(test * size)), round(validation * size)
+    return Split(
+        train=_sorted(group[tested + validated :] for group in held.values()),
+        test=_sorted(group[:tested] for group in held.values()),
+        weights=dict.fromkeys(groups, 1.0),
+        validation=_sorted(group[tested : tested + validated] for group in held.values()),
+    )
+
+
+def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10) -> list[Split]:
+    """``folds`` splits in which every image is scored exactly once, by a judge that never saw it.
+
+    All images count. Classes are balanced by weight, not by leaving images out: an image of class k
+    weighs n / (K n_k) in training, n and n_k counted in that fold's training images.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    ids = sorted(classes)
+    names = [classes[image] for image in ids]
+    cut = StratifiedKFold(folds, shuffle=True, random_state=seed).split(ids, names)
+    return [
+        _weighted([ids[i] for i in train], [ids[i] for i in test], classes, fold=k)
+        for k, (train, test) in enumerate(cut)
+    ]
+
+
+def make_splits(protocol: Protocol, classes: Mapping[str, str], *, seed: int, folds: int = 10) -> list[Split]:
+    """The splits of one seed: one balanced hold-out under ``paper``, ``folds`` of them under ``crossfit``."""
+    if protocol == "paper":
+        return [balanced_holdout(classes, seed=seed)]
+    return stratified_folds(classes, seed=seed, folds=folds)
+
+
+def _weighted(train: Sequence[str], test: Sequence[str], classes: Mapping[str, str], *, fold: int) -> Split:
+    counts = Counter(classes[image] for image in train)
+    weights = {name: len(train) / (len(counts) * count) for name, count in counts.items()}
+    return Split(tuple(train), tuple(test), weights, fold=fold)
+
+
+def _by_class(classes: Mapping[str, str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {name: [] for name in sorted(set(classes.values()))}
+    for image in sorted(classes):
+        groups[classes[image]].append(image)
+    return groups
+
+
+def _sorted(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(sorted(image for group in groups for image in group))

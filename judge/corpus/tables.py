@@ -1,0 +1,198 @@
+"""Tables as rows: CSV, TSV, JSON lines, Parquet and Excel. A row is a dict of column -> cell."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from judge.errors import JudgeError
+
+Row = dict[str, object]
+
+MAX_UNPACKED = 4 * 2**30
+_DELIMITERS = "\t,;"
+
+
+def load_json(text: str, *, source: str) -> object:
+    """The value of a JSON file; of JSON lines, the list of rows.
+
+    Raises:
+        JudgeError: not JSON; an object with the same key twice (the second would hide the first).
+    """
+    try:
+        return _decode(text, source)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and text.lstrip().startswith("{"):
+            return _load_json_lines(text, source=source)
+        _not_json(error, where=source)
+
+
+def _load_json_lines(text: str, *, source: str) -> list[object]:
+    rows = []
+    # Not splitlines(): captions may hold U+2028, which is a line break only to Python.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                rows.append(_decode(line, f"{source}, line {number}"))
+            except json.JSONDecodeError as error:
+                _not_json(error, where=f"{source}, line {number}")
+    return rows
+
+
+def _not_json(error: json.JSONDecodeError, *, where: str) -> NoReturn:
+    at = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    raise JudgeError(f"not JSON ({at})", where=where, mend="mend the file, or export it again") from error
+
+
+def _decode(text: str, where: str) -> object:
+    def unique(pairs: list[tuple[str, object]]) -> Row:
+        row = dict(pairs)
+        if len(row) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for index, key in enumerate(keys) if key in set(keys[:index]))
+            raise JudgeError(f"key '{twice}' occurs twice in one object", where=where, mend="keep one of the two")
+        return row
+
+    try:
+        value: object = json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError:
+        raise
+    except (RecursionError, ValueError) as error:
+        # Lists in lists without end; numbers of thousands of digits.
+        raise JudgeError(f"not JSON that can be read ({error})", where=where, mend="mend the file") from error
+    return value
+
+
+def load_csv(text: str, *, source: str) -> list[Row]:
+    """Rows of a table with a header line and commas, tabs or semicolons; every cell stays a text.
+
+    Nothing is guessed ("NA", "null" and "1.0" are texts), because a caption may say any of them.
+
+    Raises:
+        JudgeError: a quote that never ends; a row that is longer or shorter than the header; a doubled column name.
+    """
+    first = text.partition("\n")[0]
+    delimiter = max(_DELIMITERS, key=first.count)
+    previous = csv.field_size_limit(MAX_UNPACKED)  # pictures in base64 are longer than the default limit
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        lines = [line for line in reader if line]
+    except csv.Error as error:
+        raise JudgeError(
+            f"table cannot be read ({error})",
+            where=f"{source}, line {reader.line_num}",
+            mend='put captions in double quotes, with quotes inside them doubled ("")',
+        ) from error
+    finally:
+        csv.field_size_limit(previous)
+    header = _header(lines[0], source)
+    return [
+        dict(zip(header, _whole(line, header, number, source), strict=True)) for number, line in enumerate(lines[1:], 1)
+    ]
+
+
+def _whole(line: list[str], header: Sequence[str], number: int, source: str) -> list[str]:
+    if len(line) != len(header):
+        raise JudgeError(
+            f"{len(line)} cells where the header has {len(header)}",
+            where=f"{source}, record {number}",
+            mend="put captions that hold the separator in double quotes",
+        )
+    return line
+
+
+def _header(names: Iterable[object], source: str) -> list[str]:
+    header = ["" if name is None else str(name).strip() for name in names]
+    twice = next((name for index, name in enumerate(header) if name and name in header[:index]), None)
+    if twice is not None:
+        raise JudgeError(f"column '{twice}' occurs twice", where=source, mend="rename one of the two")
+    # Nameless columns (pandas writes its index so) stay apart from each other.
+    return [name or f"column {index}" for index, name in enumerate(header, start=1)]
+
+
+def load_parquet(data: bytes, *, source: str) -> list[Row]:
+    """Rows of a Parquet file, without its columns of bytes and structures (pictures).
+
+    Raises:
+        JudgeError: cut off or damaged; more than ``MAX_UNPACKED`` bytes when unpacked.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(pa.BufferReader(data))
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        _refuse_bomb(sum(group.total_byte_size for group in groups), source)
+        names = [field.name for field in file.schema_arrow if _is_readable(field.type)]
+        _header(names, source)
+        rows: list[Row] = file.read(columns=names).to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise JudgeError(
+            f"Parquet cannot be read ({error})", where=source, mend="it may be cut off: copy or write it again"
+        ) from error
+    return rows
+
+
+def _is_readable(kind: Any) -> bool:  # a pyarrow.DataType; pyarrow has no stubs
+    from pyarrow import types
+
+    held = kind.value_type if types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind) else kind
+    return bool(
+        types.is_integer(held)
+        or types.is_floating(held)
+        or types.is_boolean(held)
+        or types.is_null(held)
+        or types.is_string(held)
+        or types.is_large_string(held)
+        or str(held) == "string_view"
+    )
+
+
+def load_xlsx(data: bytes, *, source: str) -> list[Row]:
+    """Rows of the first sheet of an Excel workbook; an empty cell is an empty text.
+
+    Raises:
+        JudgeError: not a workbook; damaged; openpyxl not installed.
+    """
+    try:
+        import openpyxl
+    except ImportError as error:
+        mend = "pip install 'caption-judge[tables]', or save the sheet as CSV"
+        raise JudgeError("Excel files need openpyxl", where=source, mend=mend) from error
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if "xl/workbook.xml" not in archive.namelist():
+                raise JudgeError("a zip archive, not a table", where=source, mend="unpack it and give the file inside")
+            _refuse_bomb(sum(entry.file_size for entry in archive.infolist()), source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and validation, which are not read
+            sheet = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True).worksheets[0]
+            sheet.reset_dimensions()  # the size that the file states may be wrong
+            lines = [line for line in sheet.iter_rows(values_only=True) if any(cell is not None for cell in line)]
+    except JudgeError:
+        raise
+    except Exception as error:  # openpyxl raises whatever the XML library or its own parsing meets
+        raise JudgeError(
+            f"Excel file cannot be read ({error})", where=source, mend="save it again, or as CSV"
+        ) from error
+    return _fill(lines, source)
+
+
+def _fill(lines: Sequence[Sequence[object]], source: str) -> list[Row]:
+    if not lines:
+        raise JudgeError("the first sheet is empty", where=source, mend="put the table on the first sheet")
+    width = max(len(line) for line in lines)
+    padded = [[*line, *[None] * (width - len(line))] for line in lines]
+    header = _header(padded[0], source)
+    return [dict(zip(header, ("" if cell is None else cell for cell in line), strict=True)) for line in padded[1:]]
+
+
+def _refuse_bomb(size: int, source: str) -> None:
+    if size > MAX_UNPACKED:
+        raise JudgeError(f"unpacks to {size / 2**30:.0f} GB", where=source, mend="keep only the columns needed")

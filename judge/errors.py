@@ -1,0 +1,43 @@
+"""The one exception a user of Caption Judge is meant to see."""
+
+from __future__ import annotations
+
+
+class JudgeError(Exception):
+    """Something the user can mend: what is wrong, where, and how to put it right.
+
+    Args:
+        what: the fault, in one short clause ("caption is null").
+        where: file, record and field ("mine.json, record 17, field 'caption'").
+        mend: the next step ("remove the record or give it a text").
+
+    ``str(error)`` is one line. The command prints it and exits with code 2.
+    """
+
+    def __init__(self, what: str, *, where: str = "", mend: str = "") -> None:
+        super().__init__(what, where, mend)
+        self.what = what
+        self.where = where
+        self.mend = mend
+
+    def __str__(self) -> str:
+        line = f"{self.where}: {self.what}" if self.where else self.what
+        if self.mend:
+            line = f"{line}. {self.mend[0].upper()}{self.mend[1:]}"
+        return " ".join(f"{line.rstrip('.')}.".split())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only fields would be lost on the way back from a worker process.
+        return _rebuild, (self.what, self.where, self.mend)
+
+
+def _rebuild(what: str, where: str, mend: str) -> JudgeError:
+    return JudgeError(what, where=where, mend=mend)
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """ "; did you mean 'lic'?" for a misspelt ``word``, or the list of what is ``known``."""
+    import difflib
+
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"

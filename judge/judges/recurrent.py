@@ -1,0 +1,72 @@
+"""LIC's LSTM attacker, from scratch: no pre-computed word vectors, as they carry bias of their own.
+
+Source: Hirota et al., CVPR 2022, section 5 and supplement A.1; sizes, dropout and batch as in the released
+code. Two bidirectional layers, embedding 100, hidden 256; the final forward and backward states of the
+last layer go to one linear layer; dropout 0.5 on embeddings, between the layers and before the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+
+from judge.alignment import UNKNOWN
+from judge.judges import Batch, Blueprint, Recipe
+from judge.types import Sample, Target
+
+_PADDING = "<pad>"
+
+
+class RecurrentClassifier(nn.Module):
+    """Embedding -> LSTM -> linear.
+
+    ``forward`` takes ``tokens`` [B, T] int64 padded on the right with 0, and ``lengths`` [B] int64 >= 1 on the CPU,
+    and returns logits [B, A]. Padding never reaches the result: sequences are packed.
+    """
+
+    def __init__(
+        self, vocabulary: dict[str, int], classes: int, *, embedding: int = 100, hidden: int = 256, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.embedding = nn.Embedding(len(vocabulary), embedding, padding_idx=vocabulary[_PADDING])
+        self.encoder = nn.LSTM(embedding, hidden, num_layers=2, bidirectional=True, dropout=dropout, batch_first=True)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(2 * hidden, classes)
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """Word ids, padded; words unseen in training are ``<unk>``; an empty caption is one ``<unk>``."""
+        unknown = self.vocabulary[UNKNOWN]
+        ids = [torch.tensor([self.vocabulary.get(word, unknown) for word in s.words] or [unknown]) for s in samples]
+        return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor([len(row) for row in ids])}
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits [B, A]."""
+        embedded = self.dropout(self.embedding(batch["tokens"]))
+        packed = pack_padded_sequence(embedded, batch["lengths"].cpu(), batch_first=True, enforce_sorted=False)
+        _, (state, _) = self.encoder(packed)
+        logits: Tensor = self.output(self.dropout(torch.cat([state[-2], state[-1]], dim=1)))
+        return logits
+
+
+def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
+    """Padding, ``<unk>``, then the words of ``samples`` in alphabetical order."""
+    words = {word for sample in samples for word in sample.words} - {UNKNOWN}
+    return {word: index for index, word in enumerate([_PADDING, UNKNOWN, *sorted(words)])}
+
+
+def _lstm(target: Target, samples: Sequence[Sample]) -> RecurrentClassifier:
+    return RecurrentClassifier(build_vocabulary(samples), len(target.classes))
+
+
+BLUEPRINTS = {
+    "lstm": Blueprint(
+        "lstm",
+        "hirota2022quantifying, supplement A.1",
+        network=_lstm,
+        recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
+    )
+}

@@ -1,0 +1,139 @@
+"""Attribute classes and the words that reveal them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+
+import yaml
+
+from judge.errors import JudgeError, nearest
+
+_FIELDS = {"name", "token", "classes", "hidden_only", "spellings"}
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Words that name each class of an attribute (or each task).
+
+    Attributes:
+        name: the attribute, e.g. "gender".
+        token: what a hidden word becomes, e.g. "<gender>"; no tokeniser output collides with it.
+        classes: class -> its words, lower case; an entry may be several words ("hot dog").
+        hidden_only: words that are hidden too but name no class.
+        spellings: class -> how label tables may spell it, lower case.
+        source: where the lists come from (the file's first line).
+    """
+
+    name: str
+    token: str
+    classes: Mapping[str, frozenset[str]]
+    hidden_only: frozenset[str] = frozenset()
+    spellings: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    source: str = ""
+
+    @cached_property
+    def _entries(self) -> dict[str, list[tuple[tuple[str, ...], str | None]]]:
+        """First word -> [(the entry's words, its class or None)], longest entry first."""
+        table: dict[str, list[tuple[tuple[str, ...], str | None]]] = {}
+        named = [(word, name) for name, words in self.classes.items() for word in words]
+        for entry, name in [*named, *((word, None) for word in self.hidden_only)]:
+            words = tuple(entry.split())
+            table.setdefault(words[0], []).append((words, name))
+        for entries in table.values():
+            entries.sort(key=lambda entry: -len(entry[0]))
+        return table
+
+    def find(self, words: Sequence[str]) -> Iterable[tuple[int, int, str | None]]:
+        """Non-overlapping (start, stop, class) of the entries in ``words``, longest match first.
+
+        The class is None for words that are hidden without naming a class.
+        """
+        position = 0
+        while position < len(words):
+            for entry, name in self._entries.get(words[position], ()):
+                stop = position + len(entry)
+                if tuple(words[position:stop]) == entry:
+                    yield position, stop, name
+                    position = stop
+                    break
+            else:
+                position += 1
+
+    def mentions(self, words: Sequence[str]) -> frozenset[str]:
+        """The classes that ``words`` name. Only whole words count: "a woman's bag" names nobody."""
+        return frozenset(name for _, _, name in self.find(words) if name is not None)
+
+
+def shipped_lexicons() -> list[str]:
+    """Names of the lexicons that come with the package."""
+    return sorted(entry.name[:-5] for entry in (resources.files("judge") / "lexicons").iterdir())
+
+
+def load_lexicon(name_or_path: str) -> Lexicon:
+    """A lexicon shipped with the package by name ("gender"), or a YAML file of the user's.
+
+    Raises:
+        JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes.
+    """
+    shipped = resources.files("judge") / "lexicons" / f"{name_or_path}.yaml"
+    path = Path(name_or_path)
+    try:
+        if path.suffix in {".yaml", ".yml"}:
+            text, where = path.read_text(encoding="utf-8"), str(path)
+        elif shipped.is_file():
+            text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
+        else:
+            known = sorted(entry.name[:-5] for entry in (resources.files("judge") / "lexicons").iterdir())
+            raise JudgeError(
+                f"no lexicon '{name_or_path}'", mend=f"{nearest(name_or_path, known)}; or give a .yaml path"
+            )
+        data = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise JudgeError(
+            f"lexicon cannot be read ({_first_line(error)})", where=name_or_path, mend="give a UTF-8 YAML file"
+        ) from error
+    source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
+    return _parse(data, where, source)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _parse(data: object, where: str, source: str) -> Lexicon:
+    if not isinstance(data, dict) or not isinstance(data.get("classes"), dict) or len(data["classes"]) < 1:
+        raise JudgeError("no 'classes'", where=where, mend="write 'classes: {class: [words]}'")
+    unknown = sorted(set(map(str, data)) - _FIELDS)
+    if unknown:
+        raise JudgeError(f"unknown key '{unknown[0]}'", where=where, mend=nearest(unknown[0], sorted(_FIELDS)))
+    name = str(data.get("name") or Path(where).stem)
+    classes = {str(key): _words(value, where, f"classes.{key}") for key, value in data["classes"].items()}
+    hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only")
+    _refuse_shared(classes, hidden_only, where)
+    spellings = {
+        str(key): _words(value, where, f"spellings.{key}") for key, value in (data.get("spellings") or {}).items()
+    }
+    return Lexicon(name, str(data.get("token") or f"<{name}>"), classes, hidden_only, spellings, source)
+
+
+def _words(value: object, where: str, at: str) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(word, str) and word.strip() for word in value):
+        raise JudgeError(
+            f"'{at}' is not a list of words", where=where, mend="quote words that YAML reads otherwise, like 'no'"
+        )
+    return frozenset(" ".join(word.lower().split()) for word in value)
+
+
+def _refuse_shared(classes: Mapping[str, frozenset[str]], hidden_only: frozenset[str], where: str) -> None:
+    seen: dict[str, str] = {}
+    for name, words in [*classes.items(), ("hidden_only", hidden_only)]:
+        for word in sorted(words):
+            if word in seen:
+                raise JudgeError(
+                    f"'{word}' stands in '{seen[word]}' and in '{name}'", where=where, mend="keep it in one of them"
+                )
+            seen[word] = name

@@ -1,0 +1,1 @@
+"""Hiding the protected attribute: words here, people's pixels beside them."""

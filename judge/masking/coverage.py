@@ -1,0 +1,56 @@
+"""How often captions name the attribute at all. An all-neutral captioner must not look perfect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from judge.lexicon import Lexicon
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Captions of one side: counts, and shares in [0, 1] of those that were judged.
+
+    Attributes:
+        captions: captions judged.
+        one: share that names exactly one class.
+        none: share that names none.
+        several: share that names more than one.
+        empty: captions of white space only, left out.
+        refused: refusals to describe, left out.
+        classes: class -> share of captions that name it (alone or with others).
+    """
+
+    captions: int
+    one: float
+    none: float
+    several: float
+    empty: int
+    refused: int
+    classes: dict[str, float]
+
+    def as_dict(self) -> dict[str, object]:
+        """For ``metrics.json``."""
+        return asdict(self)
+
+
+def measure_coverage(
+    captions: Iterable[Sequence[str]], lexicon: Lexicon, *, empty: int = 0, refused: int = 0
+) -> Coverage:
+    """Coverage of tokenised, unmasked ``captions``. Shares are NaN where there is no caption."""
+    mentions = [lexicon.mentions(words) for words in captions]
+    total = len(mentions)
+
+    def share(count: int) -> float:
+        return count / total if total else float("nan")
+
+    return Coverage(
+        captions=total,
+        one=share(sum(len(named) == 1 for named in mentions)),
+        none=share(sum(not named for named in mentions)),
+        several=share(sum(len(named) > 1 for named in mentions)),
+        empty=empty,
+        refused=refused,
+        classes={name: share(sum(name in named for named in mentions)) for name in lexicon.classes},
+    )

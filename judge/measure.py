@@ -1,0 +1,241 @@
+"""Walk the rows of METRICS: evidence before the judges, numbers after. ``judge evaluate`` calls this."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from judge.corpus import Corpus
+from judge.corpus.splits import Protocol, Split, make_splits
+from judge.errors import JudgeError
+from judge.evidence import Evidence, TextOptions, build_evidence, resolve_labels
+from judge.judges import find_judge
+from judge.lexicon import Lexicon
+from judge.metrics import Metric, find_metric
+from judge.statistics.summary import Summary, summarise
+from judge.training.members import Member, Workshop, train_members
+from judge.types import Labels, Predictions
+
+SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
+Report = Callable[[str, int, int], None]
+"""Told (what is being done, units done, units in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure, and how.
+
+    Attributes:
+        metrics: names of rows of METRICS.
+        judges: names of judges; every metric is measured with each.
+        protocol: "crossfit" (every image scored by a judge that never saw it) or "paper" (LIC's hold-out).
+        seeds: repetitions; None for 10 under ``paper`` and 1 under ``crossfit``.
+        folds: of ``crossfit``.
+        first_seed: seeds are first_seed, first_seed + 1, ...
+        text: how captions become words.
+        resamples, level: of intervals and tests.
+    """
+
+    metrics: tuple[str, ...] = ("lic", "leakage")
+    judges: tuple[str, ...] = ("linear",)
+    protocol: Protocol = "crossfit"
+    seeds: int | None = None
+    folds: int = 10
+    first_seed: int = 0
+    text: TextOptions = field(default_factory=TextOptions)
+    resamples: int = 2000
+    level: float = 0.95
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds that will run."""
+        return range(self.first_seed, self.first_seed + (self.seeds or SEEDS[self.protocol]))
+
+    def splits(self, classes: Mapping[str, str], seed: int) -> list[Split]:
+        """The splits of one seed over images and their classes."""
+        return make_splits(self.protocol, classes, seed=seed, folds=self.folds)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found.
+
+    Attributes:
+        summaries: one per captioner, metric and judge.
+        scores: the rows of ``scores.parquet``.
+        run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
+    """
+
+    summaries: tuple[Summary, ...]
+    scores: pd.DataFrame
+    run: Mapping[str, Any]
+
+    def table(self) -> pd.DataFrame:
+        """One row per captioner, metric and judge, values as fractions, absent ones NaN.
+
+        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, p_value, images, seeds,
+        protocol, labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none,
+        names_several (shares), refused, empty (counts).
+        """
+        return pd.DataFrame([self._row(summary) for summary in self.summaries])
+
+    def _row(self, summary: Summary) -> dict[str, Any]:
+        row = asdict(summary)
+        row.pop("interval")
+        interval = summary.interval
+        covered = (self.run["captioners"][summary.captioner]["coverage"] or {}).get("generated", {})
+        row |= {
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "protocol": self.run["protocol"],
+            "labels": "derived" if self.run["labels"]["derived"] else "given",
+        }
+        row |= {f"names_{share}": covered.get(share) for share in ("one", "none", "several")}
+        row |= {count: covered.get(count) for count in ("refused", "empty")}
+        numbers = ("human", "generated", "amplification", "sd", "low", "high", "p_value")
+        return row | {name: float("nan") if row[name] is None else row[name] for name in numbers}
+
+
+def measure(
+    corpus: Corpus,
+    plan: Plan,
+    *,
+    lexicon: Lexicon | None,
+    workshop: Workshop | None = None,
+    report: Report | None = None,
+) -> Result:
+    """Measure every metric of ``plan`` for every captioner of ``corpus``.
+
+    Raises:
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
+    """
+    metrics = [find_metric(name) for name in plan.metrics]
+    labels = resolve_labels(corpus, lexicon, plan.text)
+    jobs = list(_jobs(corpus, metrics, plan, labels=labels, lexicon=lexicon))
+    workshop = workshop or Workshop()
+    units = sum(workshop.units(job.member) for job in jobs)
+    tell = (lambda done: report("training judges", done, units)) if report else None
+    found = train_members([job.member for job in jobs], workshop, report=tell)
+    if report:
+        report("intervals and tests", units, units)
+    parts = [
+        _rows(job, metric, predictions)
+        for captioner in corpus.generated
+        for metric in metrics
+        for job, predictions in zip(jobs, found, strict=True)
+        if job.evidence.captioner == captioner.name and metric in job.metrics
+    ]
+    scores = pd.concat(parts, ignore_index=True)
+    summaries = summarise(scores, resamples=plan.resamples, level=plan.level, seed=plan.first_seed)
+    return Result(tuple(summaries), scores, _describe(jobs, found, plan, labels=labels, lexicon=lexicon))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A member, the evidence it comes from and the metrics that read its predictions."""
+
+    evidence: Evidence
+    metrics: tuple[Metric, ...]
+    member: Member
+
+
+def _jobs(
+    corpus: Corpus, metrics: Sequence[Metric], plan: Plan, *, labels: Labels, lexicon: Lexicon | None
+) -> Iterator[_Job]:
+    """Every judge to train. Metrics that agree in their evidence share it, and its judges."""
+    judges = [find_judge(name).name for name in plan.judges]
+    for captioner in corpus.generated:
+        for alike in _group(metrics):
+            evidence = build_evidence(
+                corpus, captioner, metric=alike[0], labels=labels, lexicon=lexicon, options=plan.text
+            )
+            _check_folds(evidence, plan)
+            two_sided = any(metric.amplification != "one_side" for metric in alike)
+            splits = [(s, split) for s in plan.seed_numbers for split in plan.splits(evidence.classes, s)]
+            for judge in judges:
+                for seed, split in splits:
+                    for (side, _), samples in evidence.samples.items():
+                        if two_sided or side == "generated":
+                            yield _Job(evidence, alike, Member(judge, evidence.target, samples, split, seed))
+
+
+def _group(metrics: Sequence[Metric]) -> list[tuple[Metric, ...]]:
+    groups: dict[object, list[Metric]] = {}
+    for metric in metrics:
+        groups.setdefault(metric.evidence, []).append(metric)
+    return [tuple(group) for group in groups.values()]
+
+
+def _check_folds(evidence: Evidence, plan: Plan) -> None:
+    rarest, size = Counter(evidence.classes.values()).most_common()[-1]
+    if plan.protocol == "crossfit" and size < plan.folds:
+        raise JudgeError(
+            f"{plan.folds} folds, and only {size} images of class '{rarest}'",
+            where=evidence.captioner,
+            mend=f"use --folds {size} or fewer",
+        )
+
+
+def _rows(job: _Job, metric: Metric, predictions: Predictions) -> pd.DataFrame:
+    """The part of ``scores.parquet`` that one member contributes to one metric."""
+    test, classes = job.member.test(), np.array(job.member.target.classes, dtype=object)
+    truth = np.array([sample.answers[0] for sample in test])
+    return pd.DataFrame(
+        {
+            "image_id": [sample.image_id for sample in test],
+            "captioner": job.evidence.captioner,
+            "side": test[0].side,
+            "index": test[0].index,
+            "metric": metric.name,
+            "judge": job.member.judge,
+            "seed": job.member.seed,
+            "fold": job.member.split.fold,
+            "answer": classes[truth],
+            "probability": predictions.probabilities[np.arange(len(test)), truth],
+            "predicted": classes[predictions.probabilities.argmax(axis=1)],
+        }
+    )
+
+
+def _coverage(evidence: Evidence) -> dict[str, Any] | None:
+    return None if evidence.coverage is None else {side: asdict(part) for side, part in evidence.coverage.items()}
+
+
+def _describe(
+    jobs: Sequence[_Job], found: Sequence[Predictions], plan: Plan, *, labels: Labels, lexicon: Lexicon | None
+) -> dict[str, Any]:
+    """What the numbers depend on, for ``metrics.json`` and the table's footer."""
+    captioners: dict[str, Any] = {}
+    for job, predictions in zip(jobs, found, strict=True):
+        evidence = job.evidence
+        entry = captioners.setdefault(
+            evidence.captioner,
+            {
+                "images": dict(sorted(Counter(evidence.classes.values()).items())),
+                "dropped": {reason: count for reason, count in evidence.dropped.items() if count},
+                "alignment": asdict(evidence.alignment),
+                "coverage": _coverage(evidence),
+                "chosen": {},
+            },
+        )
+        for name, value in predictions.notes.items():
+            key = f"{name} of {job.member.judge}, {job.member.samples[0].side}"
+            counts = entry["chosen"].setdefault(key, {})
+            counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
+    return {
+        "version": version("caption-judge"),
+        "protocol": plan.protocol,
+        "folds": plan.folds if plan.protocol == "crossfit" else None,
+        "seeds": list(plan.seed_numbers),
+        "attribute": labels.attribute,
+        "labels": {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored)},
+        "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source},
+        "level": plan.level,
+        "captioners": captioners,
+    }

@@ -1,0 +1,1 @@
+"""Intervals, tests and summaries; they apply to every row of METRICS alike."""

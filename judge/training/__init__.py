@@ -1,0 +1,1 @@
+"""The one trainer: any network becomes a judge here, alone or among many."""

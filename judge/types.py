@@ -1,0 +1,127 @@
+"""Shapes shared by both wings. Frozen, documented, free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+Side = Literal["human", "generated"]
+Direction = Literal["A->T", "T->A"]
+TargetKind = Literal["attribute", "tasks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Captions:
+    """The captions of one side.
+
+    Attributes:
+        name: the captioner ("nic_plus"), or "human".
+        by_image: image id -> its captions, in file order, at least one each.
+        source: the file they came from, for messages and reports.
+        empty: captions of nothing but white space, counted and left out.
+        refused: captions that refuse to describe, counted and left out.
+    """
+
+    name: str
+    by_image: Mapping[str, tuple[str, ...]]
+    source: str = ""
+    empty: int = 0
+    refused: int = 0
+
+    @property
+    def total(self) -> int:
+        """Number of captions kept."""
+        return sum(len(captions) for captions in self.by_image.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """One attribute class per image, always as a string.
+
+    Attributes:
+        attribute: "gender", "skin", ...
+        classes: the classes in fixed (sorted) order; index k of every probability.
+        by_image: image id -> class.
+        source: a file, or the rule that derived them.
+        ignored: images whose label was empty, "Both" or "Unsure" (value -> count).
+    """
+
+    attribute: str
+    classes: tuple[str, ...]
+    by_image: Mapping[str, str]
+    source: str
+    derived: bool = False
+    ignored: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a judge guesses.
+
+    ``attribute``: exactly one of the classes (softmax, cross-entropy).
+    ``tasks``: any number of them (sigmoid, binary cross-entropy averaged over classes).
+    The target, never the judge, decides the loss.
+    """
+
+    kind: TargetKind
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One piece of evidence: what a judge sees of one caption, and the answer.
+
+    Attributes:
+        image_id: canonical image id.
+        side: whose caption.
+        index: which of the image's captions on that side (0-based).
+        words: the caption's words after masking and alignment; () when blanked.
+        answers: indices into the target's classes; exactly one for ``attribute``.
+        weight: importance in training (balances classes where all data is kept).
+        image: path of the picture that goes with the caption, where the judge sees one.
+    """
+
+    image_id: str
+    side: Side
+    index: int
+    words: tuple[str, ...]
+    answers: tuple[int, ...]
+    weight: float = 1.0
+    image: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The words joined by single spaces, for judges with a tokenizer of their own."""
+        return " ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """A judge's probabilities.
+
+    Attributes:
+        probabilities: [N, A] in [0, 1]; rows sum to 1 for an ``attribute`` target, are
+            independent Bernoulli probabilities for ``tasks``.
+        target: what the columns mean.
+        notes: what the judge chose by itself while fitting (``{"C": 0.1}``), for the report.
+    """
+
+    probabilities: FloatArray
+    target: Target
+    notes: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval: ``low <= high``, at ``level`` (0.95)."""
+
+    low: float
+    high: float
+    level: float = 0.95

@@ -1,0 +1,425 @@
+"""The calibration world: closed forms against slow oracles, sentences against English and the lexicon."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from fractions import Fraction
+from importlib import resources
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from judge.alignment import align
+from judge.calibration import grammar
+from judge.calibration.grammar import Content, World, make_world, sentence, simulate, task_words, write_world
+from judge.calibration.world import (
+    CAPTIONERS,
+    CLASSES,
+    DEFAULT,
+    SETTINGS,
+    TASKS,
+    Parameters,
+    bayes_score,
+    draw_scenes,
+    evidence_table,
+    misread,
+    setting_given_task,
+    stream,
+    task_given_attribute,
+    true_amplification,
+    truth,
+)
+from judge.errors import JudgeError
+from judge.lexicon import load_lexicon
+from judge.masking.words import mask, tokenize
+from judge.scores import SCORES
+from judge.types import Captions
+
+GENDER = load_lexicon("gender")
+YAML = yaml.safe_load((resources.files("judge.calibration") / "grammar.yaml").read_text(encoding="utf-8"))
+UNIT = st.floats(0, 1)
+WORLDS = st.builds(Parameters, association=st.floats(0, 0.99), mention=UNIT, place=UNIT)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return make_world(1500, seed=7)
+
+
+@pytest.fixture(scope="module")
+def generated(world: World) -> dict[str, Captions]:
+    return {name: simulate(world, name=name, knob=knob) for name, knob in CAPTIONERS.items()}
+
+
+# Closed forms
+
+
+@pytest.mark.parametrize(
+    ("mention", "knob", "score", "by_hand"),
+    [
+        # association 1/2: an own task has P = 3/4 of being on the own half, so the posterior is 3/4.
+        (1.0, 0.0, "confident_accuracy", 9 / 16),
+        # knob 1/2: 1/2 * 3/4 + 1/2 * 1 = 7/8.
+        (1.0, 0.5, "confident_accuracy", 49 / 64),
+        (1.0, 0.5, "accuracy", 7 / 8),
+        # confidence: 7/8 * 7/8 + 1/8 * 1/8.
+        (1.0, 0.5, "confidence", 50 / 64),
+        # half of the captions tell nothing and are worth 1/4.
+        (0.5, 0.0, "confident_accuracy", 9 / 32 + 1 / 8),
+        (0.0, 0.7, "confident_accuracy", 1 / 4),
+        (0.0, 0.7, "accuracy", 1 / 2),
+        (1.0, 1.0, "confident_accuracy", 1.0),
+    ],
+)
+def test_scores_by_hand_without_settings(mention: float, knob: float, score: str, by_hand: float) -> None:
+    parameters = Parameters(association=0.5, mention=mention, place=0)
+    assert bayes_score(parameters, knob=knob, score=score) == pytest.approx(by_hand, abs=1e-14)
+
+
+def naive_lic(knob: Fraction) -> tuple[Fraction, Fraction]:
+    """(confident accuracy, accuracy) in the default world, by stories, not tables; rational numbers throughout."""
+    lean, mention, place = Fraction(3, 10), Fraction(3, 4), Fraction(3, 5)
+    shares = setting_given_task()
+    weight: dict[tuple[str | None, str | None], list[Fraction]] = {}
+    for own, (number, task), setting in product((0, 1), enumerate(TASKS), SETTINGS):
+        mine = (number < 6) == (own == 0)
+        seen = (1 - knob) * (1 + (lean if mine else -lean)) / 12 + knob * (Fraction(1, 6) if mine else 0)
+        story = seen * Fraction(round(10 * shares[number, SETTINGS.index(setting)]), 10) / 2
+        for names, locates in product((True, False), repeat=2):
+            told = (task if names else None, setting if locates else None)
+            chance = (mention if names else 1 - mention) * (place if locates else 1 - place)
+            weight.setdefault(told, [Fraction(0), Fraction(0)])[own] += story * chance
+    best = [(max(pair), sum(pair)) for pair in weight.values() if sum(pair)]
+    return sum((top * top / both for top, both in best), Fraction(0)), sum((top for top, _ in best), Fraction(0))
+
+
+@pytest.mark.parametrize("knob", [Fraction(0), Fraction(1, 4), Fraction(7, 10), Fraction(1)])
+def test_closed_form_equals_naive_enumeration(knob: Fraction) -> None:
+    lic, accuracy = naive_lic(knob)
+    assert bayes_score(DEFAULT, knob=float(knob)) == pytest.approx(float(lic), abs=1e-12)
+    assert bayes_score(DEFAULT, knob=float(knob), score="accuracy") == pytest.approx(float(accuracy), abs=1e-12)
+
+
+@pytest.mark.parametrize("knob", [0.0, 0.7])
+def test_closed_form_equals_simulation(knob: float) -> None:
+    """Posterior from the counts of half of 120,000 simulated views, scored on the other half."""
+    rng = np.random.default_rng(5)
+    scenes = misread(draw_scenes(120_000, seed=3), knob=knob, rng=rng)
+    task = np.array([TASKS.index(scene.tasks[0]) for scene in scenes])
+    place = np.array([SETTINGS.index(scene.setting) for scene in scenes])
+    own = np.array([CLASSES.index(scene.attribute) for scene in scenes])
+    task = np.where(rng.random(len(task)) < 0.75, task, 12)
+    place = np.where(rng.random(len(place)) < 0.6, place, 8)
+    counts = np.full((2, 13, 9), 1e-9)
+    np.add.at(counts, (own[::2], task[::2], place[::2]), 1)
+    posterior = (counts / counts.sum(axis=0))[:, task[1::2], place[1::2]]
+    right = posterior.argmax(axis=0) == own[1::2]
+    value = (posterior[own[1::2], np.arange(len(right))] * right).mean()
+    assert value == pytest.approx(bayes_score(DEFAULT, knob=knob), abs=0.007)
+
+
+@given(WORLDS, st.sampled_from(sorted(SCORES)))
+def test_knob_zero_is_exactly_zero(parameters: Parameters, score: str) -> None:
+    assert true_amplification(parameters, 0.0, score=score) == 0.0
+    assert np.array_equal(evidence_table(parameters), evidence_table(parameters, knob=0.0))
+
+
+@given(WORLDS, UNIT, UNIT, st.sampled_from(["confident_accuracy", "accuracy", "confidence"]))
+def test_never_decreases_in_the_knob(parameters: Parameters, one: float, other: float, score: str) -> None:
+    low, high = (true_amplification(parameters, knob, score=score) for knob in sorted((one, other)))
+    assert -1e-12 <= low <= high + 1e-12
+    assert high <= (0.75 if score == "confident_accuracy" else 0.5) + 1e-12
+
+
+@given(WORLDS, UNIT)
+def test_tables_are_distributions(parameters: Parameters, knob: float) -> None:
+    table = evidence_table(parameters, knob=knob)
+    assert table.shape == (2, 13, 9)
+    assert (table >= 0).all()
+    np.testing.assert_allclose(table.sum(axis=(1, 2)), 0.5)
+    np.testing.assert_allclose(task_given_attribute(parameters.association, knob).sum(axis=1), 1)
+    np.testing.assert_allclose(setting_given_task().sum(axis=1), 1)
+
+
+def test_captioners_are_well_apart() -> None:
+    table = truth(CAPTIONERS)
+    assert table["none"] == {"lic": 0.0, "leakage": 0.0, "knob": 0.0}
+    assert 0.06 < table["some"]["lic"] < 0.12
+    assert table["much"]["lic"] > 0.2
+    assert 0.05 < table["some"]["leakage"] < table["much"]["leakage"] - 0.1
+
+
+# Scenes
+
+
+def test_tasks_follow_their_probabilities() -> None:
+    scenes = draw_scenes(20_000, seed=11)
+    counts = Counter((scene.attribute, scene.tasks[0]) for scene in scenes)
+    assert Counter(scene.attribute for scene in scenes) == {"female": 10_000, "male": 10_000}
+    for (row, name), (column, task) in product(enumerate(CLASSES), enumerate(TASKS)):
+        expected = task_given_attribute(0.3)[row, column]
+        deviation = (expected * (1 - expected) / 10_000) ** 0.5
+        assert abs(counts[name, task] / 10_000 - expected) < 4.5 * deviation
+
+
+def test_settings_follow_the_task_alone() -> None:
+    scenes = draw_scenes(20_000, seed=12)
+    for name, (row, task) in product(CLASSES, enumerate(TASKS)):
+        found = Counter(scene.setting for scene in scenes if scene.tasks == (task,) and scene.attribute == name)
+        assert len(found) == 3
+        for setting, count in found.items():
+            expected = setting_given_task()[row, SETTINGS.index(setting)]
+            assert abs(count / found.total() - expected) < 4.5 * (expected * (1 - expected) / found.total()) ** 0.5
+
+
+def test_class_share_is_exact() -> None:
+    scenes = draw_scenes(200, parameters=Parameters(female_share=0.3))
+    assert sum(scene.attribute == "female" for scene in scenes) == 60
+
+
+def test_misreading_keeps_image_and_attribute() -> None:
+    scenes = draw_scenes(500)
+    seen = misread(scenes, knob=1.0, rng=np.random.default_rng(0))
+    assert [(scene.image_id, scene.attribute) for scene in scenes] == [(view.image_id, view.attribute) for view in seen]
+    assert all((TASKS.index(view.tasks[0]) < 6) == (view.attribute == "female") for view in seen)
+    assert misread(scenes, knob=0.0, rng=np.random.default_rng(0)) == scenes
+
+
+# Sentences
+
+
+def test_deterministic_and_captioners_are_independent(world: World, generated: dict[str, Captions]) -> None:
+    again = make_world(1500, seed=7)
+    assert again == world
+    assert list(again.human.by_image) == [str(number) for number in range(1, 1501)]
+    simulate(again, name="another", knob=0.9)
+    assert simulate(again, name="much", knob=CAPTIONERS["much"]) == generated["much"]
+    assert make_world(1500, seed=8).human.by_image != world.human.by_image
+    assert simulate(world, name="none", knob=0.0, seed=8) != generated["none"]
+    assert simulate(world, name="also none", knob=0.0).by_image != generated["none"].by_image
+
+
+def test_five_captions_mostly_distinct(world: World, generated: dict[str, Captions]) -> None:
+    assert {len(captions) for captions in world.human.by_image.values()} == {5}
+    assert np.mean([len(set(captions)) == 5 for captions in world.human.by_image.values()]) > 0.98
+    assert all(len(told) == 1 for captions in generated.values() for told in captions.by_image.values())
+
+
+def every_caption(world: World, generated: dict[str, Captions]) -> list[tuple[str, str]]:
+    """(attribute, caption), both sides."""
+    sides = [world.human, *generated.values()]
+    return [
+        (world.labels.by_image[image], caption)
+        for side in sides
+        for image, told in side.by_image.items()
+        for caption in told
+    ]
+
+
+def test_masking_leaves_no_gender_word(world: World, generated: dict[str, Captions]) -> None:
+    lexicon = frozenset().union(*GENDER.classes.values(), GENDER.hidden_only)
+    mentioned = 0
+    captions = every_caption(world, generated)
+    for attribute, caption in captions:
+        words = tokenize(caption)
+        assert not lexicon & set(mask(words, GENDER))
+        assert GENDER.mentions(words) in ({attribute}, set())
+        mentioned += bool(GENDER.mentions(words))
+    assert mentioned / len(captions) == pytest.approx(DEFAULT.gendered, abs=0.02)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@settings(max_examples=200)
+@given(st.sampled_from([None, *TASKS]), st.sampled_from([None, *SETTINGS]), st.integers(0, 10**9))
+def test_classes_are_worded_alike_once_masked(plain: bool, task: str | None, setting: str | None, seed: int) -> None:
+    """So nothing but the evidence of the closed form can tell the attribute."""
+    one, other = (
+        sentence(Content(name, task, setting), rng=np.random.default_rng(seed), plain=plain) for name in CLASSES
+    )
+    assert mask(tokenize(one), GENDER) == mask(tokenize(other), GENDER)
+    assert one != other
+    assert told(one) == told(other) == (task, setting)
+
+
+def told(caption: str) -> tuple[str | None, str | None]:
+    """Task and setting, read back from the words."""
+    text = f" {' '.join(tokenize(caption))} "
+    tasks = {task for task, nouns in task_words().items() for noun in nouns if f" {noun} " in text}
+    places = {name for name, phrases in YAML["settings"].items() for phrase in phrases if f" {phrase} " in text}
+    assert len(tasks) <= 1
+    assert len(places) <= 1
+    return next(iter(tasks), None), next(iter(places), None)
+
+
+@pytest.mark.parametrize("name", ["human", "none", "much"])
+def test_words_are_worth_what_the_closed_form_says(name: str, world: World, generated: dict[str, Captions]) -> None:
+    """The optimal judge, reading the sentences, reaches its closed-form score within noise."""
+    side, knob = (world.human, 0.0) if name == "human" else (generated[name], CAPTIONERS[name])
+    posterior = evidence_table(DEFAULT, knob=knob)
+    posterior /= np.maximum(posterior.sum(axis=0), 1e-300)
+    values = []
+    for image, captions in side.by_image.items():
+        for task, setting in map(told, captions):
+            index = (TASKS.index(task) if task else 12, SETTINGS.index(setting) if setting else 8)
+            own, other = posterior[(slice(None), *index)][:: 1 if world.labels.by_image[image] == "female" else -1]
+            values.append(own if own > other or (own == other and world.labels.by_image[image] == "female") else 0.0)
+    # Five captions of an image are not independent: noise by image.
+    means = np.reshape(values, (len(world.scenes), -1)).mean(axis=1)
+    assert abs(means.mean() - bayes_score(DEFAULT, knob=knob)) < 4 * means.std() / len(means) ** 0.5
+
+
+def test_english(world: World, generated: dict[str, Captions]) -> None:
+    for _, caption in every_caption(world, generated):
+        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]|\b(\w+) \1\b|[{}]|  | [.,]|^\W|[^\w.]$", caption), (
+            caption
+        )
+    assert all(caption[0].isupper() for captions in world.human.by_image.values() for caption in captions)
+
+
+def test_nouns_belong_to_one_task_and_to_no_place() -> None:
+    nouns = Counter(noun for entries in task_words().values() for noun in entries)
+    assert set(nouns.values()) == {1}
+    assert list(task_words()) == list(TASKS) == list(YAML["tasks"])
+    assert set(YAML["settings"]) == set(SETTINGS)
+    elsewhere = {word for phrases in YAML["settings"].values() for phrase in phrases for word in phrase.split()}
+    elsewhere |= {word for phrase in YAML["idle"] + YAML["endings"] for word in phrase.split()}
+    assert not elsewhere & {word for noun in nouns for word in noun.split()} - {"of"}
+
+
+def test_alignment_has_work_but_takes_no_evidence(world: World, generated: dict[str, Captions]) -> None:
+    human = [tokenize(caption) for captions in world.human.by_image.values() for caption in captions]
+    vocabulary = {word for words in human for word in words}
+    evidence = {word for nouns in task_words().values() for noun in nouns for word in noun.split()}
+    evidence |= {word for phrases in YAML["settings"].values() for phrase in phrases for word in phrase.split()}
+    for captioner in generated.values():
+        own = [tokenize(captions[0]) for captions in captioner.by_image.values()]
+        said = {word for words in own for word in words}
+        assert evidence <= said <= vocabulary
+        _, report = align(human, own, how="constant")
+        assert 0.3 < report.words_unknown < 0.7
+        assert 0.1 < report.tokens_unknown < 0.4
+
+
+def test_a_simple_judge_finds_the_order_and_nearly_the_size() -> None:
+    world = make_world(4000, seed=1)
+    answers = np.array([CLASSES.index(scene.attribute) for scene in world.scenes])
+    human = masked(world.human)
+    measured = {}
+    for name, knob in CAPTIONERS.items():
+        own = masked(simulate(world, name=name, knob=knob))
+        measured[name] = linear_score(own, answers) - linear_score(align(human, own, how="constant")[0], answers)
+        assert measured[name] == pytest.approx(true_amplification(DEFAULT, knob), abs=0.035)
+    assert measured["none"] + 0.04 < measured["some"] < measured["much"] - 0.1
+
+
+def masked(captions: Captions) -> list[tuple[str, ...]]:
+    return [mask(tokenize(told[0]), GENDER) for told in captions.by_image.values()]
+
+
+def linear_score(captions: list[tuple[str, ...]], answers: np.ndarray) -> float:
+    """LIC's score of one side: 1-2-grams, logistic regression, five folds."""
+    grams = CountVectorizer(analyzer=lambda words: [*words, *map(" ".join, pairwise(words))], binary=True)
+    counts = grams.fit_transform(captions)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    found = cross_val_predict(
+        LogisticRegression(C=0.5, max_iter=500), counts, answers, cv=folds, method="predict_proba"
+    )
+    return float((found[np.arange(len(answers)), answers] * (found.argmax(axis=1) == answers)).mean())
+
+
+# Files
+
+
+def test_written_as_coco(tmp_path: Path) -> None:
+    world = make_world(30, seed=2)
+    files = write_world(world, CAPTIONERS, tmp_path / "new" / "world")
+    data = json.loads(files.human.read_text())
+    assert [image["id"] for image in data["images"]] == list(range(1, 31))
+    read: dict[str, list[str]] = {}
+    for annotation in data["annotations"]:
+        read.setdefault(str(annotation["image_id"]), []).append(annotation["caption"])
+    assert {image: tuple(captions) for image, captions in read.items()} == world.human.by_image
+    assert len({annotation["id"] for annotation in data["annotations"]}) == 150
+    with files.labels.open(newline="") as file:
+        assert {row["image_id"]: row["gender"] for row in csv.DictReader(file)} == world.labels.by_image
+    for name, knob in CAPTIONERS.items():
+        results = json.loads(files.captions[name].read_text())
+        expected = simulate(world, name=name, knob=knob).by_image
+        assert {str(result["image_id"]): (result["caption"],) for result in results} == expected
+    assert json.loads(files.truth.read_text()) == truth(CAPTIONERS)
+    found = {str(path.relative_to(files.folder)) for path in files.folder.rglob("*.*")}
+    assert found == {
+        "captions_human.json",
+        "labels.csv",
+        "truth.json",
+        *(f"captions/{name}.json" for name in CAPTIONERS),
+    }
+    assert [path.name for path in files.folder.parent.iterdir()] == ["world"]
+
+
+def test_written_twice_is_the_same_to_the_byte(tmp_path: Path) -> None:
+    one, other = (write_world(make_world(20), {"some": 0.25}, tmp_path / name) for name in "ab")
+    for first, second in zip(sorted(one.folder.rglob("*.*")), sorted(other.folder.rglob("*.*")), strict=True):
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(grammar, "truth", full)
+    with pytest.raises(JudgeError, match="No space left"):
+        write_world(make_world(12), CAPTIONERS, tmp_path / "world")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_is_taken_a_full_one_left_alone(tmp_path: Path) -> None:
+    world = make_world(12)
+    write_world(world, CAPTIONERS, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(JudgeError, match="not empty"):
+        write_world(world, CAPTIONERS, tmp_path)
+    with pytest.raises(JudgeError, match="not empty"):
+        write_world(world, CAPTIONERS, tmp_path / "labels.csv")
+    with pytest.raises(JudgeError, match="cannot be written"):
+        write_world(world, CAPTIONERS, tmp_path / "labels.csv" / "world")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
+def test_names_that_are_no_files_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="cannot name a file"):
+        write_world(make_world(2), {name: 0.0}, tmp_path / "world")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Parameters(association=1.0),
+        lambda: Parameters(mention=1.5),
+        lambda: Parameters(place=float("nan")),
+        lambda: Parameters(female_share=0.0),
+        lambda: make_world(0),
+        lambda: make_world(10, seed=-1),
+        lambda: simulate(make_world(2), name="x", knob=-0.1),
+        lambda: true_amplification(DEFAULT, 1.1),
+        lambda: bayes_score(score="acuracy"),
+        lambda: stream(-1, "x"),
+    ],
+)
+def test_values_out_of_range_are_refused(wrong: object) -> None:
+    assert callable(wrong)
+    with pytest.raises(JudgeError):
+        wrong()

@@ -1,0 +1,41 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from judge.calibration.grammar import World, make_world, simulate
+from judge.corpus import Corpus
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The real COCO captions and images; a user's clone lacks them, CI must not."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail("../shared/data is missing, and this is CI")
+        pytest.skip("../shared/data is not here")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def coco(shared: Path) -> Path:
+    """Captions of four real captioners and of people for 10,301 COCO images."""
+    return shared / "coco-captions"
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    """A small world; tests that need certainty make a larger one."""
+    return make_world(240, seed=3)
+
+
+@pytest.fixture(scope="session")
+def corpus(world: World) -> Corpus:
+    """The small world with two captioners, one faithful and one that stereotypes."""
+    captioners = tuple(simulate(world, name=name, knob=knob) for name, knob in (("none", 0.0), ("much", 0.9)))
+    return Corpus(world.human, captioners, world.labels)

@@ -1,0 +1,64 @@
+"""No image in training and test, ever; balance; determinism."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judge.corpus.splits import balanced_holdout, make_splits, stratified_folds
+
+classes = st.lists(st.integers(10, 60), min_size=2, max_size=4).map(
+    lambda sizes: {f"{k}-{i}": f"class{k}" for k, size in enumerate(sizes) for i in range(size)}
+)
+
+
+@given(classes, st.integers(0, 1000), st.sampled_from(["paper", "crossfit"]))
+@settings(max_examples=60, deadline=None)
+def test_no_image_is_on_both_sides(images: dict[str, str], seed: int, protocol: str) -> None:
+    splits = make_splits(protocol, images, seed=seed)
+    for split in splits:
+        parts = [set(split.train), set(split.test), set(split.validation)]
+        assert sum(map(len, parts)) == len(set.union(*parts))
+        assert set.union(*parts) <= images.keys()
+        assert {images[image] for image in split.test} == set(images.values())
+    if protocol == "crossfit":
+        assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
+
+
+@given(classes, st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_holdout_is_balanced(images: dict[str, str], seed: int) -> None:
+    split = balanced_holdout(images, seed=seed, test=0.2, validation=0.1)
+    smallest = min(Counter(images.values()).values())
+    for part, share in ((split.test, 0.2), (split.validation, 0.1)):
+        assert set(Counter(images[image] for image in part).values()) <= {max(1, round(share * smallest))}
+    total = Counter(images[image] for image in split.train + split.test + split.validation)
+    assert set(total.values()) == {smallest}
+
+
+def test_sizes_of_the_shared_data() -> None:
+    """1,031 women: 2 x 928 train and 2 x 103 are held out, 1,856 and 206."""
+    images = {str(i): "female" if i < 1031 else "male" for i in range(3597)}
+    split = balanced_holdout(images, seed=0)
+    assert (len(split.train), len(split.test)) == (1856, 206)
+
+
+@given(classes)
+@settings(max_examples=20, deadline=None)
+def test_weights_balance_classes(images: dict[str, str]) -> None:
+    for split in stratified_folds(images, seed=0, folds=5):
+        counts = Counter(images[image] for image in split.train)
+        weights = {name: counts[name] * split.weights[name] for name in counts}
+        assert sum(weights.values()) == pytest.approx(len(split.train))
+        assert max(weights.values()) == pytest.approx(min(weights.values()))
+
+
+def test_same_seed_same_split_whatever_the_order() -> None:
+    images = {str(i): "ab"[i % 2] for i in range(50)}
+    backwards = dict(reversed(images.items()))
+    for protocol in ("paper", "crossfit"):
+        assert make_splits(protocol, images, seed=1) == make_splits(protocol, backwards, seed=1)
+        assert make_splits(protocol, images, seed=1) != make_splits(protocol, images, seed=2)

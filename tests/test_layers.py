@@ -1,0 +1,110 @@
+"""A room imports only from rooms above it in the design's list; no circles; light imports stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "judge"
+
+# Top to bottom. A name is a module of judge/, or a folder.
+ROOMS = [
+    "errors",
+    "types",
+    "lexicon",
+    "corpus",
+    "masking",
+    "alignment",
+    "scores",
+    "amplification",
+    "metrics",
+    "evidence",
+    "statistics",
+    "judges",
+    "training",
+    "measure",
+    "calibration",
+    "report",
+    "config",
+    "run",
+    "demo",
+    "cli",
+]
+
+
+def imports(source: str) -> set[str]:
+    """Rooms that a module imports, anywhere in it, type checking included."""
+    rooms = set()
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        rooms |= {name.split(".")[1] for name in names if name.startswith("judge.") and name.count(".")}
+    return rooms
+
+
+def offences(room: str, source: str) -> set[str]:
+    """Imports of ``source``, a module of ``room``, that point downwards."""
+    return {other for other in imports(source) if other != room and ROOMS.index(other) > ROOMS.index(room)}
+
+
+FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_upwards(path: Path) -> None:
+    assert not offences(room_of(path), path.read_text(encoding="utf-8"))
+
+
+def test_every_room_is_listed() -> None:
+    assert {room_of(path) for path in FILES} == set(ROOMS)
+
+
+def test_the_check_can_fail() -> None:
+    assert offences("scores", "from judge.measure import Plan") == {"measure"}
+    assert offences("scores", "def f():\n    import judge.cli") == {"cli"}
+
+
+def test_only_the_trainer_imports_accelerate() -> None:
+    importers = {path.relative_to(ROOT).as_posix() for path in FILES if "accelerate import" in path.read_text("utf-8")}
+    assert importers == {"training/trainer.py"}
+
+
+def loaded_after(code: str) -> set[str]:
+    """Top-level packages in sys.modules after ``code`` has run in a fresh interpreter."""
+    script = f"{code}\nimport sys\nprint(' '.join({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+HEAVY = {"torch", "transformers", "accelerate", "sklearn", "scipy", "pandas", "pyarrow"}
+
+
+def test_import_judge_is_light() -> None:
+    assert not loaded_after("import judge, judge.cli") & HEAVY
+
+
+def test_the_linear_judge_does_without_torch() -> None:
+    code = """
+from judge import evaluate
+from judge.calibration.grammar import make_world, simulate
+from judge.corpus import Corpus
+world = make_world(60, seed=0)
+evaluate(Corpus(world.human, (simulate(world, name='a', knob=0.5),), world.labels), folds=2, workers=1, resamples=100)
+"""
+    assert not loaded_after(code) & {"torch", "accelerate"}
+
+
+def test_lightness_can_fail() -> None:
+    assert "pandas" in loaded_after("import judge; judge.Plan")
