@@ -33,7 +33,7 @@ def _root() -> None:
 
 
 @app.command(no_args_is_help=True)
-def evaluate(
+def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
     run_file: Annotated[
         Path | None, typer.Argument(metavar="[RUN.yaml]", help="settings; options override them")
     ] = None,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
+from judge.corpus import name_captioners
 from judge.errors import JudgeError, nearest
 
 
@@ -65,19 +66,10 @@ class RunConfig(BaseModel):
     @field_validator("captions", mode="before")
     @classmethod
     def _name_captioners(cls, value: object) -> object:
-        """A list of paths, or of NAME=PATH, becomes a mapping; names must differ."""
+        """A path, a list of paths, or of NAME=PATH, becomes a mapping."""
         if isinstance(value, str | Path):
             value = [value]
-        if not isinstance(value, list | tuple):
-            return value
-        named: dict[str, str] = {}
-        for entry in map(str, value):
-            name, equals, path = entry.partition("=")
-            name, path = (name, path) if equals else (Path(entry).stem, entry)
-            if name in named:
-                raise ValueError(f"two captioners are called '{name}'; name them: other={path}")
-            named[name] = path
-        return named
+        return name_captioners(value) if isinstance(value, list | tuple) else value
 
     @field_validator("metrics", "judge", mode="before")
     @classmethod

@@ -24,7 +24,8 @@ class JudgeError(Exception):
         line = f"{self.where}: {self.what}" if self.where else self.what
         if self.mend:
             line = f"{line}. {self.mend[0].upper()}{self.mend[1:]}"
-        return " ".join(f"{line.rstrip('.')}.".split())
+        line = line if line.endswith(("?", "!")) else f"{line.rstrip('.')}."
+        return " ".join(line.split())
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only fields would be lost on the way back from a worker process.
@@ -36,7 +37,7 @@ def _rebuild(what: str, where: str, mend: str) -> JudgeError:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """ "; did you mean 'lic'?" for a misspelt ``word``, or the list of what is ``known``."""
+    """A hint for a misspelt ``word``: the nearest of what is ``known``, or all of it."""
     import difflib
 
     close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)

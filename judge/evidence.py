@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from judge.corpus.labels import derive_labels
-
 from judge.alignment import AlignmentReport, align
 from judge.corpus import Corpus, common_images
+from judge.corpus.labels import derive_labels
 from judge.errors import JudgeError
 from judge.lexicon import Lexicon
 from judge.masking.coverage import Coverage, measure_coverage

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.labels import read_labels
-from judge.corpus.reading import ReadOptions, read_captions
-from judge.errors import JudgeError
+from judge.corpus.reading import ReadOptions
 from judge.evidence import TextOptions
 from judge.lexicon import Lexicon, load_lexicon, shipped_lexicons
 from judge.measure import Plan, Report, Result, measure
@@ -89,10 +87,7 @@ def read_corpus(config: RunConfig, lexicon: Lexicon | None) -> Corpus:
             label_column=config.label_column,
             spellings=config.label_values,
         )
-    generated = tuple(
-        read_captions(path, options, side="generated", name=name) for name, path in config.captions.items()
-    )
-    return Corpus(read_captions(config.human, options, side="human"), generated, labels)
+    return Corpus.read(human=config.human, captions=config.captions, labels=labels, options=options)
 
 
 def make_plan(config: RunConfig) -> Plan:

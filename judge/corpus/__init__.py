@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
+from judge.corpus.labels import read_labels
+from judge.corpus.reading import DEFAULT_OPTIONS, ReadOptions, read_captions
+from judge.errors import JudgeError
+from judge.lexicon import load_lexicon
 from judge.types import Captions, Labels
+
+PathLike = str | Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,50 @@ class Corpus:
     human: Captions
     generated: tuple[Captions, ...]
     labels: Labels | None = None
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        human: PathLike,
+        captions: PathLike | Iterable[PathLike] | Mapping[str, PathLike],
+        labels: PathLike | Labels | None = None,
+        options: ReadOptions = DEFAULT_OPTIONS,
+    ) -> Self:
+        """Read files of any known format (README lists them; they are told by content).
+
+        Args:
+            human: captions by people.
+            captions: captions by captioners; named by file stem, by ``"NAME=FILE"``, or by a mapping's keys.
+            labels: a table of genders, or :func:`judge.corpus.labels.read_labels` of another attribute.
+            options: how caption files are read.
+
+        Raises:
+            JudgeError: a file that cannot be read, with record and field.
+        """
+        if isinstance(labels, str | Path):
+            labels = read_labels(labels, attribute="gender", lexicon=load_lexicon("gender"))
+        named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
+        generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
+        return cls(read_captions(human, options, side="human"), tuple(generated), labels)
+
+
+def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> dict[str, Path]:
+    """Captioner -> file: a mapping as it is; of paths the stem, unless they say ``NAME=FILE``.
+
+    Raises:
+        JudgeError: two captioners of one name.
+    """
+    if isinstance(captions, Mapping):
+        return {str(name): Path(path) for name, path in captions.items()}
+    named: dict[str, Path] = {}
+    for entry in map(str, captions):
+        name, equals, path = entry.partition("=")
+        name, path = (name, path) if equals else (Path(entry).stem, entry)
+        if name in named:
+            raise JudgeError(f"two captioners are called '{name}'", where=path, mend=f"name them: OTHER={path}")
+        named[name] = Path(path)
+    return named
 
 
 def common_images(human: Captions, generated: Captions, labels: Mapping[str, str]) -> tuple[list[str], dict[str, int]]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple, NoReturn, cast
 
-from judge.corpus.columns import CAPTIONS, LISTS, ROW_NUMBERS, caption_column, chosen_column, columns_of, detect, id_column
-from judge.corpus.harness import flatten, is_lmms_eval, parse_list
+from judge.corpus.columns import (
+    CAPTIONS,
+    LISTS,
+    ROW_NUMBERS,
+    caption_column,
+    chosen_column,
+    columns_of,
+    detect,
+    id_column,
+)
+from judge.corpus.harness import flatten, is_lmms_eval, parse_list, row_number
 from judge.corpus.ids import kind_of
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
@@ -60,23 +69,30 @@ def find_captions(
       any table, whose columns are told by name (:mod:`judge.corpus.columns`) or given in ``columns``.
     - ``{image: caption}`` and ``{image: [captions]}``.
 
+    One set of options serves both sides, which may differ in format: a file of generated captions without splits is
+    taken whole (it is joined with the human images of the split), and a file without a column named in ``columns``
+    is read as if that name had not been given.
+
     Raises:
         JudgeError: none of these; no such split; columns absent or ambiguous.
     """
+    columns = columns or {}
     if isinstance(value, dict):
         if isinstance(value.get("annotations"), list):
-            return _refuse_split(_annotations(value["annotations"], source), split, source)
+            _refuse_split(split, side, source)
+            return _annotations(value["annotations"], source)
         if isinstance(value.get("images"), list):
             return _karpathy(value["images"], split=split, source=source)
         if not _is_row(value, side, columns):
-            return _refuse_split(_mapping(value, source), split, source)
+            _refuse_split(split, side, source)
+            return _mapping(value, source)
         value = [value]
     if not isinstance(value, list):
         raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=_SHAPES)
     rows = records(value, source=source)
-    if columns is None and is_lmms_eval(rows):
-        rows = flatten(rows, source=source)
-    return _rows(_with_split(rows, split, source), side=side, source=source, columns=columns or {})
+    if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
+        rows = flatten(rows)
+    return _rows(_with_split(rows, split, side, source), side=side, source=source, columns=columns)
 
 
 def records(value: Sequence[object], *, source: str) -> list[Row]:
@@ -96,9 +112,8 @@ def records(value: Sequence[object], *, source: str) -> list[Row]:
 def _annotations(annotations: Sequence[object], source: str) -> Found:
     rows = records(annotations, source=source)
     if "bbox" in rows[0] or "segmentation" in rows[0]:
-        raise JudgeError(
-            "holds object instances, not captions", where=source, mend="give captions_*.json in place of instances_*.json"
-        )
+        mend = "give captions_*.json in place of instances_*.json"
+        raise JudgeError("holds object instances, not captions", where=source, mend=mend)
     items = [
         Item(
             row.get("image_id", MISSING),
@@ -141,43 +156,55 @@ def _mapping(value: Mapping[object, object], source: str) -> Found:
         raise JudgeError(f"JSON of the wrong shape (an object with {keys})", where=source, mend=_SHAPES)
     items: list[Item] = []
     for number, (image, captions) in enumerate(value.items(), start=1):
-        at = f"record {number} ('{image}')"
-        items.extend(Item(image, caption, number, at) for caption in (captions if isinstance(captions, list) else [captions]))
+        at = f"record {number} ('{str(image)[:60]}')"
+        held = captions if isinstance(captions, list) else [captions]
+        items.extend(Item(image, caption, number, at) for caption in held)
     return Found(items, "key", "value")
 
 
-def _is_row(value: Mapping[object, object], side: Side, columns: Mapping[str, str] | None) -> bool:
+def _is_row(value: Mapping[object, object], side: Side, columns: Mapping[str, str]) -> bool:
     """Whether an object is one record (a JSON-lines file of one line) rather than ``{image: caption}``."""
     rows = [{str(key): held for key, held in value.items()}]
-    if columns:
-        return all(name in rows[0] for name in columns.values())
-    if is_lmms_eval(rows):
+    if is_lmms_eval(rows) or (columns and all(name in rows[0] for name in columns.values())):
         return True
     known = columns_of(rows)
     return bool(detect(known, (("image_id", "image", "img_id", "file_name", "id"),)) and detect(known, CAPTIONS[side]))
 
 
 def _rows(rows: Sequence[tuple[int, Row]], *, side: Side, source: str, columns: Mapping[str, str]) -> Found:
-    unknown = sorted(columns.keys() - {"image_id", "caption"})
-    if unknown:
-        mend = nearest(unknown[0], ["image_id", "caption"])
-        raise JudgeError(f"unknown column role '{unknown[0]}'", where=source, mend=mend)
     table = [row for _, row in rows]
-    named = {role: chosen_column(table, column, source=source) for role, column in columns.items()}
-    image = named.get("image_id") or id_column(table, source=source, option="--column image_id")
-    caption = named.get("caption") or caption_column(table, side, source=source)
-    number_of_row = "image_id" not in named and image.lower() in ROW_NUMBERS
-    spelled = caption.strip().lower() in LISTS or "caption" in named
+    image, caption = _columns(table, side=side, source=source, columns=columns)
+    number_of_row = image.lower() in ROW_NUMBERS and image != columns.get("image_id")
+    spelled = caption.strip().lower() in LISTS or caption == columns.get("caption")
     items: list[Item] = []
     for number, row in rows:
         at = f"record {number}"
         name = row.get(image, MISSING)
-        if number_of_row:
-            name = f"{image.lower()}:{name}"
+        if number_of_row and name is not MISSING:
+            name = row_number(image, name)
         cell = row.get(caption, MISSING)
         captions = _cell(cell, spelled, side, f"{source}, {at}, field '{caption}'")
         items.extend(Item(name, text, number, at) for text in captions)
     return Found(items, image, caption, several=False)
+
+
+def _columns(table: Sequence[Row], *, side: Side, source: str, columns: Mapping[str, str]) -> tuple[str, str]:
+    """The columns of image ids and of captions: as named by the user, else by what they are called."""
+    unknown = sorted(columns.keys() - {"image_id", "caption"})
+    if unknown:
+        mend = nearest(unknown[0], ["image_id", "caption"])
+        raise JudgeError(f"unknown column role '{unknown[0]}'", where=source, mend=mend)
+    known = columns_of(table)
+    named = {role: column for role, column in columns.items() if column in known}
+    try:
+        image = named.get("image_id") or id_column(table, source=source, option="--column image_id")
+        caption = named.get("caption") or caption_column(table, side, source=source)
+    except JudgeError:
+        # What the user named is absent here, and nothing else will do.
+        for column in columns.values():
+            chosen_column(table, column, source=source)
+        raise
+    return image, caption
 
 
 def _cell(cell: object, spelled: bool, side: Side, where: str) -> Sequence[object]:
@@ -189,15 +216,17 @@ def _cell(cell: object, spelled: bool, side: Side, where: str) -> Sequence[objec
     return (cell,)
 
 
-def _with_split(rows: Sequence[Row], split: str | None, source: str) -> list[tuple[int, Row]]:
-    """The numbered rows of ``split``; all of them for None."""
+def _with_split(rows: Sequence[Row], split: str | None, side: Side, source: str) -> list[tuple[int, Row]]:
+    """The numbered rows of ``split``; all of them for None, or where generated rows name no split."""
+    if side == "generated" and not any("split" in row for row in rows):
+        split = None
     kept = [(number, row) for number, row in enumerate(rows, start=1) if split is None or row.get("split") == split]
     if not kept:
         _no_split(rows, split, source)
     return kept
 
 
-def _no_split(rows: Sequence[Row], split: str | None, source: str) -> Iterator[object]:
+def _no_split(rows: Sequence[Row], split: str | None, source: str) -> NoReturn:
     known = sorted({str(row["split"]) for row in rows if "split" in row})
     if split is None:
         raise JudgeError("holds no captions", where=source, mend="give at least one")
@@ -205,7 +234,6 @@ def _no_split(rows: Sequence[Row], split: str | None, source: str) -> Iterator[o
     raise JudgeError(f"no captions of split '{split}'", where=source, mend=mend)
 
 
-def _refuse_split(found: Found, split: str | None, source: str) -> Found:
-    if split is not None:
+def _refuse_split(split: str | None, side: Side, source: str) -> None:
+    if split is not None and side == "human":
         _no_split([], split, source)
-    return found

@@ -11,7 +11,7 @@ from judge.types import Side
 # Earlier names win over later ones; two of one line in the same table are ambiguous.
 _IDS = (
     ("image_id", "img_id", "imageid", "cocoid", "coco_id"),
-    ("image", "img", "image_name", "image_file", "file_name", "filename", "image_path", "img_path", "imgid", "file", "path"),
+    ("image", "img", "image_name", "image_file", "file_name", "filename", "image_path", "img_path", "imgid", "file"),
     ("id", "question_id"),
     ("index", "doc_id"),
 )
@@ -61,15 +61,15 @@ def id_column(rows: Sequence[Row], *, source: str, option: str) -> str:
     Raises:
         JudgeError: none or several; ``option`` ("--column image_id") is how the user names one.
     """
-    usable = [name for name in columns_of(rows) if all(_may_be_id(row.get(name)) for row in rows[:_LOOK_AT])]
+    usable = [name for name in columns_of(rows) if not any(_is_picture(row.get(name)) for row in rows[:_LOOK_AT])]
     found = detect(usable, _IDS)
     return only(found, columns_of(rows), what="image ids", source=source, option=option)
 
 
-def _may_be_id(value: object) -> bool:
+def _is_picture(value: object) -> bool:
     if isinstance(value, str):
-        return len(value) <= 255 and not (len(value) > 40 and value.startswith(_PICTURES))
-    return value is None or isinstance(value, int | float)
+        return len(value) > 255 or (len(value) > 40 and value.startswith(_PICTURES))
+    return isinstance(value, dict | bytes)  # {"bytes": ..., "path": ...} is how datasets keep them
 
 
 def caption_column(rows: Sequence[Row], side: Side, *, source: str) -> str:
@@ -79,9 +79,7 @@ def caption_column(rows: Sequence[Row], side: Side, *, source: str) -> str:
         JudgeError: none or several.
     """
     known = columns_of(rows)
-    return only(
-        detect(known, CAPTIONS[side]), known, what=f"{side} captions", source=source, option="--column caption"
-    )
+    return only(detect(known, CAPTIONS[side]), known, what=f"{side} captions", source=source, option="--column caption")
 
 
 def detect(known: Collection[str], tiers: Sequence[Sequence[str]]) -> list[str]:

@@ -19,14 +19,16 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from judge.corpus.columns import ROW_NUMBERS, id_column
+from judge.corpus.ids import canonical_id
 from judge.corpus.tables import Row
 from judge.errors import JudgeError
 
 # Five captions are 300 characters; more than this is no list of captions, and parsing it costs memory.
 _MAX_LIST = 1_000_000
+# In lmms-eval's copy of COCO, question_id is the file name; its id is a row number.
+_DOCUMENT_IDS = ("image_id", "img_id", "image_name", "file_name", "filename", "question_id")
 
 
 def is_lmms_eval(rows: Sequence[Row]) -> bool:
@@ -34,32 +36,41 @@ def is_lmms_eval(rows: Sequence[Row]) -> bool:
     return bool(rows) and "doc_id" in rows[0] and ("filtered_resps" in rows[0] or "resps" in rows[0])
 
 
-def flatten(rows: Sequence[Row], *, source: str) -> list[Row]:
+def flatten(rows: Sequence[Row]) -> list[Row]:
     """lmms-eval's samples as rows of ``image_id``, ``filtered_resps`` and ``target``; absent ones stay absent."""
-    return [_flatten(row, f"{source}, record {number}") for number, row in enumerate(rows, start=1)]
+    return [_flatten(row) for row in rows]
 
 
-def _flatten(row: Row, where: str) -> Row:
-    metric = next((value for value in row.values() if isinstance(value, dict) and {"image_id", "pred"} <= value.keys()), {})
-    flat: Row = {"image_id": metric["image_id"] if metric else _document_id(row, where)}
-    for name, inner, outer in (("filtered_resps", "pred", ("filtered_resps", "resps")), ("target", "answer", ("target",))):
-        value = metric[inner] if inner in metric else next((row[key] for key in outer if key in row), None)
-        if value is not None:
-            flat[name] = _unwrap(value)
+def _flatten(row: Row) -> Row:
+    objects = [value for value in row.values() if isinstance(value, dict)]
+    metric = next((value for value in objects if {"image_id", "pred"} <= value.keys()), {})
+    flat: Row = {"image_id": metric["image_id"] if metric else _document_id(row)}
+    for name, sources in (
+        ("filtered_resps", ((metric, "pred"), (row, "filtered_resps"), (row, "resps"))),
+        ("target", ((metric, "answer"), (row, "target"))),
+    ):
+        found = next(((holder, key) for holder, key in sources if key in holder), None)
+        if found is not None:
+            flat[name] = _unwrap(found[0][found[1]])
     return flat
 
 
-def _document_id(row: Row, where: str) -> object:
+def _document_id(row: Row) -> object:
     """The image id out of ``doc``; else the row number, marked as such."""
     document = row.get("doc")
-    if isinstance(document, Mapping):
-        try:
-            name = id_column([dict(document)], source=where, option="--column image_id")
-        except JudgeError:
-            name = ""
-        if name and name.lower() not in ROW_NUMBERS:
-            return document[name]
-    return f"doc_id:{row.get('doc_id')}"
+    if isinstance(document, dict):
+        for name in _DOCUMENT_IDS:
+            if name in document:
+                return document[name]
+    return row_number("doc_id", row.get("doc_id"))
+
+
+def row_number(column: str, value: object) -> object:
+    """Spell row 5 as "index:5"; a value that is no id stays as it is, to be refused with the other odd ids."""
+    try:
+        return f"{column.strip().lower()}:{canonical_id(value)}"
+    except ValueError:
+        return value
 
 
 def _unwrap(value: object) -> object:
@@ -86,5 +97,6 @@ def parse_list(text: str, *, where: str) -> list[str]:
             except (ValueError, SyntaxError, RecursionError, MemoryError):
                 continue
     if not isinstance(value, list) or not all(isinstance(caption, str) for caption in value):
-        raise JudgeError("looks like a list of captions but is none", where=where, mend="write it as a JSON list of texts")
+        mend = "write it as a JSON list of texts"
+        raise JudgeError("looks like a list of captions but is none", where=where, mend=mend)
     return value

@@ -29,11 +29,11 @@ def canonical_id(value: object) -> str:
     if isinstance(value, str):
         return _from_text(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"is {kind_of(value)}")
+        raise ValueError(f"is {kind_of(value)}")  # noqa: TRY004  # callers handle one kind
     number = float(value)
     if not math.isfinite(number) or number != math.floor(number):
         raise ValueError(f"is {number}")
-    return str(int(value))
+    return str(math.floor(value))
 
 
 def _from_text(value: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from pickle import _Unpickler  # type: ignore[attr-defined]  # absent from the stubs of some releases
+from pickle import _Unpickler
 from typing import NoReturn
 
 from judge.errors import JudgeError
@@ -16,7 +16,7 @@ from judge.errors import JudgeError
 # The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
 # keeps a dict. It is also the one whose instructions can be listed.
 _ALLOWED = (
-    "MARK STOP POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT "
+    "MARK STOP POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT "
     "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 "
     "LIST EMPTY_LIST APPEND APPENDS TUPLE EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 DICT EMPTY_DICT SETITEM SETITEMS "
     "EMPTY_SET ADDITEMS FROZENSET GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE PROTO FRAME "
@@ -29,15 +29,15 @@ _MEND = (
 )
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """The pickle asks for something that could run code."""
 
 
-def _unknown(self: _PlainUnpickler) -> NoReturn:
-    raise _Refused("pickle builds objects")
+def _unknown(_: object) -> NoReturn:
+    raise _RefusedError("pickle builds objects")
 
 
-class _PlainUnpickler(_Unpickler):  # type: ignore[misc]
+class _PlainUnpickler(_Unpickler):
     """Builds plain values and nothing else."""
 
     dispatch = {  # noqa: RUF012  # the base class's own name and shape
@@ -46,10 +46,10 @@ class _PlainUnpickler(_Unpickler):  # type: ignore[misc]
     }
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise _Refused(f"pickle holds the class '{module}.{name}'")
+        raise _RefusedError(f"pickle holds the class '{module}.{name}'")
 
     def persistent_load(self, pid: object) -> NoReturn:  # noqa: ARG002  # the base class's signature
-        raise _Refused("pickle refers to objects outside it")
+        raise _RefusedError("pickle refers to objects outside it")
 
 
 def load_pickle(data: bytes, *, source: str) -> object:
@@ -60,8 +60,8 @@ def load_pickle(data: bytes, *, source: str) -> object:
     """
     try:
         # Python 2 pickles hold texts as bytes.
-        return _PlainUnpickler(io.BytesIO(data), encoding="utf-8", errors="strict").load()  # type: ignore[no-any-return]
-    except _Refused as error:
+        return _PlainUnpickler(io.BytesIO(data), encoding="utf-8", errors="strict").load()
+    except _RefusedError as error:
         raise JudgeError(f"{error}, which is refused", where=source, mend=_MEND) from None
     except Exception as error:
         # Garbage fails in as many ways as there are instructions: IndexError, KeyError, struct.error, EOFError ...

@@ -17,22 +17,21 @@ from judge.types import Captions, Side
 
 MAX_CAPTION = 50_000
 
-_CANNOT = r"(?:can(?:not|['’]t| not)|am unable to|['’]m unable to|am not able to|['’]m not able to|won['’]t|will not)"
+_CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"
+_PICTURE = r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b"
 #: How captioners refuse, matched without case at the start of a caption. Patterns reach far enough to leave
 #: true captions alone: "I can't believe ...", "I can't help but feel ...", "I'm sorry for the old man ...".
 REFUSALS: tuple[str, ...] = (
     r"(?:i['’]m|i am|we are) (?:very |so |really )?sorry\s*(?:[,.;:!]|but\b|i\b|$)",
     r"sorry,? (?:but )?(?:i|we) (?:can|am|are|could|do|don|won|will)",
     r"(?:i|we) apologi[sz]e\b|my apologies\b",
-    r"(?:unfortunately,? )?(?:i|we) ?" + _CANNOT + r" (?:assist\b|comply\b|help (?:you|with)\b|fulfil|provide\b|engage\b)",
-    r"(?:unfortunately,? )?i ?"
-    + _CANNOT
-    + r" (?:see|view|open|access|describe|caption|analy[sz]e|process|generate|create)\b.{0,40}?"
-    + r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b",
-    r"(?:unfortunately,? )?i ?" + _CANNOT + r" (?:identify|recogni[sz]e) (?:the |any |real )*(?:people|persons|individuals)\b",
+    _CANNOT + r" (?:assist\b|comply\b|help (?:you|with)\b|fulfil|provide\b|engage\b)",
+    _CANNOT + r" (?:see|view|open|access|describe|caption|analy[sz]e|process|generate|create)\b.{0,40}?" + _PICTURE,
+    _CANNOT + r" (?:identify|recogni[sz]e) (?:the |any |real )*(?:people|persons|individuals)\b",
     r"(?:unfortunately,? )?(?:i['’]m|i am) (?:unable|not able) to\b",
     r"as an? (?:ai|artificial intelligence|(?:large |vision[- ])*language model)\b",
-    r"(?:there is|there['’]s|i (?:do not|don['’]t) see|i see) (?:no|an?y?) image (?:was |has been )?(?:attached|provided)",
+    # Workers of COCO wrote the first of these where a picture did not load.
+    r"there(?: is|['’]s) no (?:image|picture|photo)\b.{0,30}\b(?:attached|provided?|describe|caption|review(?:ed)?)\b",
     r"no image (?:was |has been |is )?(?:attached|provided|uploaded)",
     r"please (?:provide|upload|share|attach) (?:the|an?|your) (?:image|picture|photo)",
     r"failed to obtain answer",  # what VLMEvalKit writes where a model gave none
@@ -125,7 +124,9 @@ def _image(item: Item, field: str, source: str) -> str:
         except (ValueError, OverflowError) as error:
             fault = str(error)
     raise JudgeError(
-        f"image id {fault}", where=f"{source}, {item.at}, field '{field}'", mend="give the record a number or a file name"
+        f"image id {fault}",
+        where=f"{source}, {item.at}, field '{field}'",
+        mend="give the record a number or a file name",
     )
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import warnings
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -53,8 +54,7 @@ def _decode(text: str, where: str) -> object:
     def unique(pairs: list[tuple[str, object]]) -> Row:
         row = dict(pairs)
         if len(row) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for index, key in enumerate(keys) if key in set(keys[:index]))
+            twice = _twice([key for key, _ in pairs])
             raise JudgeError(f"key '{twice}' occurs twice in one object", where=where, mend="keep one of the two")
         return row
 
@@ -99,7 +99,7 @@ def load_csv(text: str, *, source: str) -> list[Row]:
 def _whole(line: list[str], header: Sequence[str], number: int, source: str) -> list[str]:
     if len(line) != len(header):
         raise JudgeError(
-            f"{len(line)} cells where the header has {len(header)}",
+            f"row of {len(line)} under a header of {len(header)}",
             where=f"{source}, record {number}",
             mend="put captions that hold the separator in double quotes",
         )
@@ -108,11 +108,16 @@ def _whole(line: list[str], header: Sequence[str], number: int, source: str) -> 
 
 def _header(names: Iterable[object], source: str) -> list[str]:
     header = ["" if name is None else str(name).strip() for name in names]
-    twice = next((name for index, name in enumerate(header) if name and name in header[:index]), None)
+    twice = _twice([name for name in header if name])
     if twice is not None:
         raise JudgeError(f"column '{twice}' occurs twice", where=source, mend="rename one of the two")
     # Nameless columns (pandas writes its index so) stay apart from each other.
     return [name or f"column {index}" for index, name in enumerate(header, start=1)]
+
+
+def _twice(names: Sequence[str]) -> str | None:
+    """The first name that occurs again, if any."""
+    return next((name[:60] for name, count in Counter(names).items() if count > 1), None)
 
 
 def load_parquet(data: bytes, *, source: str) -> list[Row]:
@@ -162,14 +167,12 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
     try:
         import openpyxl
     except ImportError as error:
-        mend = "pip install 'caption-judge[tables]', or save the sheet as CSV"
+        mend = "install it (pip install 'caption-judge[tables]'), or save the sheet as CSV"
         raise JudgeError("Excel files need openpyxl", where=source, mend=mend) from error
 
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if "xl/workbook.xml" not in archive.namelist():
-                raise JudgeError("a zip archive, not a table", where=source, mend="unpack it and give the file inside")
-            _refuse_bomb(sum(entry.file_size for entry in archive.infolist()), source)
+            _check_archive(archive, source)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and validation, which are not read
             sheet = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True).worksheets[0]
@@ -182,6 +185,12 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
             f"Excel file cannot be read ({error})", where=source, mend="save it again, or as CSV"
         ) from error
     return _fill(lines, source)
+
+
+def _check_archive(archive: zipfile.ZipFile, source: str) -> None:
+    if "xl/workbook.xml" not in archive.namelist():
+        raise JudgeError("is a zip archive, not a table", where=source, mend="unpack it and give the file inside")
+    _refuse_bomb(sum(entry.file_size for entry in archive.infolist()), source)
 
 
 def _fill(lines: Sequence[Sequence[object]], source: str) -> list[Row]:

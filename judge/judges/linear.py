@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Target
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 INNER_FOLDS = 3
-# lbfgs stops at this gradient; scores move in the fourth digit between 1e-3 and 1e-4, time by half.
-TOLERANCE = 1e-3
+# Not to be loosened: at 1e-3 LIC of a real captioner moved by 0.005, as much as its standard error.
+TOLERANCE = 1e-5
 MAX_ITERATIONS = 1000
 
 
@@ -40,7 +40,7 @@ class LinearJudge:
         answers = np.array([sample.answers[0] for sample in samples])
         weights = np.array([sample.weight for sample in samples])
         self.c = _choose_c(features, answers, weights, seed=seed)
-        self._model = LogisticRegression(C=self.c, tol=TOLERANCE, max_iter=MAX_ITERATIONS)
+        self._model = LogisticRegression(C=self.c, solver="newton-cg", tol=TOLERANCE, max_iter=MAX_ITERATIONS)
         self._model.fit(features, answers, sample_weight=weights)
         return self
 
@@ -57,20 +57,27 @@ def _terms(sample: Sample) -> list[str]:
     return [*words, *(f"{first} {second}" for first, second in pairwise(words))]
 
 
-def _choose_c(features: object, answers: IntArray, weights: FloatArray, *, seed: int) -> float:
-    """The C of least held-out log loss; the smaller of two equal ones. Warm starts along the grid."""
+def _choose_c(features: Any, answers: IntArray, weights: FloatArray, *, seed: int) -> float:
+    """Up the grid, with warm starts, until held-out log loss rises: the C of its first minimum."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import log_loss
     from sklearn.model_selection import StratifiedKFold
 
-    losses = np.zeros(len(C_GRID))
-    for train, held in StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=seed % 2**32).split(features, answers):
-        model = LogisticRegression(tol=TOLERANCE, max_iter=MAX_ITERATIONS, warm_start=True)
-        for i, c in enumerate(C_GRID):
-            model.set_params(C=c).fit(features[train], answers[train], sample_weight=weights[train])  # type: ignore[index]
-            guesses = model.predict_proba(features[held])  # type: ignore[index]
-            losses[i] += log_loss(answers[held], guesses, sample_weight=weights[held], labels=model.classes_)
-    return C_GRID[int(losses.argmin())]
+    folds = list(StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=seed % 2**32).split(features, answers))
+    models = [
+        LogisticRegression(solver="newton-cg", tol=TOLERANCE, max_iter=MAX_ITERATIONS, warm_start=True) for _ in folds
+    ]
+    best, least = C_GRID[0], np.inf
+    for c in C_GRID:
+        loss = 0.0
+        for model, (train, held) in zip(models, folds, strict=True):
+            model.set_params(C=c).fit(features[train], answers[train], sample_weight=weights[train])
+            guesses = model.predict_log_proba(features[held])
+            column = np.searchsorted(model.classes_, answers[held])
+            loss -= float(weights[held] @ guesses[np.arange(len(held)), column])
+        if loss >= least:
+            break
+        best, least = c, loss
+    return best
 
 
 BLUEPRINTS = {"linear": Blueprint("linear", "this project; 1-2-grams and logistic regression", judge=LinearJudge)}

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
 from judge.alignment import UNKNOWN
 from judge.judges import Batch, Blueprint, Recipe
+from judge.judges.scan import final_states
 from judge.types import Sample, Target
 
 _PADDING = "<pad>"
@@ -47,8 +48,7 @@ class RecurrentClassifier(nn.Module):
         """Logits [B, A]."""
         embedded = self.dropout(self.embedding(batch["tokens"]))
         packed = pack_padded_sequence(embedded, batch["lengths"].cpu(), batch_first=True, enforce_sorted=False)
-        _, (state, _) = self.encoder(packed)
-        logits: Tensor = self.output(self.dropout(torch.cat([state[-2], state[-1]], dim=1)))
+        logits: Tensor = self.output(self.dropout(final_states(self.encoder, packed)))
         return logits
 
 

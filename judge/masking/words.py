@@ -13,11 +13,12 @@ from judge.lexicon import Lexicon
 Contractions = Literal["whole", "split"]
 
 # A word: letters, combining marks and digits of any script (with the joiners that Indic and
-# Persian words hold inside), its contractions attached. Anything else that is not white space is
-# one user-perceived character: a punctuation mark, or a whole emoji sequence.
+# Persian words hold inside), its contractions attached. Anything else that is neither white space nor a
+# control character is one user-perceived character: a punctuation mark, or a whole emoji sequence.
 _LETTER = r"[\p{L}\p{M}\p{N}_\u200c\u200d]"
-_WHOLE = regex.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|(?![\s\p{Cc}])\X")
-_SPLIT = regex.compile(rf"'?{_LETTER}+|(?![\s\p{Cc}])\X")
+_OTHER = r"(?![\s\p{Cc}])\X"
+_WHOLE = regex.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|{_OTHER}")
+_SPLIT = regex.compile(rf"'?{_LETTER}+|{_OTHER}")
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\uff07": "'"})
 
 

@@ -59,8 +59,9 @@ class RunDirectory:
 
     @contextmanager
     def working(self) -> Iterator[Path]:
-        """The store of finished members, for the length of the run. An error that the user can mend removes it;
-        a kill does not, so that the next run goes on from there.
+        """The store of finished members, for the length of the run.
+
+        An error that the user can mend removes it; a kill does not, so that the next run goes on from there.
         """
         resumed = self.partial.exists()
         store = self.partial / "members"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -112,7 +113,7 @@ def _coverage(coverage: Mapping[str, Any] | None, side: str) -> str:
 
 
 def _number(value: float | None, *, signed: bool = False) -> str:
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return "-"
     return f"{value:+.3f}" if signed else f"{value:.3f}"
 
@@ -124,6 +125,6 @@ def _interval(summary: Summary) -> str:
 
 
 def _p_value(value: float | None) -> str:
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return "-"
     return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -108,10 +108,11 @@ def _by_image(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 def _sides(images: pd.DataFrame, *, both: bool) -> Sides:
     """Sums over seeds, by class. A metric of the generated side alone reads that side twice."""
     columns = ["human" if both else "generated", "generated"]
-    sums, trials = [], []
+    sums: list[FloatArray] = []
+    trials: list[FloatArray] = []
     for _, part in images.groupby("answer", observed=True):
         grouped = part.groupby("image_id", observed=True)["generated"]
         first = part.groupby("image_id", observed=True)[columns[0]].sum()
         sums.append(np.stack([first.to_numpy(), grouped.sum().to_numpy()]).astype(np.float64))
-        trials.append(grouped.size().to_numpy(dtype=np.float64))
+        trials.append(grouped.size().to_numpy().astype(np.float64))
     return Sides(tuple(sums), tuple(trials))

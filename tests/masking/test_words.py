@@ -38,9 +38,8 @@ def test_split_contractions() -> None:
 
 def test_masking_hides_possessives_that_are_no_mention() -> None:
     words = tokenize("A woman's bag and the boys' toys; he's here, a pregnant zebra in Queens")
-    assert mask(words, GENDER) == tuple(
-        "a <gender> bag and the <gender> ' toys ; <gender> here , a <gender> zebra in <gender>".split()
-    )
+    expected = "a <gender> bag and the <gender> ' toys ; <gender> here , a <gender> zebra in <gender>"
+    assert mask(words, GENDER) == tuple(expected.split())
     assert GENDER.mentions(words) == {"male"}  # "boys"; the bag, the zebra and New York name nobody
 
 
@@ -81,7 +80,9 @@ def test_no_lexicon_word_survives_in_any_case(words: list[str], shout: bool) -> 
 
 def test_lexicon_is_the_papers() -> None:
     """CVPR supplement B: 20 feminine or neutral and 21 masculine entries, before plurals."""
-    feminine = "woman female lady mother girl aunt wife actress princess waitress sister queen daughter she her hers herself"
+    feminine = (
+        "woman female lady mother girl aunt wife actress princess waitress sister queen daughter she her hers herself"
+    )
     masculine = (
         "man male father gentleman boy uncle husband actor prince waiter son brother guy emperor dude cowboy "
         "he his him himself"

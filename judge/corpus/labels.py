@@ -1,0 +1,213 @@
+"""Which class of the attribute each image has: read from a table, or derived from what people said."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from judge.corpus.coco import MISSING, records
+from judge.corpus.columns import chosen_column, columns_of, detect, id_column, only
+from judge.corpus.files import read_document
+from judge.corpus.ids import canonical_id, kind_of
+from judge.corpus.tables import Row
+from judge.errors import JudgeError, nearest
+from judge.lexicon import Lexicon
+from judge.types import Labels
+
+#: Values that say "no class" (compared without case); counted in ``Labels.ignored``.
+IGNORED = frozenset({"", "both", "unsure", "unknown", "nan", "n/a", "na", "none", "null"})
+
+_CODE = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
+_SHAPES = "give a table, a list of records or {image: label}"
+
+
+class _Columns(NamedTuple):
+    """The attribute, and what the user says about the columns."""
+
+    attribute: str
+    image: str | None
+    label: str | None
+
+
+class _Cell(NamedTuple):
+    image: object
+    label: object
+    at: str
+
+
+def read_labels(
+    path: str | os.PathLike[str],
+    *,
+    attribute: str = "gender",
+    lexicon: Lexicon | None = None,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    spellings: Mapping[str, Sequence[str]] | None = None,
+) -> Labels:
+    """Read one class per image from a table or from ``{image: label}``, in any format of :func:`read_document`.
+
+    With a lexicon, values are its class names or their spellings ("Female", "F", "woman"), compared without case.
+    Without one (skin tone, emotion), the classes are the values as first spelled. Empty values, "Both", "Unsure" and
+    the like leave the image out. Numbers are refused unless ``spellings`` says which class they mean: published
+    tables disagree on whether 0 is male.
+
+    Args:
+        path: CSV, TSV, JSON, JSON lines, Parquet, Excel, or one of LIC's pickles.
+        attribute: names the column: "gender", "bb_gender", "gender_label", "perceived_gender", "label" or "class".
+        lexicon: the attribute's classes; its words are not used.
+        id_column: the column of image ids, where its name does not tell.
+        label_column: the column of labels, likewise.
+        spellings: class -> further spellings in this table (``{"male": ["0"]}``); they win over "Both" and the like.
+
+    Raises:
+        JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
+            one image with two labels; no image left. Few images of a class are no error here.
+    """
+    document = read_document(path)
+    spelled = _spellings(spellings or {}, lexicon, document.source)
+    labels: dict[str, str] = {}
+    first: dict[str, str] = {}
+    ignored: Counter[str] = Counter()
+    columns = _Columns(attribute, id_column, label_column)
+    for cell in _cells(document.value, columns, source=document.source):
+        where = f"{document.source}, {cell.at}"
+        image, value = _image(cell, where), _text(cell.label, where)
+        label = _label(value, spelled, lexicon, where)
+        if label is None:
+            ignored[value] += 1
+        elif labels.setdefault(image, label) != label:
+            what = f"image '{image}' is '{label}' here and '{labels[image]}' in {first[image]}"
+            raise JudgeError(what, where=where, mend="keep one of the two")
+        else:
+            first.setdefault(image, cell.at)
+    if not labels:
+        seen = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
+        what = f"no image has a label of {attribute} ({seen})"
+        raise JudgeError(what, where=document.source, mend="check the column")
+    classes = sorted(lexicon.classes if lexicon is not None else set(labels.values()))
+    return Labels(attribute, tuple(classes), labels, source=document.source, ignored=dict(ignored))
+
+
+def derive_labels(
+    mentions: Mapping[str, Sequence[frozenset[str]]], *, attribute: str, classes: Iterable[str]
+) -> Labels:
+    """Labels out of human captions: class k where a caption mentions k and no caption mentions another class.
+
+    Args:
+        mentions: image id -> for each of its human captions, the classes that it names.
+        attribute: its name.
+        classes: all classes of the attribute.
+
+    Returns:
+        Labels with ``derived`` set; ``ignored`` counts the images that name no class and those that name several.
+
+    Source: the rule that made ``gender.csv`` of the shared COCO captions; with the lexicon "gender" it gives the
+    same 3,597 labels.
+    """
+    ordered = tuple(sorted(classes))
+    labels: dict[str, str] = {}
+    ignored: Counter[str] = Counter()
+    for image, captions in mentions.items():
+        named = frozenset[str]().union(*captions) & frozenset(ordered)
+        if len(named) == 1:
+            labels[image] = next(iter(named))
+        else:
+            ignored["several classes named" if named else "no class named"] += 1
+    rule = (
+        f"derived: an image has class k of {attribute} when at least one of its human captions mentions a word of k "
+        "and none mentions a word of another class"
+    )
+    return Labels(attribute, ordered, labels, source=rule, derived=True, ignored=dict(ignored))
+
+
+def _cells(value: object, columns: _Columns, *, source: str) -> Iterable[_Cell]:
+    if isinstance(value, dict):
+        if not value or any(isinstance(label, dict | list) for label in value.values()):
+            raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
+        return (_Cell(image, label, f"record {n}") for n, (image, label) in enumerate(value.items(), start=1))
+    if not isinstance(value, list):
+        raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=_SHAPES)
+    rows = records(value, source=source)
+    image, label = _find(rows, columns, source)
+    return (_Cell(row.get(image, MISSING), row.get(label), f"record {n}") for n, row in enumerate(rows, start=1))
+
+
+def _find(rows: Sequence[Row], columns: _Columns, source: str) -> tuple[str, str]:
+    if columns.image is not None:
+        image = chosen_column(rows, columns.image, source=source)
+    else:
+        image = id_column(rows, source=source, option="--id-column")
+    if columns.label is not None:
+        return image, chosen_column(rows, columns.label, source=source)
+    name = columns.attribute.lower()
+    known = columns_of(rows)
+    found = detect(known, ((name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), ("label", "class")))
+    return image, only(found, known, what=f"{columns.attribute} labels", source=source, option="--label-column")
+
+
+def _image(cell: _Cell, where: str) -> str:
+    fault = "is missing"
+    if cell.image is not MISSING:
+        try:
+            return canonical_id(cell.image)
+        except (ValueError, OverflowError) as error:
+            fault = str(error)
+    raise JudgeError(f"image id {fault}", where=where, mend="give the record a number or a file name")
+
+
+def _text(value: object, where: str) -> str:
+    """The label as a text; whole numbers lose their ".0", since pandas writes 1 as 1.0 beside an empty cell."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise JudgeError(f"label is {kind_of(value)}", where=where, mend="write the name of the class")
+    text = str(value).strip()
+    return text.removesuffix(".0") if _CODE.fullmatch(text) else text
+
+
+def _spellings(extra: Mapping[str, Sequence[str]], lexicon: Lexicon | None, source: str) -> dict[str, str]:
+    """Spelling in lower case -> class. Without a lexicon, it grows as values are met."""
+    given: list[tuple[str, str]] = []
+    if lexicon is not None:
+        for name in lexicon.classes:
+            given += [(name, name), *((word, name) for word in lexicon.spellings.get(name, ()))]
+    for name, words in extra.items():
+        if lexicon is not None and name not in lexicon.classes:
+            mend = nearest(name, sorted(lexicon.classes))
+            raise JudgeError(f"'{name}' is no class of {lexicon.name}", where=source, mend=mend)
+        given += [(name, name), *((_text(word, source), name) for word in words)]
+    spelled: dict[str, str] = {}
+    for word, name in given:
+        if spelled.setdefault(word.lower(), name) != name:
+            what = f"'{word}' is given as a spelling of '{spelled[word.lower()]}' and of '{name}'"
+            raise JudgeError(what, where=source, mend="keep one of the two")
+    return spelled
+
+
+def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: str) -> str | None:
+    """The class of ``value``; None where it says that there is none."""
+    key = value.lower()
+    if key not in spelled:
+        if key in IGNORED:
+            return None
+        if _CODE.fullmatch(value):
+            _number(value, sorted(set(spelled.values())), where)
+        if lexicon is not None:
+            known = sorted(lexicon.classes)
+            mend = f"known classes: {', '.join(known)}; tell what it means with --label-value {known[0]}={value[:60]}"
+            raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
+        spelled[key] = value
+    return spelled[key]
+
+
+def _number(value: str, known: Sequence[str], where: str) -> NoReturn:
+    name = known[-1] if known else "NAME"
+    raise JudgeError(
+        f"label is the number {value}, and published tables disagree on what numbers mean",
+        where=where,
+        mend=f"say which class it is, as in --label-value {name}={value}",
+    )

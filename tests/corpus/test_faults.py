@@ -1,0 +1,177 @@
+"""What is said of bad files and bad records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import openpyxl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from judge.corpus.labels import read_labels
+from judge.corpus.reading import MAX_CAPTION, ReadOptions, read_captions
+from judge.errors import JudgeError
+from judge.types import Side
+
+Write = Callable[..., Path]
+Fault = Callable[..., str]
+
+
+FIELDS = st.sampled_from(
+    ["image_id", "caption", "annotations", "images", "sentences", "split", "pred", "answer", "doc_id", "target"]
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "expected"),
+    [
+        ({"caption": "x"}, "image_id", "is missing"),
+        ({"image_id": None, "caption": "x"}, "image_id", "is null"),
+        ({"image_id": True, "caption": "x"}, "image_id", "is true"),
+        ({"image_id": 1.5, "caption": "x"}, "image_id", "is 1.5"),
+        ({"image_id": "", "caption": "x"}, "image_id", "is empty"),
+        ({"image_id": [2], "caption": "x"}, "image_id", "is a list"),
+        ({"image_id": 2}, "caption", "is missing"),
+        ({"image_id": 2, "caption": None}, "caption", "is null"),
+        ({"image_id": 2, "caption": 7}, "caption", "is a number"),
+        ({"image_id": 2, "caption": False}, "caption", "is false"),
+        ({"image_id": 2, "caption": {}}, "caption", "is an object"),
+        ({"image_id": 2, "caption": ["x"]}, "caption", "is a list"),
+        ({"image_id": 2, "caption": "x" * 100_000}, "caption", "has 100,000 characters; 50,000 are allowed"),
+        ({"image_id": 2, "caption": "\ud83d"}, "caption", "is not valid Unicode (half of a surrogate pair)"),
+    ],
+)
+@pytest.mark.parametrize("lines", [False, True])
+def test_bad_record(write: Write, fault: Fault, record: object, field: str, expected: str, lines: bool) -> None:
+    what = {
+        "image_id": f"image id {expected}. Give the record a number or a file name.",
+        "caption": f"caption {expected}. Give the record a text, or remove it.",
+    }
+    records = [{"image_id": 1, "caption": "a man"}, record, {"image_id": 3, "caption": "a dog"}]
+    path = write("\n".join(map(json.dumps, records)) if lines else records)
+    assert fault(path) == f"record 2, field '{field}': {what[field]}"
+
+
+def test_duplicate_result(write: Write, fault: Fault) -> None:
+    names = ["000000000001.jpg", "2.jpg", "COCO_val2014_000000000001.jpg"]
+    expected = (
+        "record 3, field 'image_id': duplicate results for image '1' (record 1 has one). "
+        "Keep one record per image, or allow several captions with --several."
+    )
+    assert fault(write([{"image_id": name, "caption": "x"} for name in names])) == expected
+
+
+def test_record_that_is_no_object(write: Write, fault: Fault) -> None:
+    for content in ([{"image_id": 1, "caption": "a man"}, "x"], '{"image_id": 1, "caption": "a man"}\n"x"'):
+        assert fault(write(content)).startswith("record 2: is a text, not an object. Give COCO captions")
+
+
+def test_bad_annotation(write: Write, fault: Fault) -> None:
+    annotations = [{"id": 55, "image_id": 1, "caption": "a man"}, {"id": 56, "image_id": 1, "caption": None}]
+    message = "annotation 56, field 'caption': caption is null. Give the record a text, or remove it."
+    assert fault(write({"annotations": annotations}), "human") == message
+    annotations = [{"id": 1, "image_id": 1, "bbox": [], "category_id": 1}]
+    message = "holds object instances, not captions. Give captions_*.json in place of instances_*.json."
+    assert fault(write({"annotations": annotations}), "human") == message
+
+
+def test_longest_caption_allowed(write: Write) -> None:
+    assert read_captions(write({"1": "x" * MAX_CAPTION}), side="generated").total == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "file is empty. Give a file with captions or labels in it."),
+        (b" \n\t", "file is empty. Give a file with captions or labels in it."),
+        (b"\xef\xbb\xbf", "file is empty. Give a file with captions or labels in it."),
+        (b"[]", "holds no records. Give a file with at least one."),
+        (b"{}", "holds no captions. Give at least one."),
+        (b"image_id,caption\n", "holds no records. Give a file with at least one."),
+        (b'[{"image_id": 1,', "not JSON (Expecting property name enclosed in double quotes at line 1, column 17)."),
+        (b'{"a": 1}\n{"a": ', "line 2: not JSON (Expecting value at line 1, column 7)."),
+        (b"[1] [2]", "not JSON (Extra data at line 1, column 5)."),
+        (b"[" * 100_000, "not JSON that can be read (maximum recursion depth exceeded"),
+        (b"[" + b"9" * 5000 + b"]", "not JSON that can be read (Exceeds the limit"),
+        (b'{"results": [{"image_id": 1}]}', "JSON of the wrong shape (an object with 'results')."),
+        (b'{"images": [{"id": 1}]}', "'images' without 'annotations' or 'sentences'."),
+        (b'{"images": [{"sentences": "x"}]}', "record 1, field 'sentences': is not a list of objects."),
+        (b"[[1, 2]]", "record 1: is a list, not an object."),
+        (b"image_id,caption\n1,\xe9t\xe9\n", "not UTF-8 (byte 0xe9 on line 2). Save it as UTF-8."),
+        ("image_id,caption\n".encode("utf-16"), "is UTF-16 text. Save it as UTF-8."),
+        (b"\x1f\x8b\x08\x00", "is a gzip archive. Unpack it first."),
+        (b"\xd0\xcf\x11\xe0\xa1", "is an old Excel file (.xls). Save it as .xlsx or CSV."),
+        (b"\xff\xd8\xff\xe0", "is a picture. Give JSON or a table."),
+        (b"\0" * 100, "holds zero bytes, so it is no text. Give JSON, CSV, Parquet or xlsx."),
+        (b"PAR1\x00\x00", "Parquet cannot be read ("),
+        (b"PK\x03\x04\x00", "Excel file cannot be read (File is not a zip file). Save it again, or as CSV."),
+        (b"image_id,caption\n1,a,b\n", "record 1: row of 3 under a header of 2."),
+        (b"image_id,caption\n1,a\n2\n", "record 2: row of 1 under a header of 2."),
+        (b'image_id,caption\n1,"a man\n2,a dog\n', "line 3: table cannot be read (unexpected end of data)."),
+        (b"image_id,image_id\n1,2\n", "column 'image_id' occurs twice. Rename one of the two."),
+        (b"just some words\nand more\n", "no column of image ids among 'just some words'."),
+    ],
+)
+def test_bad_file(write: Write, content: bytes, expected: str, fault: Fault) -> None:
+    assert fault(write(content)).startswith(expected)
+
+
+def test_zip_that_is_no_workbook(write: Write, tmp_path: Path, fault: Fault) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("captions.json", "[]")
+    assert fault(tmp_path / "a.zip") == "is a zip archive, not a table. Unpack it and give the file inside."
+
+
+def test_empty_workbook(tmp_path: Path, fault: Fault) -> None:
+    openpyxl.Workbook().save(tmp_path / "a.xlsx")
+    assert fault(tmp_path / "a.xlsx") == "the first sheet is empty. Put the table on the first sheet."
+
+
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    assert fault(tmp_path / "none.json") == "no such file. Check the path."
+    assert fault(tmp_path) == "is a folder. Give one file."
+    assert fault(Path("/dev/null")) == "is not a regular file. Give a file on disk."
+    assert fault(tmp_path / "a\0b") == "cannot be read (embedded null byte). Check the path and its permissions."
+
+    def deny(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "closed").write_text("{}")
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    assert fault(tmp_path / "closed") == "cannot be read (Permission denied). Check the path and its permissions."
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda held: st.lists(held, max_size=4) | st.dictionaries(FIELDS | st.text(max_size=3), held, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=VALUES, side=st.sampled_from(["human", "generated"]), split=st.none() | st.just("test"))
+def test_any_json_is_read_or_a_judge_error(write: Write, value: object, side: Side, split: str | None) -> None:
+    path = write(value)
+    for read in (lambda: read_captions(path, ReadOptions(split=split), side=side), lambda: read_labels(path)):
+        with contextlib.suppress(JudgeError):
+            read()
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    start=st.sampled_from(
+        [b"", b"[", b"{", b"PAR1", b"PK\x03\x04", b"\x80\x04", b"(lp0\n", b"image_id,caption\n", b"\xef\xbb\xbf"]
+    ),
+    rest=st.binary(max_size=40),
+)
+def test_any_bytes_are_read_or_a_judge_error(write: Write, start: bytes, rest: bytes) -> None:
+    path = write(start + rest)
+    for read in (lambda: read_captions(path, side="human"), lambda: read_labels(path)):
+        with contextlib.suppress(JudgeError):
+            read()

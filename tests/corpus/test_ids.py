@@ -1,0 +1,91 @@
+"""One spelling per image."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.corpus.ids import canonical_id, is_encodable
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (139, "139"),
+        (0, "0"),
+        (-7, "-7"),
+        (139.0, "139"),
+        (np.int64(139), "139"),
+        (np.float64(139.0), "139"),
+        ("139", "139"),
+        (" 000139 ", "139"),
+        ("139.0", "139"),
+        ("-0", "0"),
+        ("139.jpg", "139"),
+        ("000000000139.JPG", "139"),
+        ("COCO_val2014_000000522418.jpg", "522418"),
+        ("COCO_train2014_000000522418", "522418"),
+        ("/data/coco/val2014/COCO_val2014_000000522418.jpg", "522418"),
+        ("C:\\coco\\val2017\\000000000139.jpg", "139"),
+        ("000000000000.png", "0"),
+        ("a/cat.jpg", "a/cat"),
+        ("b/cat.jpg", "b/cat"),
+        ("./cat.jpeg", "cat"),
+        ("folder/139.jpg", "folder/139"),  # not twelve digits: the folder may tell two of them apart
+        ("1000092795.jpg", "1000092795"),
+        ("photo.final.png", "photo.final"),
+        ("n02084071_1", "n02084071_1"),
+        ("صورة.jpg", "صورة"),
+        ("猫.webp", "猫"),
+        ("index:5", "index:5"),
+        ("é.jpg", "é"),  # e and a combining accent, as macOS writes it
+    ],
+)
+def test_spelling(value: object, expected: str) -> None:
+    assert canonical_id(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "is null"),
+        (True, "is true"),
+        (1.5, "is 1.5"),
+        (float("nan"), "is nan"),
+        (float("inf"), "is inf"),
+        ("", "is empty"),
+        ("  ", "is empty"),
+        (".jpg", "is '.jpg', which names no image"),
+        ("folder/.jpg", "is 'folder/.jpg', which names no image"),
+        ([1], "is a list"),
+        ({"a": 1}, "is an object"),
+        (b"139", "is bytes"),
+        ("\ud83d", "is not valid Unicode"),
+    ],
+)
+def test_refused(value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        canonical_id(value)
+
+
+@given(
+    st.one_of(st.text(), st.integers(), st.from_regex(r"\A(\./|a/|COCO_val2014_)?[0-9]{1,13}(\.0)?(\.jpg|\.png)*\Z"))
+)
+def test_twice_is_once(value: object) -> None:
+    try:
+        once = canonical_id(value)
+    except ValueError:
+        return
+    assert once
+    assert is_encodable(once)
+    assert canonical_id(once) == once
+
+
+@given(st.integers(min_value=0, max_value=10**12 - 1))
+def test_numbers_in_every_spelling(number: int) -> None:
+    spellings = [number, float(number), f"{number}", f"{number:012d}.jpg", f"val/COCO_val2014_{number:012d}.jpg"]
+    assert {canonical_id(spelling) for spelling in spellings} == {str(number)}

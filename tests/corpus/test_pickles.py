@@ -1,0 +1,154 @@
+"""Pickles of plain values are read; a pickle that asks for anything else is refused before it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judge.corpus.labels import read_labels
+from judge.corpus.pickles import load_pickle
+from judge.corpus.reading import ReadOptions, read_captions
+from judge.errors import JudgeError
+
+PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
+
+# The shape of LIC's release files.
+LIC = [
+    {
+        "img_id": 522418,
+        "bb_gender": "Female",
+        "bb_skin": "Light",
+        "split": "test",
+        "ratio": 0.25,
+        "race": None,
+        "rmdup_object_list": ["person", "cake"],
+        "caption_list": ["a woman cuts a cake", "a lady with a knife"],
+        "pred": "a woman cutting a cake",
+    },
+    {
+        "img_id": 139,
+        "bb_gender": "Male",
+        "bb_skin": "Both",
+        "split": "train",
+        "ratio": 0.5,
+        "race": None,
+        "rmdup_object_list": [],
+        "caption_list": ["a man stands"],
+        "pred": "a man standing",
+    },
+]
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda held: st.lists(held) | st.dictionaries(st.text(), held) | st.tuples(held, held),
+    max_leaves=20,
+)
+
+
+class Evil:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch {self.target}",)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_lic_pickle_holds_both_sides_and_labels(tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "lic.pkl"
+    path.write_bytes(pickle.dumps(LIC, protocol=protocol))
+    human = read_captions(path, side="human")
+    assert human.by_image == {"522418": ("a woman cuts a cake", "a lady with a knife"), "139": ("a man stands",)}
+    generated = read_captions(path, side="generated")
+    assert (generated.name, generated.by_image["139"]) == ("lic", ("a man standing",))
+    assert read_captions(path, ReadOptions(split="test"), side="generated").by_image.keys() == {"522418"}
+    assert read_labels(path).by_image == {"522418": "Female", "139": "Male"}
+    skin = read_labels(path, attribute="skin")
+    assert (skin.by_image, skin.ignored) == ({"522418": "Light"}, {"Both": 1})
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=60)
+@given(value=PLAIN)
+def test_plain_values_come_back(protocol: int, value: object) -> None:
+    assert load_pickle(pickle.dumps(value, protocol=protocol), source="x.pkl") == value
+
+
+def test_mapping_of_integers(tmp_path: Path) -> None:
+    path = tmp_path / "captions.p"
+    path.write_bytes(pickle.dumps({139: "a man", 285: "a bear"}))
+    assert read_captions(path, side="generated").by_image == {"139": ("a man",), "285": ("a bear",)}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path, protocol: int) -> None:
+    target, path = tmp_path / "ran", tmp_path / "evil.pkl"
+    path.write_bytes(pickle.dumps(Evil(target), protocol=protocol))
+    with pytest.raises(JudgeError) as caught:
+        read_captions(path, side="generated")
+    assert not target.exists()
+    assert caught.value.what == f"pickle holds the class '{os.system.__module__}.system', which is refused"
+    assert "json.dump(data, file, default=str)" in caught.value.mend
+    pickle.loads(path.read_bytes())  # the plain loader does run it, so the test above is worth something
+    assert target.exists()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_malicious_pickle_inside_a_list(tmp_path: Path, protocol: int) -> None:
+    target = tmp_path / "ran"
+    data = pickle.dumps([{"img_id": 1, "pred": Evil(target)}], protocol=protocol)
+    with pytest.raises(JudgeError, match="system', which is refused"):
+        load_pickle(data, source="x.pkl")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("value", [np.int64(3), np.str_("a"), np.zeros(2), datetime.date(2020, 1, 1), io.BytesIO])
+def test_classes_are_refused_by_name(value: object) -> None:
+    with pytest.raises(JudgeError) as caught:
+        load_pickle(pickle.dumps([value], protocol=2), source="x.pkl")
+    assert str(caught.value).startswith("x.pkl: pickle holds the class '")
+
+
+def test_persistent_ids_extensions_and_buffers_are_refused() -> None:
+    huge = b"\x80\x05\x96" + struct.pack("<Q", 2**40)
+    for data in (b"Pabc\n.", b"\x80\x02K\x01Q.", b"\x80\x02\x82\x01.", b"\x80\x05\x97.", huge):
+        with pytest.raises(JudgeError, match="which is refused"):
+            load_pickle(data, source="x.pkl")
+
+
+def test_a_memo_number_claims_no_memory() -> None:
+    # The C unpickler would size its memo for it: 64 GB.
+    data = b"\x80\x02]r\xff\xff\xff\xff."
+    assert load_pickle(data, source="x.pkl") == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_truncated_anywhere(protocol: int) -> None:
+    data = pickle.dumps(LIC, protocol=protocol)
+    for length in range(2, len(data), 7):
+        with pytest.raises(JudgeError, match="pickle cannot be read"):
+            load_pickle(data[:length], source="x.pkl")
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_a_judge_error(data: bytes) -> None:
+    for start in (b"", b"\x80\x04", b"(lp0\n"):
+        # Anything but a JudgeError fails the test.
+        with contextlib.suppress(JudgeError):
+            load_pickle(start + data, source="x.pkl")
+
+
+def test_python_2_text(tmp_path: Path) -> None:
+    # What cPickle of Python 2 wrote for [{'img_id': 1, 'pred': 'caf\xc3\xa9'}], bytes in UTF-8.
+    path = tmp_path / "old.pkl"
+    path.write_bytes(b"\x80\x02]q\x01}q\x02(U\x06img_idq\x03K\x01U\x04predq\x04U\x05caf\xc3\xa9q\x05ua.")
+    assert read_captions(path, side="generated").by_image == {"1": ("café",)}
