@@ -188,7 +188,9 @@ def _progress() -> Iterator[Report]:
         TextColumn("left"),
         TimeRemainingColumn(),
     ]
-    with Progress(*columns, console=Console(stderr=True), disable=not is_main_process(), transient=True) as bar:
+    console = Console(stderr=True)
+    quiet = not (is_main_process() and console.is_terminal)
+    with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total or None)
 

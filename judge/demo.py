@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,12 +42,16 @@ def run_demo(
 ) -> Demo:
     """Write a world to ``out/world`` and evaluate its three captioners into ``out/results``.
 
+    An earlier demo in ``out`` is replaced; anything else there only with ``overwrite``.
+
     Raises:
         JudgeError: ``out`` is not empty and ``overwrite`` is off, or cannot be written.
     """
-    RunDirectory(out, overwrite=overwrite).check()
-    world = make_world(images, seed=seed)
-    files = write_world(world, CAPTIONERS, out / "world")
+    again = (out / "world" / "truth.json").is_file()
+    RunDirectory(out, overwrite=overwrite or again).check()
+    if (out / "world").is_dir():
+        shutil.rmtree(out / "world")
+    files = write_world(make_world(images, seed=seed), CAPTIONERS, out / "world")
     settings = {
         "human": files.human,
         "captions": {name: files.captions[name] for name in CAPTIONERS},
@@ -54,7 +59,7 @@ def run_demo(
         "judge": judge,
         "seed": seed,
         "out": out / "results",
-        "overwrite": overwrite,
+        "overwrite": overwrite or again,
     }
     result = run(make_config(settings, where="judge demo"), report=report)
     known = json.loads(files.truth.read_text(encoding="utf-8"))

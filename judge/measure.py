@@ -225,8 +225,8 @@ def _describe(
             },
         )
         for name, value in predictions.notes.items():
-            key = f"{name} of {job.member.judge}, {job.member.samples[0].side}"
-            counts = entry["chosen"].setdefault(key, {})
+            sides = entry["chosen"].setdefault(f"{name} ({job.member.judge})", {})
+            counts = sides.setdefault(job.member.samples[0].side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
     return {
         "version": version("caption-judge"),

@@ -1,7 +1,7 @@
 """LIC with LSTM judges: this package against a plain sequential PyTorch run of the same recipe.
 
-    python scripts/bench_lic.py --plain    --human H.json --captions A.json B.json --labels gender.csv --out plain.json
-    python scripts/bench_lic.py --package  --human H.json --captions A.json B.json --labels gender.csv --out package.json
+    python scripts/bench_lic.py --plain   --human H.json --captions A.json B.json --labels gender.csv --out p.json
+    python scripts/bench_lic.py --package --human H.json --captions A.json B.json --labels gender.csv --out q.json
     python scripts/bench_lic.py --compare plain.json package.json
 
 ``--plain`` is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier

@@ -11,7 +11,7 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class RunDirectory:
         An error that the user can mend removes it; a kill does not, so that the next run goes on from there.
         """
         resumed = self.partial.exists()
+        made = [folder for folder in self.partial.parents if not folder.exists()]
         store = self.partial / "members"
         store.mkdir(parents=True, exist_ok=True)
         self.log("resumed" if resumed else "started")
@@ -72,6 +73,9 @@ class RunDirectory:
         except JudgeError:
             if is_main_process():
                 shutil.rmtree(self.partial, ignore_errors=True)
+                with suppress(OSError):  # A folder that somebody else has put something into stays.
+                    for folder in made:
+                        folder.rmdir()
             raise
 
     def finish(self, settings: str, result: Result) -> None:

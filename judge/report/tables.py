@@ -89,8 +89,13 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
             left_out |= {f"{side} captions {why}": covered[why] for why in ("empty", "refused") if covered[why]}
         if left_out:
             yield f"{name} left out: " + ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) + "."
-        for what, counts in entry["chosen"].items():
-            yield f"{name} chose {what}: " + ", ".join(f"{value} x{count}" for value, count in counts.items()) + "."
+        for what, sides in entry["chosen"].items():
+            yield f"{name} chose {what}: " + "; ".join(f"{side} {_counts(sides[side])}" for side in sides) + "."
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    """Like "0.03 x3, 0.1 x47", by value."""
+    return ", ".join(f"{value} x{counts[value]}" for value in sorted(counts, key=float))
 
 
 def _quiet(run: Mapping[str, Any]) -> Iterator[str]:

@@ -32,14 +32,18 @@ def test_equals_pytorch(lengths: list[int], layers: int, seed: int) -> None:
     encoder = nn.LSTM(3, 5, num_layers=layers, bidirectional=True, batch_first=True).double()
     features = torch.randn(len(lengths), max(lengths), 3, dtype=torch.float64)
     sizes = torch.tensor(lengths)
-    for mine, theirs in zip(run(encoder, features, sizes, fast=True), run(encoder, features, sizes, fast=False), strict=True):
+    for mine, theirs in zip(
+        run(encoder, features, sizes, fast=True), run(encoder, features, sizes, fast=False), strict=True
+    ):
         assert torch.allclose(mine, theirs, atol=1e-12)
 
 
 def test_dropout_acts_between_layers_in_training_only() -> None:
     torch.manual_seed(0)
     encoder = nn.LSTM(3, 5, num_layers=2, bidirectional=True, batch_first=True, dropout=0.5)
-    packed = pack_padded_sequence(torch.randn(4, 6, 3), torch.tensor([6, 2, 3, 1]), batch_first=True, enforce_sorted=False)
+    packed = pack_padded_sequence(
+        torch.randn(4, 6, 3), torch.tensor([6, 2, 3, 1]), batch_first=True, enforce_sorted=False
+    )
     first, second = final_states(encoder, packed), final_states(encoder, packed)
     assert not torch.equal(first, second)
     encoder.eval()

@@ -24,8 +24,22 @@ def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str 
                     if index and rng.random() < 0.1:
                         continue
                     predicted = classes[int(rng.integers(len(classes)))]
-                    rows.append((str(image), "cap", side, index, "lic", "linear", number, 0, answer, rng.random(), predicted))
-    columns = "image_id captioner side index metric judge seed fold answer probability predicted".split()
+                    rows.append(
+                        (str(image), "cap", side, index, "lic", "linear", number, 0, answer, rng.random(), predicted)
+                    )
+    columns = [
+        "image_id",
+        "captioner",
+        "side",
+        "index",
+        "metric",
+        "judge",
+        "seed",
+        "fold",
+        "answer",
+        "probability",
+        "predicted",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

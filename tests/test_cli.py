@@ -1,0 +1,282 @@
+"""The command as a user meets it: results, resumption, and one line with exit code 2 for each fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.cli import app
+from judge.config import RunConfig
+
+FAST = ["--resamples", "100", "--workers", "1", "--folds", "3"]
+
+
+def judge(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    world = make_world(120, seed=2)
+    return write_world(world, {"none": 0.0, "much": 0.9}, tmp_path_factory.mktemp("files") / "world")
+
+
+def inputs(files: WorldFiles) -> list[object]:
+    return ["--human", files.human, "--captions", files.captions["much"], "--labels", files.labels]
+
+
+def test_evaluate_writes_the_run(files: WorldFiles, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = judge("evaluate", *inputs(files), "--captions", files.captions["none"], *FAST, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in out.iterdir()) == ["log.jsonl", "metrics.json", "run.yaml", "scores.parquet"]
+    assert not out.with_name("run.partial").exists()
+    assert done.stdout.rstrip().endswith(f"The results are in {out}")
+    assert "LIC (linear)" in done.stdout
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert [(row["captioner"], row["metric"]) for row in found["results"]] == [
+        (name, metric) for name in ("much", "none") for metric in ("lic", "leakage")
+    ]
+    first = found["results"][0]
+    assert list(first) == (
+        [
+            "captioner",
+            "metric",
+            "judge",
+            "attribute",
+            "direction",
+            "human",
+            "generated",
+            "amplification",
+            "sd",
+            "ci",
+            "p_value",
+            "images",
+            "seeds",
+        ]
+    )
+    assert first["amplification"] == pytest.approx(first["generated"] - first["human"])
+    assert first["ci"][0] < first["amplification"] < first["ci"][1]
+    assert (first["sd"], first["direction"], first["images"], first["seeds"]) == (None, None, 120, 1)
+    columns = "image_id captioner side index metric judge seed fold answer probability predicted"
+    assert list(pd.read_parquet(out / "scores.parquet").columns) == columns.split()
+    log = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert log == ["started", "finished"]
+
+
+def test_a_run_repeats_from_its_own_yaml_and_options_override_it(files: WorldFiles, tmp_path: Path) -> None:
+    first, again, other = tmp_path / "first", tmp_path / "again", tmp_path / "other"
+    assert judge("evaluate", *inputs(files), *FAST, "--out", first).exit_code == 0
+    assert judge("evaluate", first / "run.yaml", "--out", again).exit_code == 0
+    assert (first / "metrics.json").read_bytes() == (again / "metrics.json").read_bytes()
+    assert (first / "scores.parquet").read_bytes() == (again / "scores.parquet").read_bytes()
+    assert judge("evaluate", first / "run.yaml", "--metrics", "sc", "--out", other).exit_code == 0
+    assert yaml.safe_load((other / "run.yaml").read_text(encoding="utf-8"))["metrics"] == ["sc"]
+
+
+def test_labels_are_derived_when_none_are_given_and_the_table_says_so(files: WorldFiles, tmp_path: Path) -> None:
+    arguments = ["--human", files.human, "--captions", f"mine={files.captions['much']}"]
+    done = judge("evaluate", *arguments, *FAST, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert "Labels DERIVED" in done.stdout
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["run"]["labels"]["derived"] is True
+    assert "mine " in done.stdout
+
+
+def test_a_held_place_asks_for_overwrite(files: WorldFiles, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert judge("evaluate", *inputs(files), *FAST, "--out", out).exit_code == 0
+    before = (out / "metrics.json").read_bytes()
+    refused = judge("evaluate", *inputs(files), *FAST, "--out", out, "--metrics", "sc")
+    assert refused.exit_code == 2
+    assert refused.stderr == f"judge: --out {out}: holds another run. Name another folder, or add --overwrite.\n"
+    assert (out / "metrics.json").read_bytes() == before
+    assert judge("evaluate", *inputs(files), *FAST, "--out", out, "--metrics", "sc", "--overwrite").exit_code == 0
+    assert len(json.loads((out / "metrics.json").read_text())["results"]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+GOOD = [{"image_id": 1, "caption": "a cat"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{not json", "much.json"),
+        ({"a": [[1]]}, "much.json"),
+        ([{"caption": "a cat"}], "image_id"),
+        ([*GOOD, *GOOD], "duplicate"),
+        ([{"image_id": 1, "caption": None}], "null"),
+        ([{"image_id": 1, "caption": 7}], "number"),
+        ([{"image_id": 1, "caption": "  "}], "empty"),
+        ([{"image_id": 1, "caption": "a" * 100_000}], "100,000"),
+        ([{"image_id": 990001, "caption": "a cat"}], "no image in common"),
+        ("", "empty"),
+    ],
+)
+def test_faulty_captions(files: WorldFiles, tmp_path: Path, content: object, message: str) -> None:
+    path, out = tmp_path / "much.json", tmp_path / "deep" / "run"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    done = judge("evaluate", "--human", files.human, "--captions", path, "--labels", files.labels, "--out", out)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("judge: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert str(path) in done.stderr
+    assert not out.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("image_id,gender\n1,female\n2,purple\n", "purple"),
+        ("image_id,gender\n1,0\n2,1\n", "--label-value"),
+        ("image_id,gender\n" + "".join(f"{i},female\n" for i in range(1, 121)), "all 120 images are 'female'"),
+        ("image_id,gender\n" + "".join(f"{i},{'fe' * (i > 9)}male\n" for i in range(1, 121)), "has 9 images"),
+        ("picture,sex\n1,female\n", "among 'picture', 'sex'"),
+    ],
+)
+def test_faulty_labels(files: WorldFiles, tmp_path: Path, table: str, message: str) -> None:
+    labels, out = tmp_path / "labels.csv", tmp_path / "run"
+    labels.write_text(table, encoding="utf-8")
+    done = judge(
+        "evaluate", "--human", files.human, "--captions", files.captions["much"], "--labels", labels, "--out", out
+    )
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--metrics", "lick"], "--metrics: unknown metric 'lick'. Did you mean 'lic'?"),
+        (["--judge", "lsmt"], "--judge: unknown judge 'lsmt'. Did you mean 'lstm'?"),
+        (["--protocol", "paperr"], "'protocol'"),
+        (["--seeds", "0"], "'seeds'"),
+        (["--lexicon", "gendr"], "no lexicon 'gendr'. Did you mean 'gender'?"),
+        (["--column", "caption"], "'caption' is not KEY=VALUE"),
+        (["--human", "nowhere.json"], "nowhere.json"),
+        (["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--learning-rate", "1e38"], "loss is"),
+    ],
+)
+def test_faulty_options(files: WorldFiles, tmp_path: Path, arguments: list[str], message: str) -> None:
+    out = tmp_path / "run"
+    done = judge("evaluate", *inputs(files), "--workers", "1", "--folds", "2", "--out", out, *arguments)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_faulty_yaml(files: WorldFiles, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(f"human: {files.human}\ncaptions: [{files.captions['much']}]\nmetrcs: lic\n", encoding="utf-8")
+    done = judge("evaluate", path)
+    assert done.exit_code == 2
+    assert done.stderr == f"judge: {path}: unknown key 'metrcs'. Did you mean 'metrics'?\n"
+    path.write_text("- a list\n", encoding="utf-8")
+    assert "not a mapping" in judge("evaluate", path).stderr
+    path.write_text("human: x.json\n", encoding="utf-8")
+    assert "'captions' is missing. Give --captions" in judge("evaluate", path).stderr
+
+
+def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way", encoding="utf-8")
+    done = judge("evaluate", *inputs(files), "--out", blocked)
+    assert (done.exit_code, done.stderr) == (2, f"judge: --out {blocked}: is a file. Name a folder.\n")
+    done = judge("evaluate", *inputs(files), "--out", blocked / "run")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "cannot be written" in done.stderr
+
+
+def test_every_option_is_a_setting_and_the_reverse() -> None:
+    """One vocabulary: what the command can say, YAML and Python can say, by the same name."""
+    import inspect
+
+    from judge.cli import evaluate
+
+    options = set(inspect.signature(evaluate).parameters) - {"run_file"}
+    renamed = {"refusal": "refusals", "column": "columns", "label_value": "label_values"}
+    assert {renamed.get(option, option) for option in options} == set(RunConfig.model_fields)
+
+
+def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
+    texts = ("一个人在跑 🏃‍♀️", "व्यक्ति दौड़ रहा है", "شخص يجري", "😀")
+    path = tmp_path / "scripts.json"
+    records = [{"image_id": i, "caption": texts[i % 4]} for i in range(1, 121)]
+    path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+    done = judge(
+        "evaluate", "--human", files.human, "--captions", path, "--labels", files.labels, *FAST, "--out", tmp_path / "r"
+    )
+    assert done.exit_code == 0, done.output
+
+
+def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path: Path) -> None:
+    """SIGKILL in the middle of training LSTM judges; the same command then ends as if nothing had happened."""
+    arguments = [*inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "2", "--epochs", "3"]
+    arguments += ["--workers", "1", "--resamples", "100", "--learning-rate", "0.002", "--metrics", "lic"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert judge("evaluate", *arguments, "--out", whole).exit_code == 0
+    command = [sys.executable, "-m", "judge", "evaluate", *map(str, arguments), "--out", str(killed)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    store = killed.with_name("killed.partial") / "members"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list(store.glob("[0-9a-f]*.safetensors"))) < 4:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not killed.exists()
+    finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
+    assert 1 <= len(finished) < 12
+    assert judge("evaluate", *arguments, "--out", killed).exit_code == 0
+    assert (whole / "scores.parquet").read_bytes() == (killed / "scores.parquet").read_bytes()
+    assert (whole / "metrics.json").read_bytes() == (killed / "metrics.json").read_bytes()
+    log = [json.loads(line)["event"] for line in (killed / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert log == ["started", "resumed", "finished"]
+
+
+def test_help_is_quick_and_light() -> None:
+    """Half a second is claimed in README; here only that nothing slow is imported."""
+    code = """
+import sys
+sys.argv = ["judge", "--help"]
+from judge.cli import main
+try:
+    main()
+except SystemExit:
+    print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert not {"torch", "pandas", "sklearn", "scipy", "numpy", "pydantic"} & set(done.stdout.split())
+
+
+def test_demo_keeps_the_order_of_the_knob(tmp_path: Path) -> None:
+    done = judge("demo", "--out", tmp_path / "demo", "--images", "500")
+    assert done.exit_code == 0, done.output
+    table = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))["results"]
+    lic = [row["amplification"] for row in table if row["metric"] == "lic"]
+    assert lic == sorted(lic)
+    world = tmp_path / "demo" / "world"
+    assert sorted(path.name for path in world.iterdir()) == [
+        "captions",
+        "captions_human.json",
+        "labels.csv",
+        "truth.json",
+    ]
+    assert str(world) in done.stdout
+    again = judge("demo", "--out", tmp_path / "demo", "--images", "200")
+    assert again.exit_code == 0  # a demo may replace a demo
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work", encoding="utf-8")
+    assert judge("demo", "--out", tmp_path / "mine").exit_code == 2

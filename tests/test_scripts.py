@@ -1,0 +1,71 @@
+"""The scripts under ``accelerate launch``: one process, two processes, the same numbers to the last digit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from judge.calibration.grammar import make_world, write_world
+
+ROOT = Path(__file__).parents[1]
+
+
+def launch(*arguments: object, config: Path = ROOT / "accelerate_config.yaml") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", config, *arguments]
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scripts")
+    files = write_world(make_world(120, seed=5), {"none": 0.0, "much": 0.9}, folder / "world")
+    settings = {
+        "human": str(files.human),
+        "captions": [str(path) for path in files.captions.values()],
+        "labels": str(files.labels),
+        "judge": ["lstm", "linear"],
+        "protocol": "paper",
+        "seeds": 2,
+        "epochs": 2,
+        "learning_rate": 0.002,
+        "resamples": 100,
+        "out": str(folder / "one"),
+    }
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
+    one, two = run_file.parent / "one", run_file.parent / "two"
+    script = ROOT / "scripts" / "evaluate.py"
+    first = launch("--num_processes", 1, script, run_file)
+    assert first.returncode == 0, first.stderr
+    second = launch("--num_processes", 2, script, run_file, "--out", two)
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.count("The results are in") == 1  # only the main process speaks
+    for name in ("scores.parquet", "metrics.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 2
+
+
+def test_one_judge_on_two_processes_equals_one(run_file: Path) -> None:
+    """Data-parallel, without dropout's share in it: gradients of two halves are those of the whole batch."""
+    done = launch("--num_processes", 2, ROOT / "tests" / "data_parallel.py")
+    assert done.returncode == 0, done.stderr
+    assert "equal" in done.stdout
+
+
+def test_a_launch_that_starts_one_process_for_two_is_refused(run_file: Path, tmp_path: Path) -> None:
+    config = yaml.safe_load((ROOT / "accelerate_config.yaml").read_text(encoding="utf-8"))
+    config |= {"distributed_type": "MULTI_CPU", "use_cpu": True, "num_processes": 2}
+    path = tmp_path / "multi_cpu.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    done = launch(ROOT / "scripts" / "evaluate.py", run_file, "--out", tmp_path / "out", config=path)
+    assert done.returncode != 0
+    assert "several processes were asked for, and this one is alone" in done.stderr
+    assert not list(tmp_path.glob("out*"))
