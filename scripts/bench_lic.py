@@ -1,52 +1,66 @@
 """LIC with LSTM judges: this package against a plain sequential PyTorch run of the same recipe.
 
-    python scripts/bench_lic.py --plain   --human H.json --captions A.json B.json --labels gender.csv --out p.json
-    python scripts/bench_lic.py --package --human H.json --captions A.json B.json --labels gender.csv --out q.json
-    python scripts/bench_lic.py --compare plain.json package.json
+    files="--human H.json --captions A.json --captions B.json --labels L.csv"
+    python scripts/bench_lic.py --plain $files --out p.json
+    python scripts/bench_lic.py --package $files --out q.json
+    python scripts/bench_lic.py --compare p.json q.json
+    python scripts/bench_lic.py --step
 
-``--plain`` is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier
-after the other, nothing shared with the package but the captions as masked and aligned words and the
-images of each split. ``--package`` runs ``judge evaluate``'s own path on the same seeds. Both use one thread
-a classifier; the package trains as many at a time as there are cores. Expected on two cores without AMX:
-LIC_M and LIC_D within 0.02 of each other, and about twice the speed (BENCHMARKS.md).
+``--plain`` is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier after the other
+on one thread; nothing is shared with the package but the masked and aligned words and the images of each split.
+``--package`` is the path of ``judge evaluate``, by default with as many judges at a time as there are cores.
+``--step`` times an epoch of either, in turns, in one process: the ratio on one core. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
+from judge import evaluate
 from judge.corpus import Corpus
 from judge.corpus.splits import balanced_holdout
 from judge.evidence import TextOptions, build_evidence
+from judge.judges import find_judge
 from judge.lexicon import load_lexicon
 from judge.metrics import find_metric
-from judge.types import Sample
+from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.types import FloatArray, Sample, Target
 
 EPOCHS, BATCH, RATE = 20, 64, 5e-5
+Results = dict[str, dict[str, float]]
 
 
-def train_plain(train: Sequence[Sample], test: Sequence[Sample], *, seed: int, epochs: int = EPOCHS) -> np.ndarray:
+class Classifier(nn.Module):
+    """LIC's LSTM as one would first write it."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, 100, padding_idx=0)
+        self.lstm = nn.LSTM(100, 256, num_layers=2, bidirectional=True, dropout=0.5, batch_first=True)
+        self.dropout = nn.Dropout(0.5)
+        self.output = nn.Linear(512, 2)
+
+    def forward(self, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Logits [B, 2]."""
+        embedded = self.dropout(self.embedding(tokens))
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        _, (state, _) = self.lstm(packed)
+        logits: torch.Tensor = self.output(self.dropout(torch.cat([state[-2], state[-1]], dim=1)))
+        return logits
+
+
+def train_plain(train: Sequence[Sample], test: Sequence[Sample], *, seed: int, epochs: int) -> FloatArray:
     """One classifier as in LIC's supplement, A.1. Returns p(class) of ``test``, [N, A]."""
-    import torch
-    from torch import nn
-    from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
-
-    class Classifier(nn.Module):
-        def __init__(self, words: int) -> None:
-            super().__init__()
-            self.embedding = nn.Embedding(words, 100, padding_idx=0)
-            self.lstm = nn.LSTM(100, 256, num_layers=2, bidirectional=True, dropout=0.5, batch_first=True)
-            self.dropout = nn.Dropout(0.5)
-            self.output = nn.Linear(512, 2)
-
-        def forward(self, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-            embedded = self.dropout(self.embedding(tokens))
-            packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-            _, (state, _) = self.lstm(packed)
-            return self.output(self.dropout(torch.cat([state[-2], state[-1]], dim=1)))
-
     torch.manual_seed(seed)
     vocabulary = {word: i + 2 for i, word in enumerate(sorted({word for s in train for word in s.words}))}
     model = Classifier(len(vocabulary) + 2)
@@ -62,36 +76,127 @@ def train_plain(train: Sequence[Sample], test: Sequence[Sample], *, seed: int, e
             chosen = [train[i] for i in order[start : start + BATCH]]
             answers = torch.tensor([s.answers[0] for s in chosen])
             optimiser.zero_grad()
-            nn.functional.cross_entropy(model(*batch(chosen)), answers).backward()
+            loss = nn.functional.cross_entropy(model(*batch(chosen)), answers)
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     model.eval()
     with torch.no_grad():
-        return model(*batch(test)).softmax(dim=1).numpy()
+        return np.asarray(model(*batch(test)).softmax(dim=1).double().numpy())
 
 
-def run_plain(corpus: Corpus, *, seeds: int, epochs: int) -> dict[str, dict[str, float]]:
+def run_plain(corpus: Corpus, *, seeds: int, epochs: int) -> Results:
     """LIC_M and LIC_D of every captioner, averaged over seeds, one classifier after the other."""
-    import torch
-
     torch.set_num_threads(1)
-    lexicon, metric = load_lexicon("gender"), find_metric("lic")
     assert corpus.labels is not None
-    results: dict[str, dict[str, float]] = {}
+    results: Results = {}
     for captioner in corpus.generated:
         evidence = build_evidence(
-            corpus, captioner, metric=metric, labels=corpus.labels, lexicon=lexicon, options=TextOptions()
+            corpus,
+            captioner,
+            metric=find_metric("lic"),
+            labels=corpus.labels,
+            lexicon=load_lexicon("gender"),
+            options=TextOptions(),
         )
         scores: dict[str, list[float]] = {"human": [], "generated": []}
         for seed in range(seeds):
             split = balanced_holdout(evidence.classes, seed=seed)
             kept, held = set(split.train), set(split.test)
             for (side, index), samples in evidence.samples.items():
-                train = [s for s in samples if s.image_id in kept]
                 test = [s for s in samples if s.image_id in held]
+                train = [s for s in samples if s.image_id in kept]
                 p = train_plain(train, test, seed=seed * 100 + index, epochs=epochs)
                 truth = np.array([s.answers[0] for s in test])
                 scores[side].append(float(np.mean(p[np.arange(len(p)), truth] * (p.argmax(1) == truth))))
                 print(f"{captioner.name} seed {seed} {side} {index}: {scores[side][-1]:.4f}", flush=True)
-        means = {side: float(np.mean(values)) for side, values in scores.items()}
-        results[captioner.name] = means | {"amplification": means["generated"] - means["human"]}
+        results[captioner.name] = {side: float(np.mean(values)) for side, values in scores.items()}
     return results
+
+
+def run_package(corpus: Corpus, *, seeds: int, epochs: int, workers: int | None) -> Results:
+    """The same by ``evaluate``."""
+    table = evaluate(
+        corpus, metrics="lic", judge="lstm", protocol="paper", seeds=seeds, epochs=epochs, workers=workers
+    ).table()
+    sides = ("human", "generated")
+    return {str(row["captioner"]): {side: float(row[side]) for side in sides} for row in table.to_dict("records")}
+
+
+def time_steps(repeats: int = 9) -> None:
+    """One optimiser step on 64 captions of COCO's lengths: plain, package, plain, ... and the median ratio."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    samples = [
+        Sample(str(i), "human", 0, tuple(f"w{w}" for w in rng.integers(3000, size=rng.integers(8, 15))), (i % 2,))
+        for i in range(BATCH * 4)
+    ]
+    blueprint = find_judge("lstm")
+    assert blueprint.recipe
+    recipe = type(blueprint.recipe)(epochs=1, learning_rate=RATE, batch_size=BATCH)
+
+    def package() -> None:
+        NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, Trainer(make_accelerator())).fit(
+            samples, seed=0
+        )
+
+    def timed(work: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    pairs = [
+        (timed(lambda: train_plain(samples, samples[:1], seed=0, epochs=1)), timed(package)) for _ in range(repeats)
+    ]
+    ratios = [plain / ours for plain, ours in pairs[1:]]
+    print(
+        f"plain / package, one core, {len(ratios)} pairs: median {statistics.median(ratios):.2f}, "
+        f"{min(ratios):.2f} to {max(ratios):.2f}"
+    )
+
+
+def compare(first: Path, second: Path) -> None:
+    """The table of BENCHMARKS.md."""
+    plain, package = (json.loads(path.read_text(encoding="utf-8")) for path in (first, second))
+    for name in plain["results"]:
+        for side in ("generated", "human"):
+            a, b = plain["results"][name][side], package["results"][name][side]
+            print(f"{name} {side}: plain {a:.4f}, package {b:.4f}, difference {b - a:+.4f}")
+    print(f"seconds: plain {plain['seconds']:.0f}, package {package['seconds']:.0f}")
+
+
+def main() -> None:
+    """Parse, run, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--plain", action="store_true")
+    what.add_argument("--package", action="store_true")
+    what.add_argument("--compare", nargs=2, type=Path, metavar="JSON")
+    what.add_argument("--step", action="store_true")
+    parser.add_argument("--human")
+    parser.add_argument("--captions", action="append")
+    parser.add_argument("--labels")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.compare:
+        compare(*given.compare)
+        return
+    if given.step:
+        time_steps()
+        return
+    if not (given.human and given.captions and given.labels and given.out):
+        parser.error("--human, --captions, --labels and --out are needed")
+    corpus = Corpus.read(human=given.human, captions=given.captions, labels=given.labels)
+    start = time.perf_counter()
+    if given.plain:
+        results = run_plain(corpus, seeds=given.seeds, epochs=given.epochs)
+    else:
+        results = run_package(corpus, seeds=given.seeds, epochs=given.epochs, workers=given.workers)
+    report = {"results": results, "seconds": time.perf_counter() - start, "seeds": given.seeds, "epochs": given.epochs}
+    given.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,7 @@ ROOMS = [
     "run",
     "demo",
     "cli",
+    "__main__",
 ]
 
 

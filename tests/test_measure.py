@@ -86,10 +86,8 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     dull = Captions("dull", dict.fromkeys(world.labels.by_image, ("a person outside",)))
     result = evaluate(Corpus(world.human, (dull,), world.labels), metrics="lic", **QUICK)
     assert value(result.table(), "names_none") == 1.0
-    assert warnings(result) == [
-        f"dull names gender in 0.0% of its captions, people in {names_gender(world):.1%}: "
-        "read its amplification together with how little it says."
-    ]
+    (note,) = warnings(result)
+    assert note.startswith(f"dull names gender in 0.0% of its captions, people in {names_gender(world):.1%}:")
 
 
 def names_gender(world: World) -> float:

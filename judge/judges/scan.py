@@ -74,7 +74,7 @@ class _Scan(torch.autograd.Function):
             gate[:, : 2 * hidden].sigmoid_()
             gate[:, 2 * hidden : 3 * hidden].tanh_()
             gate[:, 3 * hidden :].sigmoid_()
-            i, f, g, o = gate.split(hidden, dim=1)
+            i, f, g, o = gate.view(-1, 4, hidden).unbind(1)
             cell = torch.mul(i, g, out=cells[now])
             if start:
                 cell.addcmul_(f, cells[past])
@@ -85,7 +85,7 @@ class _Scan(torch.autograd.Function):
         return states
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         gates, cells, tanhs, states, weight = ctx.saved_tensors
         sizes: list[int] = ctx.sizes
@@ -96,7 +96,7 @@ class _Scan(torch.autograd.Function):
         for step in range(1, len(sizes)):
             now, past = slice(starts[step], starts[step + 1]), slice(starts[step - 1], starts[step - 1] + sizes[step])
             past_states[now], past_cells[now] = states[past], cells[past]
-        i, f, g, o = gates.split(hidden, dim=1)
+        i, f, g, o = gates.view(-1, 4, hidden).unbind(1)
         # d gate before its nonlinearity / d cell (for o: / d state), for all steps at once.
         slopes = torch.cat([g * i * (1 - i), past_cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)], dim=1)
         cell_slope = o * (1 - tanhs * tanhs)
