@@ -99,7 +99,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
 def demo(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="of the world")] = 0,
-    images: Annotated[int, typer.Option(min=200, help="scenes in the world")] = 1200,
+    images: Annotated[int, typer.Option(min=200, help="scenes in the world")] = 3000,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what lies in --out")] = False,
 ) -> None:
     """The whole story on a small world whose true amplification is known. Needs no download."""
@@ -109,6 +109,8 @@ def demo(
         with _progress() as report:
             found = run_demo(out, seed=seed, images=images, overwrite=overwrite, report=report)
         _print_result(found.result, extra={"true": found.truth})
+        _say("true: for an optimal judge with unlimited data. Judges that learn from few images miss faint clues, more so")
+        _say("on the human side, where clues are fainter: amplification then comes out too large. See --images.")
         _say(f"\nThe world is in {found.world}, the results are in {found.results}")
 
 

@@ -35,7 +35,7 @@ def run_demo(
     out: Path,
     *,
     seed: int = 0,
-    images: int = 1200,
+    images: int = 3000,
     judge: str = "linear",
     overwrite: bool = False,
     report: Report | None = None,

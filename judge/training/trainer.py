@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import gather_object, send_to_device
 from torch import Tensor, nn
 
@@ -38,6 +39,8 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     Raises:
         JudgeError: the launcher promised several processes and this one sees no other.
     """
+    # Accelerate keeps the first precision of a process for all later ones; each run must have its own.
+    AcceleratorState._reset_state()
     accelerator = Accelerator(cpu=not torch.accelerator.is_available(), mixed_precision=mixed_precision)
     promised = int(os.environ.get("WORLD_SIZE", "1"))
     # accelerate launch with MULTI_CPU starts one process for any --num_processes, and leaves this trace.
