@@ -100,17 +100,18 @@ def demo(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="of the world")] = 0,
     images: Annotated[int, typer.Option(min=200, help="scenes in the world")] = 3000,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what lies in --out")] = False,
 ) -> None:
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with _one_line_errors():
         from judge.demo import run_demo
 
         with _progress() as report:
-            found = run_demo(out, seed=seed, images=images, overwrite=overwrite, report=report)
+            found = run_demo(out, seed=seed, images=images, report=report)
         _print_result(found.result, extra={"true": found.truth})
-        _say("true: for an optimal judge with unlimited data. Judges that learn from few images miss faint clues, more so")
-        _say("on the human side, where clues are fainter: amplification then comes out too large. See --images.")
+        _say(
+            "\ntrue: for an optimal judge with unlimited data. Judges that learn from few images miss faint clues,\n"
+            "most of all on the human side, where clues are fainter: amplification then comes out too large (see --images)."
+        )
         _say(f"\nThe world is in {found.world}, the results are in {found.results}")
 
 
@@ -123,7 +124,7 @@ def run_settings(run_file: Path | None, options: dict[str, Any]) -> None:
     settings = read_settings(run_file) if run_file else {}
     where = str(run_file) if run_file else "judge evaluate"
     settings |= _as_settings(options)
-    settings.setdefault("out", "runs/evaluate")
+    settings["out"] = settings.get("out") or "runs/evaluate"
     config = make_config(settings, where=where)
     with _progress() as report:
         result = run(config, report=report)

@@ -34,7 +34,7 @@ class RunConfig(BaseModel):
         "crossfit", description="crossfit: every image scored by a judge that never saw it; paper: LIC's 90/10 hold-out"
     )
     seeds: int | None = Field(None, ge=1, description="repetitions; default 1 under crossfit, 10 under paper")
-    seed: int = Field(0, ge=0, description="the first seed")
+    seed: int = Field(0, ge=0, le=2**31, description="the first seed")
     folds: int = Field(10, ge=2, description="folds of crossfit")
 
     attribute: str = Field("gender", description="the protected attribute")
@@ -70,6 +70,21 @@ class RunConfig(BaseModel):
         if isinstance(value, str | Path):
             value = [value]
         return name_captioners(value) if isinstance(value, list | tuple) else value
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _no_is_a_word(cls, value: object) -> object:
+        """YAML reads a bare ``no`` as False."""
+        return "no" if value is False else value
+
+    @field_validator("label_values", mode="before")
+    @classmethod
+    def _spellings(cls, value: object) -> object:
+        """``{female: 1}`` and ``{female: [1, f]}`` are spellings too, as texts."""
+        if not isinstance(value, dict):
+            return value
+        many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
+        return {str(name): tuple(map(str, found)) for name, found in many.items()}
 
     @field_validator("metrics", "judge", mode="before")
     @classmethod

@@ -37,19 +37,18 @@ def run_demo(
     seed: int = 0,
     images: int = 3000,
     judge: str = "linear",
-    overwrite: bool = False,
     report: Report | None = None,
 ) -> Demo:
     """Write a world to ``out/world`` and evaluate its three captioners into ``out/results``.
 
-    An earlier demo in ``out`` is replaced; anything else there only with ``overwrite``.
+    An earlier demo in ``out`` is replaced.
 
     Raises:
-        JudgeError: ``out`` is not empty and ``overwrite`` is off, or cannot be written.
+        JudgeError: ``out`` holds anything else, or cannot be written.
     """
     again = (out / "world" / "truth.json").is_file()
-    RunDirectory(out, overwrite=overwrite or again).check()
-    if (out / "world").is_dir():
+    RunDirectory(out / "results" if again else out, overwrite=again).check()
+    if again:
         shutil.rmtree(out / "world")
     files = write_world(make_world(images, seed=seed), CAPTIONERS, out / "world")
     settings = {
@@ -59,7 +58,7 @@ def run_demo(
         "judge": judge,
         "seed": seed,
         "out": out / "results",
-        "overwrite": overwrite or again,
+        "overwrite": again,
     }
     result = run(make_config(settings, where="judge demo"), report=report)
     known = json.loads(files.truth.read_text(encoding="utf-8"))

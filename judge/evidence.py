@@ -13,8 +13,9 @@ from judge.corpus.labels import derive_labels
 from judge.errors import JudgeError
 from judge.lexicon import Lexicon
 from judge.masking.coverage import Coverage, measure_coverage
-from judge.masking.words import Contractions, first_sentence, mask, tokenize
+from judge.masking.words import mask
 from judge.metrics import Metric
+from judge.tokens import Contractions, first_sentence, tokenize
 from judge.types import Captions, Labels, Sample, Side, Target
 
 MINIMUM_IMAGES = 10
@@ -94,6 +95,12 @@ def build_evidence(
     Raises:
         JudgeError: no image in common; one class only; a class with fewer than 10 images.
     """
+    if metric.target != "attribute" or set(metric.hidden) - {"attribute words"}:
+        raise JudgeError(
+            f"metric '{metric.name}' hides {', '.join(metric.hidden)} and asks for {metric.target}",
+            where="--metrics",
+            mend="this version builds evidence for metrics that hide attribute words and ask for the attribute",
+        )
     images, dropped = common_images(corpus.human, captioner, labels.by_image)
     classes = {image: labels.by_image[image] for image in images}
     _check(classes, corpus.human, captioner, labels)

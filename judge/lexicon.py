@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from judge.errors import JudgeError, nearest
+from judge.tokens import tokenize
 
 _FIELDS = {"name", "token", "classes", "hidden_only", "spellings"}
 
@@ -41,8 +43,9 @@ class Lexicon:
         table: dict[str, list[tuple[tuple[str, ...], str | None]]] = {}
         named = [(word, name) for name, words in self.classes.items() for word in words]
         for entry, name in [*named, *((word, None) for word in self.hidden_only)]:
-            words = tuple(entry.split())
-            table.setdefault(words[0], []).append((words, name))
+            # As the captions' own tokeniser cuts them, whichever way contractions go: "dark-skinned", "ma'am".
+            for words in {tokenize(entry), tokenize(entry, contractions="split")} - {()}:
+                table.setdefault(words[0], []).append((words, name))
         for entries in table.values():
             entries.sort(key=lambda entry: -len(entry[0]))
         return table
@@ -111,13 +114,16 @@ def _parse(data: object, where: str, source: str) -> Lexicon:
     if unknown:
         raise JudgeError(f"unknown key '{unknown[0]}'", where=where, mend=nearest(unknown[0], sorted(_FIELDS)))
     name = str(data.get("name") or Path(where).stem)
+    token = str(data.get("token") or f"<{name}>")
+    if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
+        raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
     classes = {str(key): _words(value, where, f"classes.{key}") for key, value in data["classes"].items()}
     hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only")
     _refuse_shared(classes, hidden_only, where)
     spellings = {
         str(key): _words(value, where, f"spellings.{key}") for key, value in (data.get("spellings") or {}).items()
     }
-    return Lexicon(name, str(data.get("token") or f"<{name}>"), classes, hidden_only, spellings, source)
+    return Lexicon(name, token, classes, hidden_only, spellings, source)
 
 
 def _words(value: object, where: str, at: str) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -109,8 +110,17 @@ def measure(
     lexicon: Lexicon | None,
     workshop: Workshop | None = None,
     report: Report | None = None,
+    ready: Callable[[], None] | None = None,
 ) -> Result:
     """Measure every metric of ``plan`` for every captioner of ``corpus``.
+
+    Args:
+        corpus: captions of both sides, and labels.
+        plan: what to measure.
+        lexicon: the words that reveal the attribute; None where none do.
+        workshop: how judges are trained.
+        report: told of progress.
+        ready: called once all that can be refused has been looked at, before the first judge is trained.
 
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
@@ -118,12 +128,12 @@ def measure(
     metrics = [find_metric(name) for name in plan.metrics]
     labels = resolve_labels(corpus, lexicon, plan.text)
     jobs = list(_jobs(corpus, metrics, plan, labels=labels, lexicon=lexicon))
-    workshop = workshop or Workshop()
-    units = sum(workshop.units(job.member) for job in jobs)
-    tell = (lambda done: report("training judges", done, units)) if report else None
-    found = train_members([job.member for job in jobs], workshop, report=tell)
+    if ready:
+        ready()
+    tell = partial(report, "training judges") if report else None
+    found = train_members([job.member for job in jobs], workshop or Workshop(), report=tell)
     if report:
-        report("intervals and tests", units, units)
+        report("intervals and tests", 0, 0)
     parts = [
         _rows(job, metric, predictions)
         for captioner in corpus.generated
@@ -158,10 +168,13 @@ def _jobs(
             _check_folds(evidence, plan)
             two_sided = any(metric.amplification != "one_side" for metric in alike)
             splits = [(s, split) for s in plan.seed_numbers for split in plan.splits(evidence.classes, s)]
+            held = {(split.fold, seed): set(split.test) for seed, split in splits}
             for judge in judges:
                 for seed, split in splits:
                     for (side, _), samples in evidence.samples.items():
-                        if two_sided or side == "generated":
+                        # A later caption index may be missing in the whole of a small fold.
+                        scored = not held[split.fold, seed].isdisjoint(sample.image_id for sample in samples)
+                        if scored and (two_sided or side == "generated"):
                             yield _Job(evidence, alike, Member(judge, evidence.target, samples, split, seed))
 
 

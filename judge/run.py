@@ -9,6 +9,7 @@ from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.labels import read_labels
 from judge.corpus.reading import ReadOptions
+from judge.errors import JudgeError
 from judge.evidence import TextOptions
 from judge.lexicon import Lexicon, load_lexicon, shipped_lexicons
 from judge.measure import Plan, Report, Result, measure
@@ -36,10 +37,33 @@ def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **se
         >>> result = evaluate(human="human.json", captions="mine.json")  # doctest: +SKIP
     """
     if corpus is not None:
-        given = {"human": corpus.human.source or "human", "captions": {c.name: c.source for c in corpus.generated}}
-        labels = {"labels": corpus.labels.source} if corpus.labels else {}
-        settings = {**given, **labels, **settings}
+        settings = _of_corpus(corpus) | _beside_corpus(corpus, settings)
     return run(make_config(settings), corpus=corpus, report=report)
+
+
+_READING = {"human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"}
+
+
+def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
+    """``settings``, if none of them says how to read what has been read already."""
+    for key in settings:
+        if key in _READING | {"refusals"}:
+            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to Corpus.read")
+    of_labels = corpus.labels.attribute if corpus.labels else None
+    if of_labels and settings.get("attribute", of_labels) != of_labels:
+        raise JudgeError(f"labels are of '{of_labels}', not of '{settings['attribute']}'", mend="leave 'attribute' out")
+    return settings
+
+
+def _of_corpus(corpus: Corpus) -> dict[str, Any]:
+    """What ``run.yaml`` says of a corpus that Python made: its sources, for the record."""
+    found: dict[str, Any] = {
+        "human": corpus.human.source or "in memory",
+        "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
+    }
+    if corpus.labels:
+        found |= {"labels": corpus.labels.source or "in memory", "attribute": corpus.labels.attribute}
+    return found
 
 
 def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | None = None) -> Result:
@@ -51,16 +75,27 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         directory.check()
+        _keep_inputs(config, directory)
     lexicon = choose_lexicon(config)
     corpus = corpus or read_corpus(config, lexicon)
     plan, workshop = make_plan(config), make_workshop(config)
     if directory is None:
         return measure(corpus, plan, lexicon=lexicon, workshop=workshop, report=report)
-    with directory.working() as store:
-        result = measure(corpus, plan, lexicon=lexicon, workshop=replace(workshop, store=store), report=report)
+    workshop = replace(workshop, store=directory.store)
+    with directory.working():
+        result = measure(corpus, plan, lexicon=lexicon, workshop=workshop, report=report, ready=directory.begin)
         if is_main_process():
             directory.finish(config.to_yaml(), result)
     return result
+
+
+def _keep_inputs(config: RunConfig, directory: RunDirectory) -> None:
+    """Refuse to replace a folder that holds what the run reads."""
+    for path in [config.human, *config.captions.values(), *([config.labels] if config.labels else [])]:
+        if path.absolute().is_relative_to(directory.path):
+            raise JudgeError(
+                f"holds {path.name}, which the run reads", where=f"--out {config.out}", mend="name another"
+            )
 
 
 def choose_lexicon(config: RunConfig) -> Lexicon | None:

@@ -27,6 +27,7 @@ class Captions:
         source: the file they came from, for messages and reports.
         empty: captions of nothing but white space, counted and left out.
         refused: captions that refuse to describe, counted and left out.
+        silent: images that have no other caption than such; they are not in ``by_image``.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Captions:
     source: str = ""
     empty: int = 0
     refused: int = 0
+    silent: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:

@@ -190,6 +190,49 @@ def test_faulty_yaml(files: WorldFiles, tmp_path: Path) -> None:
     assert "'captions' is missing. Give --captions" in judge("evaluate", path).stderr
 
 
+def test_overwrite_never_touches_what_is_no_run(files: WorldFiles, tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis"
+    thesis.mkdir()
+    (thesis / "thesis.tex").write_text("years of work", encoding="utf-8")
+    done = judge("evaluate", *inputs(files), "--out", thesis, "--overwrite")
+    assert (done.exit_code, "holds something that is no run" in done.stderr) == (2, True)
+    run = tmp_path / "run"
+    assert judge("evaluate", *inputs(files), *FAST, "--metrics", "sc", "--out", run).exit_code == 0
+    inside = run / "mine.json"
+    inside.write_bytes(files.captions["much"].read_bytes())
+    done = judge("evaluate", "--human", files.human, "--captions", inside, "--out", run, "--overwrite")
+    assert (done.exit_code, "holds mine.json, which the run reads" in done.stderr) == (2, True)
+    assert (thesis / "thesis.tex").exists()
+    assert inside.exists()
+    for place in (".", "/"):
+        assert judge("evaluate", *inputs(files), "--out", place, "--overwrite").exit_code == 2
+
+
+def test_names_that_look_like_markup(files: WorldFiles, tmp_path: Path) -> None:
+    captions = f"a[/v2]={files.captions['much']}"
+    arguments = ["--human", files.human, "--captions", captions, "--labels", files.labels, "--metrics", "sc"]
+    done = judge("evaluate", *arguments, *FAST, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert "a[/v2]" in done.stdout
+
+
+def test_yaml_words(files: WorldFiles, tmp_path: Path) -> None:
+    """What YAML reads as something else: no, 1."""
+    labels = tmp_path / "codes.csv"
+    names = files.labels.read_text(encoding="utf-8")
+    labels.write_text(names.replace("female", "1").replace("male", "0"), encoding="utf-8")
+    settings = f"human: {files.human}\ncaptions: {files.captions['much']}\nlabels: {labels}\nprecision: no\nfolds: 2\n"
+    settings += f"label_values: {{female: 1, male: [0]}}\nmetrics: sc\nout: {tmp_path / 'run'}\n"
+    path = tmp_path / "run.yaml"
+    path.write_text(settings, encoding="utf-8")
+    done = judge("evaluate", path, "--workers", "1")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["run"]["captioners"]["much"]["images"] == {
+        "female": 60,
+        "male": 60,
+    }
+
+
 def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way", encoding="utf-8")

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1] / "judge"
 ROOMS = [
     "errors",
     "types",
+    "tokens",
     "lexicon",
     "corpus",
     "masking",

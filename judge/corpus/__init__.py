@@ -78,9 +78,11 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> di
 def common_images(human: Captions, generated: Captions, labels: Mapping[str, str]) -> tuple[list[str], dict[str, int]]:
     """Images with captions on both sides and a label, sorted; and how many were dropped, by reason."""
     both = human.by_image.keys() & generated.by_image.keys()
+    silent = human.silent | generated.silent
     dropped = {
-        "human captions only": len(human.by_image.keys() - generated.by_image.keys()),
-        "generated captions only": len(generated.by_image.keys() - human.by_image.keys()),
+        "human captions only": len(human.by_image.keys() - generated.by_image.keys() - silent),
+        "generated captions only": len(generated.by_image.keys() - human.by_image.keys() - silent),
+        "refused or empty": len(silent & (human.by_image.keys() | generated.by_image.keys())),
         "no label": len(both - labels.keys()),
     }
     return sorted(both & labels.keys()), dropped

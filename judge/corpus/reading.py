@@ -96,6 +96,7 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     by_image: dict[str, list[str]] = {}
     rows: dict[str, int] = {}
     empty = refusals = 0
+    silent: set[str] = set()
     for item in found.items:
         image = _image(item, found.id_field, source)
         if unique and rows.setdefault(image, item.row) != item.row:
@@ -103,8 +104,10 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
         caption = _caption(item, found.caption_field, source)
         if not caption.strip():
             empty += 1
+            silent.add(image)
         elif refused is not None and refused.match(caption):
             refusals += 1
+            silent.add(image)
         else:
             by_image.setdefault(image, []).append(caption)
     if not by_image:
@@ -112,7 +115,7 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
             f"no caption is left ({empty} empty, {refusals} refusals)", where=source, mend="give captions that describe"
         )
     kept = {image: tuple(captions) for image, captions in by_image.items()}
-    return Captions(name, kept, source=source, empty=empty, refused=refusals)
+    return Captions(name, kept, source=source, empty=empty, refused=refusals, silent=frozenset(silent - kept.keys()))
 
 
 def _image(item: Item, field: str, source: str) -> str:

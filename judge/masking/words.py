@@ -1,35 +1,10 @@
-"""Captions as words, and the hiding of the words that reveal an attribute."""
+"""Hiding the words that reveal an attribute."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
-from typing import Literal
-
-import regex
 
 from judge.lexicon import Lexicon
-
-Contractions = Literal["whole", "split"]
-
-# A word: letters, combining marks and digits of any script (with the joiners that Indic and
-# Persian words hold inside), its contractions attached. Anything else that is neither white space nor a
-# control character is one user-perceived character: a punctuation mark, or a whole emoji sequence.
-_LETTER = r"[\p{L}\p{M}\p{N}_\u200c\u200d]"
-_OTHER = r"(?![\s\p{Cc}])\X"
-_WHOLE = regex.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|{_OTHER}")
-_SPLIT = regex.compile(rf"'?{_LETTER}+|{_OTHER}")
-_APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\uff07": "'"})
-
-
-def tokenize(caption: str, *, contractions: Contractions = "whole") -> tuple[str, ...]:
-    """Lower-case words and punctuation marks of ``caption``.
-
-    Unicode NFC; hyphens split ("t-shirt" is three tokens). ``whole`` keeps "woman's" and "don't" as one
-    word, so that a possessive does not count as a mention; ``split`` gives "woman", "'s".
-    """
-    text = unicodedata.normalize("NFC", caption).lower().translate(_APOSTROPHES)
-    return tuple((_WHOLE if contractions == "whole" else _SPLIT).findall(text))
 
 
 def mask(words: Sequence[str], lexicon: Lexicon | None) -> tuple[str, ...]:
@@ -41,17 +16,8 @@ def mask(words: Sequence[str], lexicon: Lexicon | None) -> tuple[str, ...]:
     if lexicon is None:
         return tuple(words)
     hidden = list(words)
-    for start, stop, _ in lexicon.find([word.partition("'")[0] or word for word in words]):
-        hidden[start:stop] = [lexicon.token] * (stop - start)
+    stems = [word.partition("'")[0] or word for word in words]
+    for spelling in (words, stems):
+        for start, stop, _ in lexicon.find(spelling):
+            hidden[start:stop] = [lexicon.token] * (stop - start)
     return tuple(hidden)
-
-
-def first_sentence(caption: str) -> str:
-    """The first sentence of a long caption.
-
-    It ends at the first full stop, question or exclamation mark (Latin, Devanagari) that white space follows, at such
-    a mark of Chinese or Japanese, or at the first line break.
-    """
-    text = caption.strip()
-    found = regex.search(r"(?<=[.!?\u0964])(?=\s)|(?<=[\u3002\uff01\uff1f])|\n", text)
-    return text[: found.start()].strip() if found else text

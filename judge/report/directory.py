@@ -28,76 +28,90 @@ class RunDirectory:
 
     Args:
         path: the folder to make.
-        overwrite: replace what lies there; only when the new run is complete.
+        overwrite: replace the run that lies there, once the new one is complete. Never anything else.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        self.path = path
+        self.given = path
+        self.path = path.resolve()
         self.overwrite = overwrite
-        self.partial = path.with_name(f"{path.name}.partial")
+        self.partial = self.path.with_name(f"{self.path.name or 'run'}.partial")
+        self.made: list[Path] = []
 
     def check(self) -> None:
         """Refuse a place that cannot be used, before any work.
 
         Raises:
-            JudgeError: not empty and no ``overwrite``; not a folder; not writable.
+            JudgeError: a file; a folder that holds another run (without ``overwrite``) or anything else; not writable.
         """
+        where = f"--out {self.given}"
         if self.path.exists() and not self.path.is_dir():
-            raise JudgeError("is a file", where=f"--out {self.path}", mend="name a folder")
-        if self.path.is_dir() and any(self.path.iterdir()) and not self.overwrite:
-            what = "holds another run" if (self.path / "run.yaml").exists() else "is not empty"
-            raise JudgeError(what, where=f"--out {self.path}", mend="name another folder, or add --overwrite")
-        parent = next(folder for folder in self.path.absolute().parents if folder.exists())
-        probe = parent / f".{self.path.name}.{time.time_ns()}"
-        try:
+            raise JudgeError("is a file", where=where, mend="name a folder")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            if not (self.path / "run.yaml").is_file():
+                raise JudgeError("holds something that is no run", where=where, mend="name another folder")
+            if not self.overwrite:
+                raise JudgeError("holds another run", where=where, mend="name another folder, or add --overwrite")
+        parent = next(folder for folder in [*self.path.parents, self.path] if folder.exists())
+        probe = parent / f".judge.{time.time_ns()}"
+        with _mendable(where):
             probe.mkdir()
             probe.rmdir()
-        except OSError as error:
-            raise JudgeError(
-                f"cannot be written ({error.strerror})", where=f"--out {self.path}", mend="name a folder that you own"
-            ) from error
+
+    @property
+    def store(self) -> Path:
+        """Where finished members are kept while the run works."""
+        return self.partial / "members"
+
+    def begin(self) -> None:
+        """Make the working folder; called when everything that can be checked beforehand has been."""
+        if is_main_process():
+            resumed = self.partial.exists()
+            with _mendable(f"--out {self.given}"):
+                self.made = [folder for folder in self.partial.parents if not folder.exists()]
+                self.store.mkdir(parents=True, exist_ok=True)
+                self.log("resumed" if resumed else "started")
 
     @contextmanager
-    def working(self) -> Iterator[Path]:
-        """The store of finished members, for the length of the run.
-
-        An error that the user can mend removes it; a kill does not, so that the next run goes on from there.
-        """
-        resumed = self.partial.exists()
-        made = [folder for folder in self.partial.parents if not folder.exists()]
-        store = self.partial / "members"
-        store.mkdir(parents=True, exist_ok=True)
-        self.log("resumed" if resumed else "started")
+    def working(self) -> Iterator[None]:
+        """An error that the user can mend leaves nothing; after a kill the next run goes on from what is there."""
         try:
-            yield store
+            yield
         except JudgeError:
             if is_main_process():
                 shutil.rmtree(self.partial, ignore_errors=True)
                 with suppress(OSError):  # A folder that somebody else has put something into stays.
-                    for folder in made:
+                    for folder in self.made:
                         folder.rmdir()
             raise
 
     def finish(self, settings: str, result: Result) -> None:
         """Write the results and give the folder its name."""
-        (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
-        result.scores.to_parquet(self.partial / "scores.parquet", index=False)
-        (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
-        shutil.rmtree(self.partial / "members")
-        self.log("finished", rows=len(result.scores))
-        if self.path.exists():
-            old = self.path.with_name(f".{self.path.name}.old")
-            self.path.rename(old)
+        with _mendable(f"--out {self.given}"):
+            (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
+            result.scores.to_parquet(self.partial / "scores.parquet", index=False)
+            (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
+            self.log("finished", rows=len(result.scores))
+            old = self.path.with_name(f".{self.path.name}.{time.time_ns()}.old")
+            if self.path.exists():
+                self.path.rename(old)
             self.partial.rename(self.path)
-            shutil.rmtree(old)
-        else:
-            self.partial.rename(self.path)
+            shutil.rmtree(self.path / "members", ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
 
     def log(self, event: str, **facts: Any) -> None:
         """Append one line to ``log.jsonl``: time (seconds since 1970), event, facts."""
-        if is_main_process():
-            with (self.partial / "log.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
+        with (self.partial / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
+
+
+@contextmanager
+def _mendable(where: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        mend = "name a folder that you own, on a disk with room"
+        raise JudgeError(f"cannot be written ({error.strerror})", where=where, mend=mend) from error
 
 
 def metrics_json(result: Result) -> str:

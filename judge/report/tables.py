@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from judge.measure import Result
@@ -23,8 +24,8 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
         result: of a run.
         extra: heading -> {"captioner metric" -> value}: a further column, e.g. the true value in a known world.
     """
-    level = f"{result.run['level']:.0%} interval"
-    attribute = result.run["attribute"]
+    level = f"{100 * result.run['level']:g}% interval"
+    attribute = escape(result.run["attribute"])
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("captioner", no_wrap=True)
     table.add_column("metric (judge)", no_wrap=True)
@@ -34,7 +35,7 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
     for summary in result.summaries:
         further = [_number(values.get(f"{summary.captioner} {summary.metric}")) for values in (extra or {}).values()]
         table.add_row(
-            summary.captioner,
+            escape(summary.captioner),
             f"{METRICS[summary.metric].title} ({summary.judge})",
             _number(summary.human),
             _number(summary.generated),

@@ -37,13 +37,16 @@ class Sides:
 
 def bootstrap(
     sides: Sides, statistic: Statistic, *, generator: np.random.Generator, resamples: int = 2000, level: float = 0.95
-) -> Interval:
-    """Percentile bootstrap over images, resampled within each class (scipy).
+) -> Interval | None:
+    """Percentile bootstrap over images, resampled within each class (scipy); None where a class has one image.
 
     It covers the choice of images, with both sides of an image kept together. It does not cover the training
     of the judges: the column ``sd`` shows that, where there are several seeds.
     """
     from scipy import stats
+
+    if min(map(len, sides.trials)) < 2:
+        return None
 
     def of_images(*chosen: Any, axis: int = -1) -> FloatArray:
         shares = [
@@ -71,7 +74,7 @@ def permutation_test(
 ) -> float:
     """Two-sided p-value of "the sides are exchangeable, image by image" (scipy, paired permutations).
 
-    At least 1 / (resamples + 1); 1 for identical sides.
+    At least 2 / (resamples + 1); 1 for identical sides.
     """
     from scipy import stats
 

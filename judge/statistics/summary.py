@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from judge.amplification import AMPLIFICATIONS
+from judge.errors import JudgeError
 from judge.metrics import METRICS, Metric
 from judge.scores import SCORES
 from judge.statistics.intervals import Sides, bootstrap, permutation_test
@@ -102,7 +103,14 @@ def _by_image(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     quantity = SCORES[metric.score].quantity(rows["probability"].to_numpy(dtype=np.float64), correct)
     table = rows[["seed", "image_id", "answer", "side"]].assign(quantity=quantity)
     means = table.groupby(["seed", "image_id", "answer", "side"], observed=True, sort=True)["quantity"].mean()
-    return means.unstack("side").reset_index()
+    images = means.unstack("side")
+    if images.isna().any(axis=None) or not np.isfinite(table["quantity"]).all():
+        raise JudgeError(
+            f"NaN, or images scored on one side only, for '{rows['captioner'].iloc[0]}'",
+            where="scores",
+            mend="recompute the scores",
+        )
+    return images.reset_index()
 
 
 def _sides(images: pd.DataFrame, *, both: bool) -> Sides:

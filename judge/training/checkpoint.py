@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +30,12 @@ class Checkpoint:
     Args:
         write_to: the file; None to keep nothing on disk (or in processes that must not write).
         read_from: the file to resume from; may be absent.
+        seconds: at least this long between two writes.
     """
 
-    def __init__(self, write_to: Path | None, *, read_from: Path | None = None) -> None:
-        self.write_to, self.read_from = write_to, read_from
+    def __init__(self, write_to: Path | None, *, read_from: Path | None = None, seconds: float = 0.0) -> None:
+        self.write_to, self.read_from, self.seconds = write_to, read_from, seconds
+        self.written = time.monotonic()
         self.best_loss = math.inf
         self.best: dict[str, torch.Tensor] = {}
 
@@ -40,25 +43,27 @@ class Checkpoint:
         """Remember the weights if ``loss`` is the least so far (the earliest of equals)."""
         if loss < self.best_loss:
             self.best_loss = loss
-            self.best = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+            self.best = {name: tensor.detach().clone() for name, tensor in _trained(module).items()}
 
     def restore_best(self, module: torch.nn.Module) -> None:
         """Put the remembered weights back, where any were remembered."""
         if self.best:
-            module.load_state_dict(self.best)
+            module.load_state_dict(self.best, strict=False)
 
     def save(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, epoch: int, seed: int) -> None:
         """Write the state after ``epoch`` epochs."""
-        if self.write_to is None:
+        if self.write_to is None or time.monotonic() - self.written < self.seconds:
             return
         from safetensors.torch import save
 
-        tensors = {f"model/{name}": tensor for name, tensor in module.state_dict().items()}
+        tensors = {f"model/{name}": tensor for name, tensor in _trained(module).items()}
         for index, slots in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser/{index}/{slot}": tensor for slot, tensor in slots.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         meta = {"epoch": str(epoch), "seed": str(seed), "best_loss": repr(self.best_loss)}
+        self.write_to.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.write_to, save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, meta))
+        self.written = time.monotonic()
 
     def load(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, seed: int) -> int:
         """Resume into ``module`` and ``optimiser``; the number of epochs already done, 0 without a file."""
@@ -81,10 +86,23 @@ class Checkpoint:
                 else:
                     index, _, slot = name.partition("/")
                     slots.setdefault(int(index), {})[slot] = file.get_tensor(key)
-        module.load_state_dict(model)
+        module.load_state_dict(model, strict=False)
         optimiser.load_state_dict({"state": slots, "param_groups": optimiser.state_dict()["param_groups"]})
         self.best_loss = float(meta["best_loss"])
         return int(meta["epoch"])
+
+
+def _trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The state that training changes: no frozen weights; of tied ones (one storage, two names) the first name."""
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    found: dict[str, torch.Tensor] = {}
+    places: set[tuple[int, ...]] = set()
+    for name, tensor in module.state_dict().items():
+        place = (tensor.data_ptr(), *tensor.shape, *tensor.stride())
+        if name not in frozen and (tensor.numel() == 0 or place not in places):
+            found[name] = tensor
+            places.add(place)
+    return found
 
 
 def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, float]) -> None:

@@ -27,7 +27,8 @@ from judge.training.checkpoint import load_predictions, save_predictions
 from judge.types import IntArray, Predictions, Sample, Target
 
 Finished = tuple[int, Predictions]
-Report = Callable[[int], None]
+Report = Callable[[int, int], None]
+"""Told (units of work done by this process, units it has to do)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def train_members(members: Sequence[Member], workshop: Workshop, *, report: Repo
     Args:
         members: in any order; two with the same evidence, split and seed are trained once.
         workshop: how.
-        report: told the units of work done so far by this process, about twice a second.
+        report: told of this process's work, about twice a second.
 
     Returns:
         Predictions on each member's ``test()`` samples, in the order of ``members``; in every process.
@@ -125,20 +126,23 @@ def train_members(members: Sequence[Member], workshop: Workshop, *, report: Repo
     keys = [_key(member, workshop, evidence[id(member.samples)]) for member in members]
     first = {key: position for position, key in reversed(list(enumerate(keys)))}
     jobs = [_Job(position, members[position], key) for key, position in sorted(first.items(), key=lambda item: item[1])]
-    with _progress(len(members), report) as units:
-        finished = _launched(jobs, workshop, units) if launched() else _local(jobs, workshop, units)
-        done = dict(finished)
+    share = _share(jobs, workshop) if launched() else jobs
+    with _progress(len(members), sum(workshop.units(job.member) for job in share), report) as units:
+        done = dict(_launched(share, workshop, units) if launched() else _local(jobs, workshop, units))
     return [done[first[key]] for key in keys]
 
 
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
 def launched() -> bool:
-    """Whether ``accelerate launch`` or torchrun started this process."""
-    return "RANK" in os.environ or "ACCELERATE_MIXED_PRECISION" in os.environ
+    """Whether ``accelerate launch``, torchrun or mpirun started this process."""
+    return "ACCELERATE_MIXED_PRECISION" in os.environ or any(name in os.environ for name in _RANKS)
 
 
 def is_main_process() -> bool:
     """Whether this process writes the files and talks to the user."""
-    return os.environ.get("RANK", "0") == "0"
+    return next((os.environ[name] for name in _RANKS if name in os.environ), "0") == "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,25 +163,31 @@ def _local(jobs: Sequence[_Job], workshop: Workshop, units: Path) -> Iterator[Fi
         yield from finished
 
 
-def _launched(jobs: Sequence[_Job], workshop: Workshop, units: Path) -> list[Finished]:
-    """Jobs of a launch: whole ones dealt out among its processes, the others on all of them together."""
-    from judge.training.trainer import gather, make_accelerator
+def _share(jobs: Sequence[_Job], workshop: Workshop) -> list[_Job]:
+    """This process's jobs in a launch: those that all processes do together, then its part of the whole ones."""
+    from judge.training.trainer import make_accelerator
 
     accelerator = make_accelerator(mixed_precision=workshop.mixed_precision)
     together = [job for job in jobs if _sharing(job.member, workshop) == "data"]
     whole = [job for job in jobs if _sharing(job.member, workshop) == "members"]
-    finished = _work(together, workshop, units)
+    return together + whole[accelerator.process_index :: accelerator.num_processes]
+
+
+def _launched(share: Sequence[_Job], workshop: Workshop, units: Path) -> list[Finished]:
+    """Do the share of this process; everybody's results, in every process."""
+    from judge.training.trainer import gather
+
     mine: list[Finished] = []
     failure: JudgeError | None = None
     try:
-        mine = _work(whole[accelerator.process_index :: accelerator.num_processes], workshop, units)
+        mine = _work(share, workshop, units)
     except JudgeError as error:  # The other processes wait in gather: tell them before giving up.
         failure = error
-    for part, raised in gather((mine, failure)):
+    everybody = gather((mine, failure))
+    for _, raised in everybody:
         if raised is not None:
             raise raised
-        finished += part
-    return finished
+    return [finished for part, _ in everybody for finished in part]
 
 
 def _batches(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
@@ -209,7 +219,11 @@ def _train(job: _Job, workshop: Workshop, units: Path) -> Predictions:
             judge = _build(blueprint, member.target, workshop, path, on_epoch=partial(_tick, counter, job.position))
             judge.fit(member.training(), seed=member.stream, validation=member.validation())
             found = judge.predict(member.test())
+        if not np.isfinite(found.probabilities).all():
+            mend = "lower --learning-rate, or use --precision no"
+            raise JudgeError(f"judge '{member.judge}' predicts NaN", where=f"seed {member.seed}", mend=mend)
         if path and (alone or is_main_process()):
+            path.parent.mkdir(parents=True, exist_ok=True)
             save_predictions(path, found.probabilities, found.notes)
             _under_way(path).unlink(missing_ok=True)
     counter[job.position] = workshop.units(member)
@@ -285,8 +299,19 @@ def _default_workers(jobs: Sequence[_Job]) -> int:
 def _key(member: Member, workshop: Workshop, evidence: str) -> str:
     """A name for the member's result: everything that decides it, hashed. Equal names, equal numbers."""
     recipe = workshop.recipe_of(find_judge(member.judge))
-    setting = (version("caption-judge"), member.judge, member.target, recipe, workshop.mixed_precision, member.stream)
+    packages = [version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
+    setting = (packages, member.judge, member.target, recipe, member.stream, recipe and _place(member, workshop))
     return hashlib.blake2b(repr((setting, member.split, evidence)).encode(), digest_size=16).hexdigest()
+
+
+def _place(member: Member, workshop: Workshop) -> tuple[str, ...]:
+    """Precision, device and, where processes train one judge together, their number."""
+    import torch
+
+    precision = workshop.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
+    together = _sharing(member, workshop) == "data"
+    return precision, device, os.environ.get("WORLD_SIZE", "1") if together else "whole"
 
 
 def _evidence_digest(samples: tuple[Sample, ...]) -> str:
@@ -297,7 +322,7 @@ def _evidence_digest(samples: tuple[Sample, ...]) -> str:
 
 
 @contextmanager
-def _progress(members: int, report: Report | None) -> Iterator[Path]:
+def _progress(members: int, total: int, report: Report | None) -> Iterator[Path]:
     """A file of counters, one a member, that workers write and a thread reads out to ``report``."""
     with tempfile.TemporaryDirectory(prefix="judge-") as folder:
         path = Path(folder) / "units"
@@ -306,7 +331,7 @@ def _progress(members: int, report: Report | None) -> Iterator[Path]:
 
         def tell() -> None:
             while report and not stop.wait(0.5):
-                report(int(np.fromfile(path, dtype=np.int64).sum()))
+                report(int(np.fromfile(path, dtype=np.int64).sum()), total)
 
         thread = threading.Thread(target=tell, daemon=True)
         thread.start()
@@ -316,4 +341,4 @@ def _progress(members: int, report: Report | None) -> Iterator[Path]:
             stop.set()
             thread.join()
             if report:
-                report(int(np.fromfile(path, dtype=np.int64).sum()))
+                report(int(np.fromfile(path, dtype=np.int64).sum()), total)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import gather_object, send_to_device
+from accelerate.utils import InitProcessGroupKwargs, gather_object, send_to_device
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
@@ -41,8 +42,13 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     """
     # Accelerate keeps the first precision of a process for all later ones; each run must have its own.
     AcceleratorState._reset_state()
-    accelerator = Accelerator(cpu=not torch.accelerator.is_available(), mixed_precision=mixed_precision)
-    promised = int(os.environ.get("WORLD_SIZE", "1"))
+    accelerator = Accelerator(
+        cpu=not torch.accelerator.is_available(),
+        mixed_precision=mixed_precision,
+        # Processes that train whole judges meet only when the slowest is done.
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(days=7))],
+    )
+    promised = max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
     # accelerate launch with MULTI_CPU starts one process for any --num_processes, and leaves this trace.
     silent = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ and "RANK" not in os.environ
     if accelerator.num_processes == 1 and (promised > 1 or silent):
@@ -50,7 +56,7 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
             f"{promised if promised > 1 else 'several'} processes were asked for, and this one is alone",
             where="accelerate launch",
             mend="use the project's accelerate_config.yaml ('distributed_type: MULTI_GPU', on CPUs too), "
-            "or ask for --num_processes 1",
+            "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)",
         )
     return accelerator
 
@@ -68,7 +74,8 @@ class Trainer:
         accelerator: from :func:`make_accelerator`.
         sharing: "members": this process trains alone, other processes train other members;
             "data": all processes train this one, each on its share of every batch.
-        checkpoint: file that makes an interrupted training resumable, epoch by epoch; None for none.
+        checkpoint: file that makes an interrupted training resumable from an epoch's end; None for none.
+        seconds: at least this long between two writes of it.
         on_epoch: told (epochs done, mean training loss) after each epoch.
     """
 
@@ -78,13 +85,14 @@ class Trainer:
         *,
         sharing: Sharing = "members",
         checkpoint: Path | None = None,
+        seconds: float = 60.0,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> None:
         self.accelerator = accelerator
         self.parallel = sharing == "data" and accelerator.num_processes > 1
         self.rank = accelerator.process_index if self.parallel else 0
         self.world = accelerator.num_processes if self.parallel else 1
-        self.checkpoint = checkpoint
+        self.checkpoint, self.seconds = checkpoint, seconds
         self.on_epoch = on_epoch
 
     def fit(
@@ -100,14 +108,17 @@ class Trainer:
         """Train ``network`` in place.
 
         Raises:
-            JudgeError: the loss became NaN or infinite.
+            JudgeError: the loss became NaN or infinite; ``keep="best"`` without validation samples.
         """
+        if recipe.keep == "best" and not validation:
+            raise JudgeError("nothing to choose the best epoch by", where="recipe", mend="give validation samples")
         module = cast(nn.Module, network)
         module.to(self.accelerator.device)
         model = self.accelerator.prepare_model(module) if self.parallel else module
         optimiser = _optimiser(module, recipe)
         scaled = self.accelerator.prepare_optimizer(optimiser)
-        state = Checkpoint(self.checkpoint if self.rank == 0 else None, read_from=self.checkpoint)
+        writes = self.checkpoint if self.rank == 0 else None
+        state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds)
         first = state.load(module, optimiser, seed=seed)
         for epoch in range(first, recipe.epochs):
             torch.manual_seed(_stream(seed, epoch, self.rank))
@@ -119,7 +130,7 @@ class Trainer:
                     where="training",
                     mend="lower --learning-rate, or --precision no",
                 )
-            if recipe.keep == "best" and validation:
+            if recipe.keep == "best":
                 state.keep_best(module, self._mean_loss(network, validation, target=target, recipe=recipe))
             state.save(module, optimiser, epoch=epoch + 1, seed=seed)
             if self.on_epoch:
@@ -137,8 +148,11 @@ class Trainer:
         order = np.random.default_rng(seed).permutation(len(samples))
         network = cast(Network, self.accelerator.unwrap_model(model))
         total = torch.zeros((), dtype=torch.float64)
-        for start in range(0, len(order), recipe.batch_size):
-            batch = [samples[i] for i in order[start : start + recipe.batch_size]]
+        starts = list(range(0, len(order), recipe.batch_size))
+        if len(starts) > 1 and len(order) - starts[-1] == 1:
+            starts.pop()  # Batch normalisation cannot stand a batch of one: it joins the batch before.
+        for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+            batch = [samples[i] for i in order[start:stop]]
             # An idle process joins in with a sample of weight 0: the others wait for its gradients.
             mine = batch[self.rank :: self.world] or [batch[0]]
             scale = self.world / sum(sample.weight for sample in batch) if self.rank < len(batch) else 0.0

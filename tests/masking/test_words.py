@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.lexicon import load_lexicon
+from judge.errors import JudgeError
+from judge.lexicon import Lexicon, load_lexicon
 from judge.masking.coverage import measure_coverage
-from judge.masking.words import first_sentence, mask, tokenize
+from judge.masking.words import mask
+from judge.tokens import first_sentence, tokenize
 
 GENDER = load_lexicon("gender")
 
@@ -48,12 +52,48 @@ def test_no_lexicon_hides_nothing() -> None:
 
 
 def test_longest_entry_first() -> None:
-    foods = load_lexicon("gender").__class__(
+    foods = Lexicon(
         "food", "<food>", {"sausage": frozenset({"hot dog"}), "animal": frozenset({"dog"}), "hot": frozenset({"hot"})}
     )
     assert foods.mentions(("a", "hot", "dog")) == {"sausage"}
     assert foods.mentions(("a", "dog", "hot")) == {"animal", "hot"}
     assert mask(("a", "hot", "dog"), foods) == ("a", "<food>", "<food>")
+
+
+def test_entries_are_cut_as_captions_are() -> None:
+    """Hyphens and apostrophes in a lexicon's entries: hidden and mentioned all the same."""
+    skin = Lexicon("skin", "<skin>", {"darker": frozenset({"dark-skinned", "ma'am"})})
+    for how in ("whole", "split"):
+        words = tokenize("A dark-skinned ma’am waits", contractions=how)  # type: ignore[arg-type]
+        assert skin.mentions(words) == {"darker"}
+        assert set(mask(words, skin)) == {"a", "<skin>", "waits"}
+
+
+@pytest.mark.parametrize("token", ["gender", "[g]", "<unk>", "<a b>"])
+def test_a_token_that_could_be_a_word_is_refused(tmp_path: Path, token: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"token: '{token}'\nclasses: {{a: [x]}}\n", encoding="utf-8")
+    with pytest.raises(JudgeError, match="could be a word"):
+        load_lexicon(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("classes: {a: [x, y], b: [y]}", "'y' stands in 'a' and in 'b'"),
+        ("classes: {a: [no]}", "'classes.a' is not a list of words"),
+        ("klasses: {}", "no 'classes'"),
+        ("classes: {a: [x]}\nhiden_only: [y]", "unknown key 'hiden_only'. Did you mean 'hidden_only'?"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_faulty_lexicons(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JudgeError) as found:
+        load_lexicon(str(path))
+    assert message in str(found.value)
+    assert str(path) in str(found.value)
 
 
 @given(st.text(max_size=80))

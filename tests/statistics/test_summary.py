@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import amplification, side_score
 
+from judge.errors import JudgeError
 from judge.statistics.summary import summarise
 
 
@@ -95,6 +96,23 @@ def test_swapping_the_sides_flips_the_sign() -> None:
     swapped = scores.assign(side=scores["side"].map({"human": "generated", "generated": "human"}))
     first, second = summarise(scores)[0], summarise(swapped)[0]
     assert first.amplification == pytest.approx(-(second.amplification or 0))
+
+
+def test_nan_is_never_a_number() -> None:
+    scores = make_scores(20)
+    with pytest.raises(JudgeError, match="NaN"):
+        summarise(scores.assign(probability=float("nan")))
+    one_sided = scores[(scores["side"] == "human") | (scores["image_id"] != "3")]
+    with pytest.raises(JudgeError, match="one side only"):
+        summarise(one_sided)
+
+
+def test_one_image_of_a_class_has_no_interval() -> None:
+    scores = make_scores(12)
+    names = {str(i): "a" if i else "b" for i in range(12)}
+    (found,) = summarise(scores.assign(answer=scores["image_id"].map(names)))
+    assert found.interval is None
+    assert found.amplification is not None
 
 
 def test_order_and_names_change_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -179,9 +180,11 @@ def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after:
     whole = fit(Trainer(make_accelerator()))
     path = tmp_path / "training.safetensors"
     with pytest.raises(KilledError):
-        fit(Trainer(make_accelerator(), checkpoint=path, on_epoch=kill))
+        fit(Trainer(make_accelerator(), checkpoint=path, seconds=0, on_epoch=kill))
     epochs: list[int] = []
-    resumed = fit(Trainer(make_accelerator(), checkpoint=path, on_epoch=lambda done, loss: epochs.append(done)))
+    resumed = fit(
+        Trainer(make_accelerator(), checkpoint=path, seconds=0, on_epoch=lambda done, loss: epochs.append(done))
+    )
     assert epochs == list(range(killed_after + 1, 6))
     assert np.array_equal(whole, resumed)
     assert [entry.name for entry in tmp_path.iterdir()] == ["training.safetensors"]
@@ -197,6 +200,42 @@ def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
         return float(-np.log([row[s.answers[0]] for row, s in zip(found, validation, strict=True)]).mean())
 
     assert loss("best") < loss("last")
+
+
+class Tied(Prompted):
+    """Embedding and output share their weights, as in most captioners; the decoder is frozen."""
+
+    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
+        super().__init__(target, samples)
+        self.decoder = nn.GRU(16, 16, batch_first=True).requires_grad_(False)
+        self.head = nn.Linear(16, len(self.index))
+        self.head.weight = self.embed.weight
+
+
+def test_tied_and_frozen_weights_resume_too(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    samples = make_samples(60, clue=0.6)
+    recipe = Recipe(epochs=4, learning_rate=0.05, batch_size=16)
+    path = tmp_path / "training.safetensors"
+
+    def fit(epochs: int, checkpoint: Path | None) -> np.ndarray:
+        blueprint = Blueprint("test", "this test", network=Tied, recipe=recipe)
+        trainer = Trainer(make_accelerator(), checkpoint=checkpoint, seconds=0)
+        judge = NetworkJudge(blueprint, GENDER, replace(recipe, epochs=epochs), trainer).fit(samples, seed=0)
+        return judge.predict(samples).probabilities
+
+    whole = fit(4, None)
+    fit(2, path)
+    with safe_open(path, framework="pt") as file:
+        kept = {name for name in file.keys() if name.startswith("model/")}  # noqa: SIM118
+    assert kept == {"model/embed.weight", "model/head.bias"}
+    assert np.array_equal(whole, fit(4, path))
+
+
+def test_best_needs_validation() -> None:
+    with pytest.raises(JudgeError, match="nothing to choose the best epoch by"):
+        make_judge(Words, keep="best").fit(make_samples(20), seed=0)
 
 
 class Broken(Words):
