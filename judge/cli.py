@@ -110,7 +110,7 @@ def demo(
         _print_result(found.result, extra={"true": found.truth})
         _say(
             "\ntrue: for an optimal judge with unlimited data. Judges that learn from few images miss faint clues,\n"
-            "most of all on the human side, where clues are fainter: amplification then comes out too large (see --images)."
+            "most of all on the human side, where clues are fainter: amplification then comes out too large."
         )
         _say(f"\nThe world is in {found.world}, the results are in {found.results}")
 

@@ -37,6 +37,11 @@ def test_every_option_in_readme_exists() -> None:
     assert {option for option in ours if option not in help_text} <= {"--help"}
 
 
+def test_links_lead_somewhere() -> None:
+    for name in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / name).exists(), name
+
+
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that README's examples name."""

@@ -212,7 +212,11 @@ def _cell(cell: object, spelled: bool, side: Side, where: str) -> Sequence[objec
     if isinstance(cell, list | tuple) and (spelled or side == "human"):
         return cell
     if isinstance(cell, str) and spelled and cell.lstrip().startswith("["):
-        return parse_list(cell, where=where)
+        try:
+            return parse_list(cell, where=where)
+        except JudgeError:
+            if side == "human":
+                raise  # Where people's captions are lists, a broken list is a fault; a model may answer "[".
     return (cell,)
 
 

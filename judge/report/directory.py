@@ -35,7 +35,7 @@ class RunDirectory:
         self.given = path
         self.path = path.resolve()
         self.overwrite = overwrite
-        self.partial = self.path.with_name(f"{self.path.name or 'run'}.partial")
+        self.partial = self.path.parent / f"{self.path.name or 'run'}.partial"
         self.made: list[Path] = []
 
     def check(self) -> None:

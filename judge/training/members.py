@@ -10,6 +10,7 @@ import hashlib
 import os
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -159,8 +160,12 @@ def _local(jobs: Sequence[_Job], workshop: Workshop, units: Path) -> Iterator[Fi
     batches = list(_batches(jobs))
     workers = min(workshop.workers or _default_workers(jobs), max(1, len(batches)))
     pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", max_nbytes=None)
-    for finished in pool(delayed(_work)(batch, workshop, units) for batch in batches):
-        yield from finished
+    with warnings.catch_warnings():
+        # loky renews a worker that has grown by 300 MB (importing torch does) and says so from its manager's thread.
+        # Where warnings are errors, that thread would die of it and this one wait for ever.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
+        for finished in pool(delayed(_work)(batch, workshop, units) for batch in batches):
+            yield from finished
 
 
 def _share(jobs: Sequence[_Job], workshop: Workshop) -> list[_Job]:

@@ -42,8 +42,9 @@ from judge.calibration.world import (
 )
 from judge.errors import JudgeError
 from judge.lexicon import load_lexicon
-from judge.masking.words import mask, tokenize
+from judge.masking.words import mask
 from judge.scores import SCORES
+from judge.tokens import tokenize
 from judge.types import Captions
 
 GENDER = load_lexicon("gender")

@@ -17,7 +17,7 @@ from judge.corpus.labels import derive_labels, read_labels
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.lexicon import Lexicon, load_lexicon
-from judge.masking.words import tokenize
+from judge.tokens import tokenize
 
 Write = Callable[..., Path]
 FEMALE, MALE, BOTH, NONE = frozenset({"female"}), frozenset({"male"}), frozenset({"female", "male"}), frozenset[str]()
