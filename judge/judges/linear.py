@@ -1,4 +1,4 @@
-"""A linear judge: which words and word pairs occur, logistic regression. Deterministic, seconds, no torch.
+"""A linear judge: which words and word pairs occur, logistic regression. Deterministic, quick, no torch.
 
 Not a published attacker: rows say "linear". Its strength of regularisation changes LIC by more than captioners
 differ, so C is never a hidden constant: it is chosen inside the training images by log loss, from a fixed
