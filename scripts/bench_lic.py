@@ -77,7 +77,7 @@ def train_plain(train: Sequence[Sample], test: Sequence[Sample], *, seed: int, e
             answers = torch.tensor([s.answers[0] for s in chosen])
             optimiser.zero_grad()
             loss = nn.functional.cross_entropy(model(*batch(chosen)), answers)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
             optimiser.step()
     model.eval()
     with torch.no_grad():

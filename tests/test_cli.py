@@ -43,6 +43,7 @@ def test_evaluate_writes_the_run(files: WorldFiles, tmp_path: Path) -> None:
     assert not out.with_name("run.partial").exists()
     assert done.stdout.rstrip().endswith(f"The results are in {out}")
     assert "LIC (linear)" in done.stdout
+    assert "Chance with 2 classes: LIC 0.250, Leakage 0.500." in done.stdout
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert [(row["captioner"], row["metric"]) for row in found["results"]] == [
         (name, metric) for name in ("much", "none") for metric in ("lic", "leakage")

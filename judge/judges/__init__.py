@@ -57,7 +57,6 @@ class Recipe:
         batch_size: samples an optimiser step, over all processes.
         micro_batch: samples a forward pass, per process; None for the whole share of a batch. Gradients add up
             to exactly those of the batch.
-        weight_decay: 0 is Adam, above it AdamW.
         keep: "last" epoch's weights, or those of the epoch with the "best" validation loss.
         sharing: how several processes are used by default: whole "members" (many small judges) or one
             judge on all of them, "data"-parallel (large ones).
@@ -67,7 +66,6 @@ class Recipe:
     learning_rate: float
     batch_size: int = 64
     micro_batch: int | None = None
-    weight_decay: float = 0.0
     keep: Literal["last", "best"] = "last"
     sharing: Sharing = "members"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from judge.lexicon import Lexicon
 
@@ -29,10 +29,6 @@ class Coverage:
     empty: int
     refused: int
     classes: dict[str, float]
-
-    def as_dict(self) -> dict[str, object]:
-        """For ``metrics.json``."""
-        return asdict(self)
 
 
 def measure_coverage(

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from judge.measure import Result
 from judge.metrics import METRICS
+from judge.scores import SCORES
 from judge.statistics.summary import Summary
 
 # A side whose captions name the attribute this much less often than people's is pointed out.
@@ -53,7 +54,7 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
 
 def footnotes(result: Result) -> list[str]:
     """What a reader must know beside the table, a line each."""
-    return [*_method(result.run), *_captioners(result.run)]
+    return [*_method(result.run), *_chance(result), *_captioners(result.run)]
 
 
 def warnings(result: Result) -> list[str]:
@@ -74,6 +75,14 @@ def _method(run: Mapping[str, Any]) -> Iterator[str]:
         yield "Labels left out: " + ", ".join(
             f"{value or 'empty'} {count:,}" for value, count in labels["ignored"].items()
         )
+
+
+def _chance(result: Result) -> Iterator[str]:
+    """What a judge that knows nothing scores on either side; classes count equally."""
+    for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}):
+        rows = dict.fromkeys(METRICS[summary.metric] for summary in result.summaries)
+        scores = ", ".join(f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in rows)
+        yield f"Chance with {classes} classes: {scores}."
 
 
 def _captioners(run: Mapping[str, Any]) -> Iterator[str]:

@@ -243,8 +243,6 @@ def _loss(logits: Tensor, samples: Sequence[Sample], target: Target) -> Tensor:
 def _optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     # Fused: one pass over each tensor. Six times faster than the default on CPU for an LSTM's few large ones.
-    if recipe.weight_decay:
-        return torch.optim.AdamW(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
     return torch.optim.Adam(parameters, lr=recipe.learning_rate, fused=True)
 
 

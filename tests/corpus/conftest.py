@@ -35,7 +35,7 @@ def fault() -> Callable[..., str]:
 
     def fault(path: Path, side: Side = "generated", **options: object) -> str:
         with pytest.raises(JudgeError) as caught:
-            read_captions(path, ReadOptions(**options), side=side)  # type: ignore[arg-type]
+            read_captions(path, ReadOptions(**options), side=side)
         message = str(caught.value)
         assert message.startswith(str(path))
         assert "\n" not in message

@@ -30,7 +30,7 @@ def gender() -> Lexicon:
 
 def fault(path: Path, **options: object) -> str:
     with pytest.raises(JudgeError) as caught:
-        read_labels(path, **options)  # type: ignore[arg-type]
+        read_labels(path, **options)
     message = str(caught.value)
     assert message.startswith(str(path))
     return message.removeprefix(str(path)).lstrip(":, ")
@@ -203,7 +203,7 @@ CLASSES = ("a", "b", "c")
 @given(
     st.dictionaries(st.text(min_size=1), st.lists(st.frozensets(st.sampled_from(CLASSES)), max_size=4)), st.randoms()
 )
-def test_order_and_repetition_of_captions_change_nothing(mentions, random) -> None:  # type: ignore[no-untyped-def]
+def test_order_and_repetition_of_captions_change_nothing(mentions, random) -> None:
     labels = derive_labels(mentions, attribute="x", classes=CLASSES)
     assert len(labels.by_image) + sum(labels.ignored.values()) == len(mentions)
     for image, label in labels.by_image.items():

@@ -80,10 +80,10 @@ def test_linear_equals_a_hand_written_optimum() -> None:
         Sample(s.image_id, s.side, 0, s.words, s.answers, weight=1.5 - s.answers[0]) for s in make_samples(80, clue=0.7)
     ]
     judge = build("linear", GENDER).fit(samples, seed=0)
-    x = judge._vectorizer.transform(samples).toarray()  # type: ignore[attr-defined]
+    x = judge._vectorizer.transform(samples).toarray()
     y = np.array([s.answers[0] for s in samples])
     w = np.array([s.weight for s in samples])
-    model = judge._model  # type: ignore[attr-defined]
+    model = judge._model
     p = 1 / (1 + np.exp(-(x @ model.coef_[0] + model.intercept_[0])))
-    gradient = x.T @ (w * (p - y)) + model.coef_[0] / judge.c  # type: ignore[attr-defined]
+    gradient = x.T @ (w * (p - y)) + model.coef_[0] / judge.c
     assert np.abs(gradient).max() / w.sum() < 2e-3

@@ -64,7 +64,7 @@ def test_entries_are_cut_as_captions_are() -> None:
     """Hyphens and apostrophes in a lexicon's entries: hidden and mentioned all the same."""
     skin = Lexicon("skin", "<skin>", {"darker": frozenset({"dark-skinned", "ma'am"})})
     for how in ("whole", "split"):
-        words = tokenize("A dark-skinned ma’am waits", contractions=how)  # type: ignore[arg-type]
+        words = tokenize("A dark-skinned ma’am waits", contractions=how)
         assert skin.mentions(words) == {"darker"}
         assert set(mask(words, skin)) == {"a", "<skin>", "waits"}
 

@@ -71,7 +71,7 @@ def test_equal_members_are_trained_once(monkeypatch: pytest.MonkeyPatch) -> None
 
     def counted(self: linear.LinearJudge, samples: list[Sample], **rest: object) -> linear.LinearJudge:
         fits.append(len(samples))
-        return original(self, samples, **rest)  # type: ignore[arg-type]
+        return original(self, samples, **rest)
 
     monkeypatch.setattr(linear.LinearJudge, "fit", counted)
     members = make_members("linear", seeds=1)

@@ -87,7 +87,7 @@ class Prompted(nn.Module):
 
 def make_judge(network: type[nn.Module], target: Target = GENDER, **recipe: object) -> NetworkJudge:
     settings = {"epochs": 5, "learning_rate": 0.02, "batch_size": 16} | recipe
-    blueprint = Blueprint("test", "this test", network=network, recipe=Recipe(**settings))  # type: ignore[arg-type]
+    blueprint = Blueprint("test", "this test", network=network, recipe=Recipe(**settings))
     assert blueprint.recipe
     return NetworkJudge(blueprint, target, blueprint.recipe, Trainer(make_accelerator()))
 
@@ -163,7 +163,7 @@ def test_weights_are_copies() -> None:
 @pytest.mark.parametrize("killed_after", [1, 3])
 def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after: int) -> None:
     samples, validation = make_samples(60, clue=0.6), make_samples(30, clue=0.6, seed=9)
-    recipe = Recipe(epochs=5, learning_rate=0.05, batch_size=16, keep=keep)  # type: ignore[arg-type]
+    recipe = Recipe(epochs=5, learning_rate=0.05, batch_size=16, keep=keep)
     blueprint = Blueprint("test", "this test", network=Words, recipe=recipe)
 
     def fit(trainer: Trainer) -> np.ndarray:
@@ -228,7 +228,7 @@ def test_tied_and_frozen_weights_resume_too(tmp_path: Path) -> None:
     whole = fit(4, None)
     fit(2, path)
     with safe_open(path, framework="pt") as file:
-        kept = {name for name in file.keys() if name.startswith("model/")}  # noqa: SIM118
+        kept = {name for name in file.keys() if name.startswith("model/")}  # noqa: SIM118 - no mapping
     assert kept == {"model/embed.weight", "model/head.bias"}
     assert np.array_equal(whole, fit(4, path))
 
