@@ -42,3 +42,16 @@ def nearest(word: str, known: list[str]) -> str:
 
     close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+
+
+def require(extra: str, *modules: str) -> None:
+    """Refuse early what an optional part of the package would fail at late.
+
+    Raises:
+        JudgeError: one of ``modules`` is not installed; ``extra`` brings it.
+    """
+    from importlib.util import find_spec
+
+    for module in modules:
+        if find_spec(module) is None:
+            raise JudgeError(f"needs the package '{module}'", mend=f"pip install 'caption-judge[{extra}]'")

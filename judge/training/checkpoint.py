@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from judge.files import write_whole
 from judge.types import FloatArray
 
 if TYPE_CHECKING:
@@ -122,13 +122,3 @@ def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:
         probabilities: FloatArray = file.get_tensor("probabilities")
         notes: dict[str, Any] = json.loads(file.metadata()["notes"])
     return probabilities, notes
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

@@ -1,0 +1,120 @@
+"""Outputs appear whole or not at all: written beside, then renamed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from judge.errors import JudgeError
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+class OutputFolder:
+    """A folder that a command makes: work goes on beside it, the last step gives it its name.
+
+    Args:
+        path: the folder to make.
+        mark: a file that every such folder holds, by which one of ours is told from anything else.
+        what: what it is, in messages: "run".
+        overwrite: replace the one that lies there, once the new one is complete. Never anything else.
+    """
+
+    def __init__(self, path: Path, *, mark: str, what: str, overwrite: bool = False) -> None:
+        self.given = path
+        self.path = path.resolve()
+        self.mark, self.what = mark, what
+        self.overwrite = overwrite
+        # A name that nobody else has: what is found there is never taken over, nor removed.
+        self.partial = self.path.parent / f".{self.path.name or what}.{os.getpid()}.{time.time_ns()}.partial"
+        self.made: list[Path] = []
+
+    @property
+    def where(self) -> str:
+        """The option and its value, for messages."""
+        return f"--out {self.given}"
+
+    def check(self) -> None:
+        """Refuse a place that cannot be used, before any work.
+
+        Raises:
+            JudgeError: a file; a folder that holds another one (without ``overwrite``) or anything else;
+                not writable.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise JudgeError("is a file", where=self.where, mend="name a folder")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            if not (self.path / self.mark).is_file():
+                mend = "name another folder"
+                raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
+            if not self.overwrite:
+                mend = "name another folder, or add --overwrite"
+                raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
+        parent = next(folder for folder in [*self.path.parents, self.path] if folder.exists())
+        probe = parent / f".judge.{time.time_ns()}"
+        with self.mendable():
+            probe.mkdir()
+            probe.rmdir()
+
+    def keep(self, inputs: Iterable[Path]) -> None:
+        """Refuse to replace a folder that holds what the command reads.
+
+        Raises:
+            JudgeError: one of ``inputs`` lies in it, or is it.
+        """
+        for path in inputs:
+            if path.resolve().is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
+                raise JudgeError(f"holds {path.name}, which is read", where=self.where, mend="name another folder")
+
+    def begin(self) -> None:
+        """Make the working folder; called when everything that can be checked beforehand has been."""
+        with self.mendable():
+            self.made = [folder for folder in self.partial.parents if not folder.exists()]
+            self.partial.mkdir(parents=True)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Whatever goes wrong, nothing is left."""
+        try:
+            yield
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove the working folder, and its parents where ``begin`` made them."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        with suppress(OSError):  # A folder that somebody else has put something into stays.
+            for folder in self.made:
+                folder.rmdir()
+
+    def publish(self) -> None:
+        """Give the working folder its name; what lay there goes."""
+        with self.mendable():
+            old = self.path.with_name(f".{self.path.name}.{time.time_ns()}.old")
+            if self.path.exists():
+                self.path.rename(old)
+            self.partial.rename(self.path)
+            shutil.rmtree(old, ignore_errors=True)
+
+    @contextmanager
+    def mendable(self) -> Iterator[None]:
+        """A full or foreign disk is the user's to mend."""
+        try:
+            yield
+        except OSError as error:
+            mend = "name a folder that you own, on a disk with room"
+            raise JudgeError(f"cannot be written ({error.strerror})", where=self.where, mend=mend) from error

@@ -1,0 +1,103 @@
+"""Detections, kept per picture and detector: by what is in the picture, not by its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from judge.errors import JudgeError
+from judge.files import write_whole
+from judge.masking.detectors import Detector
+from judge.masking.detectors.ground_truth import read_rle
+from judge.masking.instances import Instance, Picture
+
+# Counts up whenever what is made of a network's outputs here, or of a picture's bytes, changes.
+_FORMAT = 1
+
+
+class Cached:
+    """A detector that looks at a picture once.
+
+    Files lie at ``folder/<detector>/<2 digits>/<hash of the pixels>.json``; damaged ones are made anew.
+
+    Args:
+        detector: what to ask where nothing is kept.
+        folder: shared by all runs and detectors; made if need be.
+
+    Raises:
+        JudgeError: the folder cannot be made.
+    """
+
+    def __init__(self, detector: Detector, folder: Path) -> None:
+        self.detector = detector
+        digest = hashlib.sha256(f"{_FORMAT} {detector.key}".encode()).hexdigest()[:16]
+        self.folder = folder / f"{detector.name}-{digest}"
+        self.name, self.key, self.batch = detector.name, detector.key, detector.batch
+        self.categories = detector.categories
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            mend = "name a folder that you own"
+            raise JudgeError(f"cannot be made ({error.strerror})", where=f"--cache {folder}", mend=mend) from error
+
+    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
+        """As the detector's own, from the cache where it can be."""
+        paths = [self._path(picture) for picture in pictures]
+        found = [_load(path) for path in paths]
+        missing = [index for index, instances in enumerate(found) if instances is None]
+        if missing:
+            fresh = self.detector.detect([pictures[index] for index in missing])
+            for index, instances in zip(missing, fresh, strict=True):
+                found[index] = instances
+                # A full disk costs the next run time, not this one its results.
+                with suppress(OSError):
+                    paths[index].parent.mkdir(exist_ok=True)
+                    write_whole(paths[index], _dump(instances))
+        return [instances or () for instances in found]
+
+    def _path(self, picture: Picture) -> Path:
+        height, width, _ = picture.pixels.shape
+        content = hashlib.blake2b(f"{height}x{width}".encode(), digest_size=20)
+        content.update(picture.pixels.data if picture.pixels.flags.c_contiguous else picture.pixels.tobytes())
+        name = content.hexdigest()
+        return self.folder / name[:2] / f"{name}.json"
+
+
+def _dump(instances: Sequence[Instance]) -> bytes:
+    rows = [
+        {
+            "label": instance.label,
+            "box": instance.box,
+            "counts": instance.counts.decode("ascii"),
+            "size": instance.size,
+            "score": instance.score,
+            "crowd": instance.crowd,
+        }
+        for instance in instances
+    ]
+    return json.dumps(rows).encode()
+
+
+def _load(path: Path) -> tuple[Instance, ...] | None:
+    try:
+        return tuple(map(_instance, json.loads(path.read_bytes())))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, JudgeError):
+        return None
+
+
+def _instance(row: dict[str, Any]) -> Instance:
+    height, width = map(int, row["size"])
+    x, y, right, bottom = map(float, row["box"])
+    rle = read_rle({"size": [height, width], "counts": row["counts"]}, (height, width), where="cache")
+    return Instance(
+        str(row["label"]),
+        (x, y, right, bottom),
+        rle["counts"],
+        (height, width),
+        float(row["score"]),
+        bool(row["crowd"]),
+    )

@@ -1,0 +1,312 @@
+"""``maskrcnn``: torchvision's Mask R-CNN, ResNet-50 FPN v1 and v2 with COCO's classes, or one trained here."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from judge.errors import JudgeError, nearest, require
+from judge.masking.detectors.weights import (
+    SCORES_FROM,
+    Header,
+    batches,
+    check_options,
+    choose_device,
+    fill,
+    fingerprint,
+    parse_safetensors,
+    read_weights,
+)
+from judge.masking.instances import Instance, Picture, from_mask
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+NAMES = {"maskrcnn_resnet50_fpn": "v1", "maskrcnn_resnet50_fpn_v2": "v2"}
+"""Networks that torchvision fetches, trained on COCO."""
+
+SMALL: Mapping[str, Any] = {
+    "variant": "small",
+    "channels": 64,
+    "hidden": 256,
+    "mask_layers": [64, 64, 64, 64],
+    "anchors": [12, 24, 48, 96, 192],
+    "proposals": 100,
+    "rois": 32,
+}
+"""A network that a CPU can train: ResNet-18, narrow heads, few proposals."""
+
+_FULL_SIZE = (800, 1333)
+
+
+class MaskRcnn:
+    """A Mask R-CNN as a detector.
+
+    Args:
+        network: torchvision's ``MaskRCNN``.
+        categories: names of the classes, without the background; COCO's unused numbers are "N/A".
+        weights: fingerprint of its file.
+        device: to run on.
+        batch: pictures at a time.
+        image_size: pixels of a picture's longer side; None: torchvision's 800 for the shorter, up to 1333.
+        iou: overlap of two boxes of a class from which the weaker goes.
+        mask_threshold: probability from which a pixel belongs to a mask.
+
+    Raises:
+        JudgeError: an option that is out of range.
+    """
+
+    name = "maskrcnn"
+
+    def __init__(  # noqa: PLR0913 - a network, its names, and how to use it
+        self,
+        network: Any,
+        categories: Sequence[str],
+        weights: str,
+        *,
+        device: torch.device,
+        batch: int = 4,
+        image_size: int | None = None,
+        iou: float = 0.5,
+        mask_threshold: float = 0.5,
+    ) -> None:
+        import torch
+        import torchvision
+
+        check_options("--detector maskrcnn", batch=batch, image_size=image_size, iou=iou, mask_threshold=mask_threshold)
+        self.network, self.categories, self.device = network.to(device).eval(), tuple(categories), device
+        self.batch, self.mask_threshold = batch, mask_threshold
+        shorter, longer = (image_size, image_size) if image_size else _FULL_SIZE
+        network.transform.min_size, network.transform.max_size = (shorter,), longer
+        network.roi_heads.nms_thresh, network.roi_heads.score_thresh = iou, SCORES_FROM
+        versions = f"torchvision {torchvision.__version__}, torch {torch.__version__}"
+        self.key = fingerprint("maskrcnn", weights, shorter, longer, iou, mask_threshold, versions)
+
+    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
+        """See :meth:`~judge.masking.detectors.Detector.detect`; at most 100 a picture, the likeliest first."""
+        import torch
+
+        found: list[tuple[Instance, ...]] = [()] * len(pictures)
+        for indices, group in batches(pictures, self.batch, lambda picture: picture.pixels.shape):
+            stacked = torch.from_numpy(np.stack([picture.pixels for picture in group]))
+            tensors = list((stacked.permute(0, 3, 1, 2).float() / 255).to(self.device))
+            with torch.no_grad():
+                seen, _ = self.network.transform(tensors)
+                features = self.network.backbone(seen.tensors)
+                proposals, _ = self.network.rpn(seen, features)
+                detections, _ = self.network.roi_heads(features, proposals, seen.image_sizes)
+            for index, picture, inner, detection in zip(indices, group, seen.image_sizes, detections, strict=True):
+                found[index] = self._read(detection, inner, picture)
+        return found
+
+    def _read(self, detection: Mapping[str, Tensor], inner: tuple[int, int], picture: Picture) -> tuple[Instance, ...]:
+        """The instances of one picture, whose size within the network was ``inner``.
+
+        torchvision's own postprocessing draws all masks of a picture at once, as floats: 120 MB at COCO's size.
+        """
+        from torchvision.models.detection.roi_heads import paste_masks_in_image
+
+        height, width = picture.pixels.shape[:2]
+        scale = detection["boxes"].new_tensor([width / inner[1], height / inner[0]] * 2)
+        boxes = detection["boxes"] * scale
+        found = []
+        for place, (box, score, label) in enumerate(zip(boxes, detection["scores"], detection["labels"], strict=True)):
+            drawn = paste_masks_in_image(detection["masks"][place : place + 1], box[None], (height, width))
+            mask = (drawn[0, 0] >= self.mask_threshold).cpu().numpy()
+            x, y, right, bottom = box.tolist()
+            name = self.categories[int(label) - 1]
+            instance = replace(from_mask(mask, name, score=float(score)), box=(x, y, right - x, bottom - y))
+            if instance.area:
+                found.append(instance)
+        return tuple(found)
+
+
+def load_maskrcnn(
+    weights: str | Path = "maskrcnn_resnet50_fpn_v2", *, device: str | None = None, batch: int = 4, **options: Any
+) -> MaskRcnn:
+    """A detector of a file, or of a name that torchvision can fetch.
+
+    Args:
+        weights: a ``.safetensors`` of ``judge train detector``; a state dict of torchvision's v1 or v2 with COCO's
+            classes (``.safetensors``; ``.pth`` or ``.pt``, read with ``weights_only=True``); or one of :data:`NAMES`.
+        device: "cpu", "cuda", "cuda:1"; None: CUDA where there is any.
+        batch: pictures at a time.
+        options: ``image_size``, ``iou``, ``mask_threshold``, as :class:`MaskRcnn` has them.
+
+    Raises:
+        JudgeError: no such file; a file that is damaged, of another kind or does not fit; a name that cannot be
+            fetched; a device or an option that cannot be had; a package that is not installed.
+    """
+    require("detectors", "torch", "torchvision")
+    import torch
+
+    place = choose_device(device)
+    header, tensors, mark = read_maskrcnn(weights)
+    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
+        network = build(header.architecture, len(header.categories), str(weights))
+    fill(network, tensors, str(weights))
+    options.setdefault("image_size", header.image_size)
+    return MaskRcnn(network, header.categories, mark, device=place, batch=batch, **options)
+
+
+def read_maskrcnn(weights: str | Path) -> tuple[Header, dict[str, Tensor], str]:
+    """What the file or name says, its weights, and their fingerprint.
+
+    Raises:
+        JudgeError: see :func:`load_maskrcnn`.
+    """
+    where, path = str(weights), Path(weights)
+    if not path.exists() and where in NAMES:
+        return _fetched(where)
+    if not path.exists() and not path.suffix:
+        raise JudgeError("no such file, and torchvision has no such model", where=where, mend=nearest(where, [*NAMES]))
+    data = read_weights(path)
+    header = None
+    if path.suffix == ".safetensors":
+        header, tensors = parse_safetensors(data, where)
+    elif path.suffix in {".pt", ".pth"}:
+        tensors = _parse_state(data, where)
+    else:
+        raise JudgeError("is no file of weights", where=where, mend="give a .safetensors, .pth or .pt file")
+    if header is not None and header.kind != "maskrcnn":
+        raise JudgeError("holds a YOLO model", where=where, mend="take --detector yolo")
+    return header or _header_of(tensors, where), tensors, fingerprint(data)
+
+
+def build(architecture: Mapping[str, Any], classes: int, where: str) -> Any:
+    """A Mask R-CNN with fresh weights.
+
+    Args:
+        architecture: ``{"variant": "v1"}``, ``{"variant": "v2"}``, or as :data:`SMALL`.
+        classes: without the background.
+        where: names the source in messages.
+
+    Raises:
+        JudgeError: another variant, or numbers that it cannot be built with.
+    """
+    from torch import nn
+    from torchvision.models import detection
+
+    variant = architecture.get("variant")
+    if variant == "small":
+        return _build_small(architecture, classes, where)
+    if variant not in {"v1", "v2"}:
+        raise JudgeError(f"unknown variant '{variant}'", where=where, mend="known: v1, v2, small")
+    maker = detection.maskrcnn_resnet50_fpn if variant == "v1" else detection.maskrcnn_resnet50_fpn_v2
+    network = maker(weights=None, weights_backbone=None, num_classes=classes + 1)
+    if variant == "v1":
+        # torchvision's weights were trained with frozen statistics and nothing added to the variance.
+        for module in network.backbone.body.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.eps = 0.0
+    return network
+
+
+def _build_small(architecture: Mapping[str, Any], classes: int, where: str) -> Any:
+    """See :data:`SMALL`."""
+    from torch import nn
+    from torchvision.models import resnet18
+    from torchvision.models.detection import MaskRCNN
+    from torchvision.models.detection.backbone_utils import BackboneWithFPN
+    from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+    from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
+    from torchvision.models.detection.rpn import AnchorGenerator
+
+    try:
+        channels, hidden, layers = architecture["channels"], architecture["hidden"], architecture["mask_layers"]
+        anchors = AnchorGenerator(tuple((size,) for size in architecture["anchors"]), ((0.5, 1.0, 2.0),) * 5)
+        levels = {f"layer{level + 1}": str(level) for level in range(4)}
+        # Batch normalisation in the pyramid as well: from nothing, it learns several times faster with it.
+        body = resnet18(weights=None, norm_layer=nn.BatchNorm2d)
+        backbone = BackboneWithFPN(body, levels, [64, 128, 256, 512], channels, norm_layer=nn.BatchNorm2d)
+        return MaskRCNN(
+            backbone,
+            rpn_anchor_generator=anchors,
+            box_head=TwoMLPHead(channels * 7 * 7, hidden),
+            box_predictor=FastRCNNPredictor(hidden, classes + 1),
+            mask_head=MaskRCNNHeads(channels, layers, 1, norm_layer=nn.BatchNorm2d),
+            mask_predictor=MaskRCNNPredictor(layers[-1], layers[-1], classes + 1),
+            rpn_pre_nms_top_n_train=4 * architecture["proposals"],
+            rpn_post_nms_top_n_train=architecture["proposals"],
+            rpn_pre_nms_top_n_test=4 * architecture["proposals"],
+            rpn_post_nms_top_n_test=architecture["proposals"],
+            rpn_batch_size_per_image=64,
+            box_batch_size_per_image=architecture["rois"],
+            box_positive_fraction=architecture.get("positives",0.25),
+        )
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        what = f"its architecture cannot be built ({type(error).__name__})"
+        mend = "write it again with 'judge train detector'"
+        raise JudgeError(what, where=where, mend=mend) from error
+
+
+def _fetched(name: str) -> tuple[Header, dict[str, Tensor], str]:
+    """Weights of torchvision's own, from its cache or the network."""
+    weights = _published(NAMES[name])
+    try:
+        # The hash in the file's name is checked; unpickling is torch's restricted one.
+        tensors = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        raise JudgeError(
+            f"cannot be fetched ({type(error).__name__})",
+            where=name,
+            mend=f"where there is a network download {weights.url}, and give that file",
+        ) from error
+    return _header_of(tensors, name), tensors, fingerprint(weights.url)
+
+
+def _published(variant: str) -> Any:
+    from torchvision.models import detection
+
+    if variant == "v1":
+        return detection.MaskRCNN_ResNet50_FPN_Weights.DEFAULT
+    return detection.MaskRCNN_ResNet50_FPN_V2_Weights.DEFAULT
+
+
+def _header_of(tensors: Mapping[str, Tensor], where: str) -> Header:
+    """What a bare state dict is, told by its names: v1's box head begins with a dense layer, v2's with a convolution.
+
+    Raises:
+        JudgeError: neither, or not with COCO's classes.
+    """
+    variant = next(
+        (v for v, k in (("v1", "fc6.weight"), ("v2", "0.0.weight")) if f"roi_heads.box_head.{k}" in tensors), ""
+    )
+    classes = tensors.get("roi_heads.box_predictor.cls_score.bias")
+    if not variant or classes is None:
+        mend = f"give a state dict of {' or '.join(NAMES)}, or a file of 'judge train detector'"
+        raise JudgeError("does not fit a Mask R-CNN of torchvision's", where=where, mend=mend)
+    names = _published(variant).meta["categories"]
+    if len(classes) != len(names):
+        what = f"tells {len(classes)} classes apart, whose names nobody knows (COCO has {len(names)})"
+        raise JudgeError(what, where=where, mend="give a file of 'judge train detector', which names them")
+    return Header("maskrcnn", {"variant": variant}, tuple(names[1:]), None)
+
+
+def _parse_state(data: bytes, where: str) -> dict[str, Tensor]:
+    """The tensors of a ``torch.save``d state dict, by torch's restricted reader.
+
+    Raises:
+        JudgeError: damaged; anything in it but tensors.
+    """
+    import torch
+
+    try:
+        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        mend = "save the network's state_dict() instead, best as safetensors"
+        raise JudgeError("holds more than weights, or is damaged", where=where, mend=mend) from error
+    except Exception as error:  # A damaged file leads torch's reader into every kind of error.
+        raise JudgeError("is no whole file of weights", where=where, mend="copy or download it again") from error
+    if isinstance(found, dict) and isinstance(found.get("model"), dict):
+        found = found["model"]  # torchvision's training script keeps the optimiser beside it.
+    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
+        raise JudgeError("holds no state dict", where=where, mend="save the network's state_dict()")
+    return found

@@ -1,0 +1,205 @@
+"""Weights of networks that detect: read without unpickling, told apart by content, written whole.
+
+One file holds a detector: safetensors, whose metadata say how to build the network, what its classes are called and at
+which size it works. Nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from judge.errors import JudgeError
+from judge.files import write_whole
+from judge.masking.instances import Picture
+
+if TYPE_CHECKING:
+    import torch
+
+Kind = Literal["yolo", "maskrcnn"]
+
+SCORES_FROM = 0.05
+"""Detections below are not kept: the protocol's floor."""
+
+_MARK = "caption_judge_detector"
+_AGAIN = "copy or download it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a detector's file says beside its weights.
+
+    Attributes:
+        kind: "yolo" or "maskrcnn".
+        architecture: what the network is built from; JSON.
+        categories: names of the classes, in the order of the network's outputs (background left out).
+        image_size: pixels of a picture's longer side, as the network wants it; None: its library's own size.
+    """
+
+    kind: Kind
+    architecture: Mapping[str, Any]
+    categories: tuple[str, ...]
+    image_size: int | None
+
+
+def read_weights(path: Path) -> bytes:
+    """The bytes of a weights file.
+
+    Raises:
+        JudgeError: missing, a folder, not readable.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise JudgeError("no such file of weights", where=str(path), mend="check the path") from None
+    except OSError as error:
+        mend = "give a file that you may read"
+        raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend=mend) from error
+
+
+def parse_safetensors(data: bytes, where: str) -> tuple[Header | None, dict[str, torch.Tensor]]:
+    """Header (None where the file is not ours) and weights of a safetensors file.
+
+    Raises:
+        JudgeError: truncated or no safetensors; a header of ours that is not sound.
+    """
+    import safetensors.torch
+
+    try:
+        tensors = safetensors.torch.load(data)
+        # The library gives metadata of files alone. It has just checked this very header.
+        metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise JudgeError("is no whole safetensors file", where=where, mend=_AGAIN) from error
+    return (_parse_header(metadata[_MARK], where) if _MARK in metadata else None), tensors
+
+
+def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write a detector's one file, whole or not at all.
+
+    Raises:
+        JudgeError: the place cannot be written.
+    """
+    from safetensors.torch import save
+
+    described = {
+        "kind": header.kind,
+        "architecture": header.architecture,
+        "categories": header.categories,
+        "image_size": header.image_size,
+    }
+    # Tied weights share storage, which safetensors refuses: each name gets its own copy.
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    data = save(copies, {_MARK: json.dumps(described, sort_keys=True)})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+    except OSError as error:
+        mend = "name a file in a folder that you own, on a disk with room"
+        raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend=mend) from error
+
+
+def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    """Put ``tensors`` into ``network``: every one, at its place, finite.
+
+    Raises:
+        JudgeError: names or shapes that do not fit; NaN or infinity among the weights.
+    """
+    wanted = network.state_dict()
+    # Counters of batches, which only training without momentum reads; older files lack them.
+    counters = {name for name in wanted if name.endswith("num_batches_tracked")}
+    missing = sorted(set(wanted) - set(tensors) - counters)
+    unknown = sorted(set(tensors) - set(wanted))
+    other = sorted(n for n in set(wanted) & set(tensors) if wanted[n].shape != tensors[n].shape)
+    for names, what in ((missing, "lacks"), (unknown, "has in excess"), (other, "has in another shape")):
+        if names:
+            raise JudgeError(
+                f"does not fit the network: {what} {len(names)} weights, such as '{names[0]}'",
+                where=where,
+                mend="give the weights of this kind of network",
+            )
+    spoilt = next((name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()), None)
+    if spoilt is not None:
+        raise JudgeError(f"'{spoilt}' holds NaN or infinity", where=where, mend="train again, at a lower rate")
+    network.load_state_dict(dict(tensors), strict=False)
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device to run on; None: the first CUDA device where there is one, else the CPU.
+
+    Raises:
+        JudgeError: no such device here.
+    """
+    import torch
+
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        mend = "take cpu, cuda or cuda:N, of a device that this machine has"
+        raise JudgeError("cannot be used here", where=f"--device {name}", mend=mend) from error
+    return device
+
+
+def fingerprint(*parts: object) -> str:
+    """A key of what results depend on: weights' bytes, options, versions. 64 hexadecimal digits."""
+    whole = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True, default=str).encode()
+        whole.update(hashlib.sha256(data).digest())
+    return whole.hexdigest()
+
+
+def batches(
+    pictures: Sequence[Picture], size: int, shape: Callable[[Picture], Hashable]
+) -> Iterator[tuple[list[int], list[Picture]]]:
+    """Indices and pictures in batches of one shape each, at most ``size`` large.
+
+    Within a batch no picture is padded for another's sake: what is found in one does not depend on its company.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for index, picture in enumerate(pictures):
+        groups.setdefault(shape(picture), []).append(index)
+    for group in groups.values():
+        for start in range(0, len(group), size):
+            chosen = group[start : start + size]
+            yield chosen, [pictures[index] for index in chosen]
+
+
+def check_options(where: str, *, batch: int, image_size: int | None, **shares: float) -> None:
+    """Refuse what no detector can work with.
+
+    Raises:
+        JudgeError: a batch below 1, a size outside 32 to 8192 pixels, a share (``iou=0.7``) outside (0, 1).
+    """
+    if batch < 1:
+        raise JudgeError(f"batch is {batch}", where=where, mend="take 1 or more")
+    if image_size is not None and not 32 <= image_size <= 8192:
+        raise JudgeError(f"image size is {image_size}", where=where, mend="take 32 to 8192 pixels")
+    for name, share in shares.items():
+        if not 0 < share < 1:
+            raise JudgeError(f"{name.replace('_', ' ')} is {share}", where=where, mend="take a number in (0, 1)")
+
+
+def _parse_header(text: str, where: str) -> Header:
+    try:
+        found = json.loads(text)
+        header = Header(found["kind"], found["architecture"], tuple(found["categories"]), found["image_size"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise JudgeError("its header cannot be read", where=where, mend=_AGAIN) from error
+    sound = (
+        header.kind in {"yolo", "maskrcnn"}
+        and isinstance(header.architecture, dict)
+        and header.categories
+        and all(isinstance(name, str) for name in header.categories)
+        and (header.image_size is None or (type(header.image_size) is int and 32 <= header.image_size <= 8192))
+    )
+    if not sound:
+        raise JudgeError("its header is not sound", where=where, mend="write it again with 'judge train detector'")
+    return header

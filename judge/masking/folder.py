@@ -1,0 +1,249 @@
+"""Mask a whole folder of pictures: on all cores, in flat memory, one bad picture never the end of the others."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from judge.errors import JudgeError
+from judge.masking.detectors import Detector, detect_each
+from judge.masking.images import MAX_PIXELS, ImageFormat, encode, inside, read_picture
+from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
+from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
+from judge.masking.sheet import Tile, before_and_after, contact_sheet
+
+# Contact sheets show so many pictures, evenly spread, and those first in which something is hidden.
+SHEET = 24
+_CANDIDATES = 4 * SHEET
+# Batches in work or done, for each worker, while one is waited for; done ones are small.
+_AHEAD = 8
+# Of a file's name, in bytes, on every usual file system.
+_LONGEST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Hiding:
+    """What is hidden in a picture, and how; the arguments of ``select``, ``hidden_region`` and ``hide``."""
+
+    labels: tuple[str, ...] = (PERSON,)
+    threshold: float = 0.5
+    foreground: Foreground = "all"
+    mode: Mode = "segment"
+    share: float = PARTIAL_SHARE
+    dilation: int = 0
+    fill: Fill = "black"
+    seed: int = 0
+
+    def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
+        """Those of ``instances`` that are hidden."""
+        return select(instances, labels=self.labels, threshold=self.threshold, foreground=self.foreground)
+
+    def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
+        """The pixels that are hidden, [H, W]."""
+        return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
+
+    def apply(self, picture: Picture, instances: Sequence[Instance]) -> Hidden:
+        """Hide ``instances`` in ``picture``; noise differs from picture to picture."""
+        height, width = picture.pixels.shape[:2]
+        chosen = self.chosen(instances)
+        region = self.region(chosen, (height, width))
+        pixels = hide(picture.pixels, region, fill=self.fill, seed=[self.seed, *picture.name.encode()])
+        return Hidden(picture, pixels, region, len(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A picture and what is left of it.
+
+    Attributes:
+        picture: as it was.
+        pixels: as it is, [H, W, 3].
+        region: what is hidden, [H, W].
+        instances: how many.
+    """
+
+    picture: Picture
+    pixels: Pixels
+    region: BoolMask
+    instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of ``masks.parquet``.
+
+    Attributes:
+        image: the picture's name in its folder.
+        masked: the masked picture's name in the output folder.
+        instances: how many instances were hidden.
+        share_hidden: of the picture's pixels, in [0, 1].
+    """
+
+    image: str
+    masked: str
+    instances: int
+    share_hidden: float
+
+
+@dataclass
+class Masked:
+    """What became of a folder: a row per masked picture, a fault per other one, a few pictures to look at."""
+
+    rows: list[Row] = field(default_factory=list)
+    failures: list[tuple[str, JudgeError]] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
+
+    def sheet(self) -> Pixels:
+        """A contact sheet, [H, W, 3]."""
+        order = sorted(range(len(self.tiles)), key=lambda index: not self.tiles[index].telling)
+        return contact_sheet([self.tiles[index] for index in sorted(order[:SHEET])])
+
+
+@dataclass(frozen=True)
+class MaskFolder:
+    """Mask pictures one batch after the other.
+
+    Attributes:
+        images: the folder of pictures.
+        out: where masked pictures are written, at the same places, with the format's suffix; must exist.
+        detector: finds the instances.
+        hiding: what is hidden, and how.
+        kind: "png" or "webp" (lossless; smaller, and some twenty times slower to write).
+        max_pixels: more is taken for a decompression bomb.
+        reserved: names in ``out`` that no masked picture may have.
+    """
+
+    images: Path
+    out: Path
+    detector: Detector
+    hiding: Hiding
+    kind: ImageFormat = "png"
+    max_pixels: int = MAX_PIXELS
+    reserved: Collection[str] = ()
+    _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def run(
+        self,
+        names: Sequence[str],
+        *,
+        workers: int | None = None,
+        report: Callable[[str, int, int], None] | None = None,
+    ) -> Masked:
+        """Mask the pictures ``names``; faults of single pictures are collected, not raised.
+
+        Threads do: decoding, encoding and masking leave Python's lock alone. A detector works for one at a time.
+        """
+        from joblib import cpu_count
+
+        result = Masked()
+        unique = self._targets(names, result)
+        step = max(1, len(unique) // _CANDIDATES)
+        shown = set(list(unique)[::step][:_CANDIDATES])
+        size = self.detector.batch
+        batches = [list(unique)[start : start + size] for start in range(0, len(unique), size)]
+        jobs = (partial(self._batch, [(name, unique[name]) for name in batch], shown) for batch in batches)
+        with _one_thread_each(), closing(_in_order(jobs, workers or cpu_count())) as results:
+            for done in results:
+                result.rows += done.rows
+                result.failures += done.failures
+                result.tiles += done.tiles
+                if report:
+                    report("masking pictures", len(result.rows) + len(result.failures), len(names))
+        return result
+
+    def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:
+        """Picture -> masked picture; of two that would be written to one place the second fails."""
+        targets: dict[str, str] = {}
+        taken = {place: place for place in self.reserved}
+        folders: dict[str, str] = {}
+        for name in names:
+            with done_or_failed(result, name):
+                inside(self.images, name)
+                path = PurePosixPath(name.replace("\\", "/")).with_suffix(f".{self.kind}")
+                target, above = path.as_posix(), [parent.as_posix() for parent in path.parents]
+                clash = next((taken[place] for place in (target, *above) if place in taken), folders.get(target))
+                if clash is not None:
+                    what = f"would be written where '{clash}' is"
+                    raise JudgeError(what, where=f"picture '{name}'", mend="rename one of them")
+                if len(path.name.encode()) > _LONGEST:
+                    raise JudgeError("has too long a name", where=f"picture '{name}'", mend="rename it")
+                taken[target], targets[name] = name, target
+                folders |= dict.fromkeys(above, name)
+        return targets
+
+    def _batch(self, names: Sequence[tuple[str, str]], shown: set[str]) -> Masked:
+        done = Masked()
+        pictures = []
+        for name, target in names:
+            with done_or_failed(done, name):
+                pictures.append((read_picture(self.images, name, max_pixels=self.max_pixels), target))
+        for (picture, target), instances in zip(pictures, self._detect(done, pictures), strict=True):
+            if instances is not None:
+                with done_or_failed(done, picture.name):
+                    hidden = self.hiding.apply(picture, instances)
+                    self._write(target, hidden.pixels)
+                    share = np.count_nonzero(hidden.region) / hidden.region.size
+                    done.rows.append(Row(picture.name, target, hidden.instances, share))
+                    if picture.name in shown:
+                        tile = before_and_after(picture.name, picture.pixels, hidden.pixels, hidden.region)
+                        done.tiles.append(tile)
+        return done
+
+    def _detect(self, done: Masked, pictures: Sequence[tuple[Picture, str]]) -> Sequence[tuple[Instance, ...] | None]:
+        """One batch at a time: networks take all cores, and memory, by themselves."""
+        with self._detecting:
+            return detect_each(self.detector, [picture for picture, _ in pictures], done.failures)
+
+    def _write(self, target: str, pixels: Pixels) -> None:
+        path = self.out / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(pixels, self.kind))
+
+
+def _in_order(jobs: Iterable[Callable[[], Masked]], workers: int) -> Generator[Masked, None, None]:
+    """What ``jobs`` return, done on threads, few of them ahead of the one that is waited for.
+
+    However it ends, by Ctrl-C too, it waits for what has begun: a thread still in OpenCV when Python goes aborts.
+    """
+    waiting: deque[Future[Masked]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for job in jobs:
+                waiting.append(pool.submit(job))
+                if len(waiting) > _AHEAD * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@contextmanager
+def done_or_failed(done: Masked, name: str) -> Iterator[None]:
+    """A fault is noted beside the picture's name, and work goes on."""
+    try:
+        yield
+    except JudgeError as error:
+        done.failures.append((name, error))
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """OpenCV's own threads would fight those that share out the pictures."""
+    import cv2
+
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)

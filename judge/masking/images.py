@@ -1,0 +1,249 @@
+"""Pictures in and out: nothing outside the folder is read, nothing is read wrong, nothing is written with loss."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Literal, cast
+
+import numpy as np
+
+from judge.corpus.ids import is_encodable
+from judge.errors import JudgeError
+from judge.masking.instances import Picture, Pixels
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ImageFormat = Literal["png", "webp"]
+
+# What a folder of masked pictures holds beside them.
+SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+# What we let Pillow look for: each of its other formats is a parser that no data set of captions needs. (Its JPEG
+# reader opens MPO too.)
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+# Pillow's own limit against decompression bombs, 2**30 / 12: a picture of 9,459 x 9,459.
+MAX_PIXELS = 89_478_485
+# A picture of MAX_PIXELS takes a quarter of this without any compression.
+MAX_FILE = 2**30
+_NOT_A_PICTURE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
+
+
+def list_pictures(folder: Path) -> list[str]:
+    """The names of the pictures in ``folder`` and below (POSIX paths relative to it), sorted; told by suffix.
+
+    Links to folders are not followed. Hidden files and folders are left out, and the contact sheet of masked pictures.
+
+    Raises:
+        JudgeError: no such folder; no picture in it; a folder below that cannot be read.
+    """
+    if not folder.is_dir():
+        raise JudgeError("is no folder", where=f"--images {folder}", mend="give the folder that holds the pictures")
+    names = []
+    for root, folders, files in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        names += [
+            (Path(root) / name).relative_to(folder).as_posix()
+            for name in files
+            if Path(name).suffix.lower() in SUFFIXES
+            and not name.startswith(".")
+            and not shows_people(Path(root) / name)
+        ]
+    if not names:
+        raise JudgeError("holds no picture", where=f"--images {folder}", mend="give the folder that holds the pictures")
+    return sorted(names)
+
+
+def shows_people(path: Path) -> bool:
+    """Whether ``path`` is the contact sheet of a masked folder, on which people are still to be seen."""
+    return path.name == SHEET_NAME and (path.parent / TABLE_NAME).is_file()
+
+
+def _refuse(error: OSError) -> None:
+    mend = "make it readable, or move it away"
+    raise JudgeError(f"cannot be read ({error.strerror})", where=str(error.filename), mend=mend) from error
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of ``name`` in ``folder``.
+
+    Raises:
+        JudgeError: an absolute name, one that climbs out by "..", one that names nothing, or a link that leads out of
+            the folder.
+    """
+    mend = "use names relative to the folder of pictures"
+    parts = PurePosixPath(name.replace("\\", "/"))
+    if not parts.parts or "\0" in name or not is_encodable(name):
+        raise JudgeError("is no name of a file", where=f"picture {name!a}", mend=mend)
+    if parts.is_absolute() or ".." in parts.parts or PureWindowsPath(name).drive:
+        raise JudgeError("the name leads out of the folder of pictures", where=f"picture '{name}'", mend=mend)
+    path = folder / parts
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError):
+        raise JudgeError("is a link to itself", where=str(path), mend="remove it") from None
+    if not target.is_relative_to(folder.resolve()):
+        mend = "copy the picture into the folder, or give the folder that it lies in"
+        raise JudgeError("is a link out of the folder of pictures", where=str(path), mend=mend)
+    return path
+
+
+def read_picture(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Picture:
+    """Read ``folder / name`` as 8-bit RGB, upright (EXIF orientation applied).
+
+    Palettes are looked up, grey becomes RGB, CMYK is converted as Pillow does; of 16 bits the upper 8 count;
+    an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
+
+    Args:
+        folder: of pictures.
+        name: relative to it.
+        max_pixels: more (width x height) is taken for a decompression bomb.
+
+    Raises:
+        JudgeError: outside the folder, missing, empty, not a picture, truncated, too large, of floating-point pixels.
+    """
+    path = inside(folder, name)
+    data = _read_bytes(path)
+    return Picture(name, decode(data, where=str(path), max_pixels=max_pixels))
+
+
+def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> Pixels:
+    """What ``read_picture`` makes of a file's bytes; ``where`` names it in messages."""
+    from PIL import UnidentifiedImageError
+
+    if not data:
+        raise JudgeError("is empty (0 bytes)", where=where, mend="download it again")
+    try:
+        with _open(data) as image:
+            _check_size(*image.size, max_pixels, where)
+            if image.format in {"JPEG", "MPO"} and image.mode in {"RGB", "L"} and _is_complete(data):
+                return _decode_jpeg(data, where)
+            return _decode_slowly(image, where)
+    except UnidentifiedImageError:
+        raise JudgeError("is not a picture", where=where, mend=_NOT_A_PICTURE) from None
+    except JudgeError:
+        raise
+    except Exception as error:  # Pillow's readers raise whatever a damaged file leads them into.
+        reason = str(error).split("(")[0].strip() or type(error).__name__
+        raise JudgeError(f"is damaged ({reason})", where=where, mend="download it again") from error
+
+
+def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
+    """``pixels``, [H, W, 3] RGB, as PNG or lossless WebP.
+
+    Raises:
+        JudgeError: larger than the format allows (WebP: 16,383 a side).
+    """
+    import cv2
+
+    # Any quality above 100 is WebP's lossless mode. OpenCV's own settings for PNG are its quickest.
+    options = [cv2.IMWRITE_WEBP_QUALITY, 101] if kind == "webp" else []
+    try:
+        done, data = cv2.imencode(f".{kind}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
+    except cv2.error as error:
+        done, reason = False, f" ({error.err})"
+    else:
+        reason = ""
+    if not done:
+        height, width = pixels.shape[:2]
+        raise JudgeError(f"a picture of {width} x {height} does not fit into {kind}{reason}", mend="use --format png")
+    return bytes(data)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise JudgeError("is not a regular file", where=str(path), mend=_NOT_A_PICTURE)
+        if state.st_size > MAX_FILE:
+            raise JudgeError(
+                f"is {state.st_size / 2**30:.1f} GB, which no picture is", where=str(path), mend=_NOT_A_PICTURE
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise JudgeError("no such picture", where=str(path), mend="check --images, or download it") from None
+    except OSError as error:
+        raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend="check its permissions") from error
+
+
+def _check_size(width: int, height: int, max_pixels: int, where: str) -> None:
+    if width * height > max_pixels:
+        what = f"has {width} x {height} pixels, over the limit of {max_pixels:,}"
+        raise JudgeError(what, where=where, mend="if you trust it, raise --max-pixels")
+
+
+def _decode_jpeg(data: bytes, where: str) -> Pixels:
+    """By OpenCV, several times as fast as Pillow; it applies the EXIF orientation itself."""
+    import cv2
+
+    pixels = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR_RGB)
+    if pixels is None:
+        raise JudgeError("is damaged", where=where, mend="download it again")
+    return cast("Pixels", pixels)
+
+
+def _is_complete(data: bytes) -> bool:
+    """Whether a JPEG has its end: OpenCV fills a truncated one with grey and says nothing.
+
+    An end-of-image marker must follow the last start of a scan (a thumbnail in the header has markers of its own;
+    within a scan both cannot occur). Where that fails Pillow looks again, so a false alarm costs time alone.
+    """
+    return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
+
+
+def _decode_slowly(image: Image, where: str) -> Pixels:
+    """By Pillow: every other format, and whatever looks damaged."""
+    from PIL import ImageOps
+
+    # Of a TIFF Pillow looks at the size of its tiles too, as it decodes.
+    above = image.width * image.height > MAX_PIXELS
+    with _limit(lifted=above) if above or image.format == "TIFF" else nullcontext():
+        upright = ImageOps.exif_transpose(image)
+    if upright.mode == "F":
+        mend = "save it with 8 or 16 bits a channel"
+        raise JudgeError("has floating-point pixels, whose range nobody knows", where=where, mend=mend)
+    if upright.mode.startswith("I"):
+        grey = np.asarray(upright).astype(np.int64)
+        # Mode "I" holds 16 bits in 32, from older versions of Pillow; or 32, from TIFF.
+        if image.format == "TIFF" and upright.mode == "I":
+            mend = "save it with 8 or 16 bits a channel"
+            raise JudgeError("has 32-bit pixels, whose range nobody knows", where=where, mend=mend)
+        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    # Pillow would warn that a palette's several transparent colours are lost; they are meant to be.
+    upright.info.pop("transparency", None)
+    return np.asarray(upright.convert("RGB"))
+
+
+def _open(data: bytes) -> Image:
+    """Read the header."""
+    from PIL import Image
+
+    with _limit(lifted=True):
+        return Image.open(io.BytesIO(data), formats=_FORMATS)
+
+
+_LIMIT = threading.Lock()
+
+
+@contextmanager
+def _limit(*, lifted: bool) -> Iterator[None]:
+    """Pillow's limit of pixels is a constant, and first a warning; ours is an option, and an error.
+
+    One thread at a time, so that the limit is off for none that relies on it: for a header's time, or a rare picture's.
+    """
+    from PIL import Image
+
+    with _LIMIT:
+        limit = Image.MAX_IMAGE_PIXELS
+        Image.MAX_IMAGE_PIXELS = None if lifted else limit
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit

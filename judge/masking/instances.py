@@ -1,0 +1,151 @@
+"""Things found in a picture: box, mask, score, label. Masks are run lengths, as COCO keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from judge.errors import JudgeError
+
+Pixels = npt.NDArray[np.uint8]
+"""A picture, [H, W, 3], RGB."""
+BoolMask = npt.NDArray[np.bool_]
+"""[H, W]; True where the thing is."""
+
+PERSON = "person"
+Foreground = Literal["all", "largest"] | float
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture and what it is called.
+
+    Attributes:
+        name: the file's name, relative to the folder of pictures ("val2014/000000000139.jpg").
+        pixels: [H, W, 3] uint8, RGB, upright.
+    """
+
+    name: str
+    pixels: Pixels
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One thing in a picture.
+
+    Attributes:
+        label: its category, "person".
+        box: x, y, width, height in pixels, from the upper left corner, as in COCO.
+        counts: run lengths of its mask in COCO's compressed form, column by column.
+        size: height and width of the picture.
+        score: the detector's confidence in [0, 1]; 1 for ground truth.
+        crowd: the mask covers a group (COCO's ``iscrowd``).
+    """
+
+    label: str
+    box: tuple[float, float, float, float]
+    counts: bytes
+    size: tuple[int, int]
+    score: float = 1.0
+    crowd: bool = False
+
+    @property
+    def rle(self) -> dict[str, Any]:
+        """The mask as pycocotools takes it."""
+        return {"size": list(self.size), "counts": self.counts}
+
+    @property
+    def mask(self) -> BoolMask:
+        """[H, W]; may be empty."""
+        from pycocotools import mask as coco
+
+        return np.asarray(coco.decode(self.rle), dtype=np.bool_)
+
+    @property
+    def area(self) -> int:
+        """Pixels in the mask."""
+        from pycocotools import mask as coco
+
+        return int(coco.area(self.rle))
+
+
+def from_mask(mask: BoolMask, label: str, *, score: float = 1.0, crowd: bool = False) -> Instance:
+    """An instance of a mask, [H, W]; its box is the mask's own."""
+    from pycocotools import mask as coco
+
+    rle = coco.encode(np.asfortranarray(mask, dtype=np.uint8))
+    x, y, width, height = map(float, coco.toBbox(rle))
+    height_, width_ = mask.shape
+    return Instance(label, (x, y, width, height), rle["counts"], (height_, width_), score, crowd)
+
+
+def from_box(
+    box: tuple[float, float, float, float], size: tuple[int, int], label: str, *, score: float = 1.0
+) -> Instance:
+    """An instance whose mask is its box (x, y, width, height), every pixel that the box touches, cut at the border."""
+    return replace(from_mask(box_mask(box, size), label, score=score), box=box)
+
+
+def box_mask(box: tuple[float, float, float, float], size: tuple[int, int]) -> BoolMask:
+    """[H, W]: every pixel that ``box`` touches; a box without width or height touches none."""
+    x, y, width, height = box
+    mask = np.zeros(size, dtype=np.bool_)
+    if width > 0 and height > 0:
+        top, left = max(0, int(np.floor(y))), max(0, int(np.floor(x)))
+        mask[top : max(0, int(np.ceil(y + height))), left : max(0, int(np.ceil(x + width)))] = True
+    return mask
+
+
+def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
+    """[H, W]: the pixels of any of ``instances``.
+
+    Raises:
+        JudgeError: an instance of a picture of another size.
+    """
+    from pycocotools import mask as coco
+
+    found = list(instances)
+    for instance in found:
+        if instance.size != size:
+            raise JudgeError(
+                f"a mask of {instance.size[1]}x{instance.size[0]} pixels on a picture of {size[1]}x{size[0]}",
+                mend="use the pictures that the instances were made for",
+            )
+    if not found:
+        return np.zeros(size, dtype=np.bool_)
+    return np.asarray(coco.decode(coco.merge([instance.rle for instance in found])), dtype=np.bool_)
+
+
+def select(
+    instances: Sequence[Instance],
+    *,
+    labels: Iterable[str] = (PERSON,),
+    threshold: float = 0.5,
+    foreground: Foreground = "all",
+) -> tuple[Instance, ...]:
+    """The instances to hide.
+
+    Args:
+        instances: of one picture.
+        labels: categories.
+        threshold: least score; ground truth has 1.
+        foreground: "all"; "largest" (DBAC and DPAC mask only the foreground person: the largest not in a crowd, first
+            at a tie); or a share of the picture's area in (0, 1): all whose mask covers at least as much.
+
+    Raises:
+        JudgeError: a share outside (0, 1).
+    """
+    wanted = frozenset(labels)
+    kept = tuple(instance for instance in instances if instance.label in wanted and instance.score >= threshold)
+    if foreground == "all" or not kept:
+        return kept
+    if foreground == "largest":
+        # A crowd is nobody's foreground, as long as somebody stands alone.
+        return (max(kept, key=lambda instance: (not instance.crowd, instance.area)),)
+    if not isinstance(foreground, float) or not 0 < foreground < 1:
+        raise JudgeError(f"foreground is {foreground}", mend="take all, largest, or a share of the picture in (0, 1)")
+    return tuple(instance for instance in kept if instance.area >= foreground * instance.size[0] * instance.size[1])

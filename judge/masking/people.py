@@ -1,0 +1,151 @@
+"""Hide people, or things, in a picture. Numpy in, numpy out.
+
+Whatever the fill, no hidden pixel has any influence on the result: two pictures that differ only where something is
+hidden come out the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal, cast
+
+import numpy as np
+
+from judge.errors import JudgeError
+from judge.masking.instances import BoolMask, Instance, Pixels, box_mask, union
+
+Mode = Literal["partial", "segment", "box"]
+Fill = Literal["black", "mean", "blur", "noise"]
+
+# DBAC's and DPAC's "partially masked" names no share.
+PARTIAL_SHARE = 0.5
+# Of the picture's longer side: enough that a 640-pixel picture keeps no detail finer than some 60 pixels.
+_BLUR = 0.05
+_GREY = 128
+
+
+def hidden_region(
+    instances: Sequence[Instance],
+    size: tuple[int, int],
+    *,
+    mode: Mode = "segment",
+    share: float = PARTIAL_SHARE,
+    dilation: int = 0,
+) -> BoolMask:
+    """The pixels to hide, [H, W].
+
+    Modes (DBAC 5.2.1, DPAC 4.3):
+
+    - ``partial``: of each instance the upper ``share`` of its mask, ``ceil(share * area)`` pixels, row by row from the
+      top: heads first; of crowds all, whose heads are anywhere. The papers give neither share nor part.
+    - ``segment``: the masks.
+    - ``box``: the boxes, and whatever of a mask reaches out of its box.
+
+    Args:
+        instances: of the picture.
+        size: its height and width.
+        mode: see above.
+        share: of ``partial``, in (0, 1).
+        dilation: pixels by which the region grows on all sides (a disc); 0 for none.
+
+    Raises:
+        JudgeError: an instance of another size; ``share`` or ``dilation`` out of range.
+    """
+    if dilation < 0:
+        raise JudgeError(f"dilation is {dilation}", mend="take 0 pixels or more")
+    if mode == "partial":
+        if not 0 < share < 1:
+            raise JudgeError(f"share is {share}", mend="take a number between 0 and 1, or mode segment")
+        region = union([], size)
+        for instance in instances:
+            mask = union([instance], size)
+            region |= mask if instance.crowd else _upper_part(mask, share)
+    else:
+        region = union(instances, size)
+        if mode == "box":
+            for instance in instances:
+                region |= box_mask(instance.box, size)
+    return _dilate(region, dilation) if dilation and region.any() else region
+
+
+def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | Sequence[int] = 0) -> Pixels:
+    """A copy of ``pixels`` without what is in ``region``.
+
+    Fills:
+
+    - ``black``: zeros, as in the papers;
+    - ``mean``: the mean colour of the visible pixels;
+    - ``blur``: a blur of the visible pixels alone, carried into the region (a Gaussian of a twentieth of the longer
+      side, normalised by what is visible); beyond its reach their mean colour. A blur of the person would keep
+      the colours of hair and clothes;
+    - ``noise``: uniform random colours from ``seed``.
+
+    Args:
+        pixels: [H, W, 3] uint8.
+        region: [H, W].
+        fill: see above. Where nothing is visible ``mean`` and ``blur`` give a middle grey.
+        seed: of the noise.
+    """
+    import cv2
+
+    if not region.any():
+        return pixels.copy()
+    filled = _FILLS[fill](pixels, region, seed)
+    # OpenCV's masked copy is several times as fast as numpy's.
+    return cast("Pixels", cv2.copyTo(pixels, (~region).view(np.uint8), filled))
+
+
+def _upper_part(mask: BoolMask, share: float) -> BoolMask:
+    rows, columns = np.nonzero(mask)
+    # 0.07 of 100 pixels are 7; in binary they are a little more, and would become 8.
+    count = math.ceil(Fraction(str(share)) * len(rows))
+    part = np.zeros_like(mask)
+    part[rows[:count], columns[:count]] = True
+    return part
+
+
+def _dilate(region: BoolMask, radius: int) -> BoolMask:
+    import cv2
+
+    # The distance to the region costs the same for every radius, and is a true disc.
+    away = cv2.distanceTransform((~region).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    # Squared distances are whole numbers; OpenCV 4 finds 7.0000005 where 7 is meant.
+    return np.asarray(away < math.sqrt(radius**2 + 0.5))
+
+
+def _visible_mean(pixels: Pixels, region: BoolMask) -> tuple[float, ...]:
+    import cv2
+
+    if region.all():
+        return (_GREY,) * 3
+    return tuple(cv2.mean(pixels, mask=(~region).view(np.uint8))[:3])
+
+
+def _black(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
+    return np.zeros(pixels.shape, dtype=np.uint8)
+
+
+def _mean(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
+    return np.full(pixels.shape, np.round(_visible_mean(pixels, region)).astype(np.uint8))
+
+
+def _noise(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
+
+
+def _blur(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
+    import cv2
+
+    sigma = _BLUR * max(pixels.shape[:2])
+    visible = (~region).astype(np.float32)
+    colours = cv2.GaussianBlur(pixels * visible[:, :, None], (0, 0), sigma)
+    weight = cv2.GaussianBlur(visible, (0, 0), sigma)[:, :, None]
+    # A breath of the mean colour everywhere: it decides where no visible pixel is near.
+    breath = 1e-3
+    mixed = (colours + breath * np.asarray(_visible_mean(pixels, region))) / (weight + breath)
+    return np.asarray(np.round(mixed).clip(0, 255), dtype=np.uint8)
+
+
+_FILLS = {"black": _black, "mean": _mean, "blur": _blur, "noise": _noise}

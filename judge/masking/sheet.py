@@ -1,0 +1,89 @@
+"""A contact sheet: pictures before and after, to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from judge.masking.instances import BoolMask, Pixels
+
+HEIGHT = 160
+_WIDEST = 280
+_GAP = 6
+_CAPTION = 14
+_LETTER = 7
+_WHITE = 255
+_OUTLINE = (255, 0, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One picture of a sheet.
+
+    Attributes:
+        title: written above it.
+        panels: side by side, each [160, w, 3].
+        telling: whether there is something to see; others are shown where there is room left.
+    """
+
+    title: str
+    panels: tuple[Pixels, ...]
+    telling: bool = True
+
+
+def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask) -> Tile:
+    """A tile of a picture with the outline of what will be hidden, and of what is left of it."""
+    import cv2
+
+    outlined = before.copy()
+    contours, _ = cv2.findContours(region.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
+    cv2.drawContours(outlined, contours, -1, _OUTLINE, max(1, round(before.shape[0] / HEIGHT)))
+    return tile(title, [outlined, after], telling=bool(region.any()))
+
+
+def tile(title: str, pictures: Sequence[Pixels], *, telling: bool = True) -> Tile:
+    """A tile of pictures of any size, [H, W, 3], side by side."""
+    return Tile(title, tuple(map(_shrink, pictures)), telling)
+
+
+def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
+    """The tiles one after the other, [H, W, 3], white between them, their titles in small letters above.
+
+    Args:
+        tiles: none make a blank sheet.
+        width: rows end here; a single wider tile has a row to itself.
+    """
+    import cv2
+
+    panels = [_row(shown.panels) for shown in tiles]
+    places, left, top, right = [], _GAP, _GAP, _GAP
+    for panel in panels:
+        if left + panel.shape[1] > width and left > _GAP:
+            left, top = _GAP, top + HEIGHT + _CAPTION + _GAP
+        places.append((left, top))
+        left += panel.shape[1] + _GAP
+        right = max(right, left)
+    sheet = np.full((top + HEIGHT + _CAPTION + _GAP, right, 3), _WHITE, dtype=np.uint8)
+    for shown, panel, (left, top) in zip(tiles, panels, places, strict=True):
+        room = panel.shape[1] // _LETTER
+        fits = shown.title if len(shown.title) <= room else f"...{shown.title[len(shown.title) + 3 - room :]}"
+        cv2.putText(sheet, fits, (left, top + 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 0), 1, cv2.LINE_AA)
+        sheet[top + _CAPTION : top + _CAPTION + HEIGHT, left : left + panel.shape[1]] = panel
+    return sheet
+
+
+def _row(panels: Sequence[Pixels]) -> Pixels:
+    gap = np.full((HEIGHT, 2, 3), _WHITE, dtype=np.uint8)
+    parts = [part for panel in panels for part in (panel, gap)]
+    return np.concatenate(parts[:-1], axis=1)
+
+
+def _shrink(pixels: Pixels) -> Pixels:
+    """To the height of a sheet's row; very wide pictures are squeezed."""
+    import cv2
+
+    width = round(pixels.shape[1] * HEIGHT / pixels.shape[0])
+    return cast("Pixels", cv2.resize(pixels, (min(max(1, width), _WIDEST), HEIGHT), interpolation=cv2.INTER_AREA))

@@ -1,0 +1,350 @@
+"""``gt``: pycocotools' own masks, pixel for pixel, from any file that deserves it; a line for each other one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from pycocotools import mask as coco
+from pycocotools.coco import COCO
+
+from judge.errors import JudgeError
+from judge.masking.detectors import make_detector
+from judge.masking.detectors.ground_truth import GroundTruth, read_annotation, run_lengths
+from judge.masking.instances import Picture, from_mask, union
+
+Record = dict[str, Any]
+HEIGHT, WIDTH = SIZE = (12, 20)
+SQUARE = [[2.0, 3.0, 8.0, 3.0, 8.0, 9.0, 2.0, 9.0]]
+
+
+def pycocotools_reads(path: Path) -> COCO:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return COCO(str(path))
+
+
+@pytest.mark.parametrize("split", ["val2017", "train2017"])
+def test_real_masks_equal_pycocotools_pixel_for_pixel(shared: Path, split: str) -> None:
+    """Every annotation of every category; crowds among them."""
+    path = shared / "coco-mini" / "annotations" / f"instances_{split}.json"
+    theirs, ours = pycocotools_reads(path), GroundTruth.read(path)
+    assert sorted(ours.pictures) == sorted(image["file_name"] for image in theirs.imgs.values())
+    crowds = seen = 0
+    for number, image in theirs.imgs.items():
+        annotations = theirs.imgToAnns[number]
+        found = ours.instances(image["file_name"], (image["height"], image["width"]))
+        assert len(found) == len(annotations)
+        for instance, annotation in zip(found, annotations, strict=True):
+            np.testing.assert_array_equal(instance.mask, theirs.annToMask(annotation))
+            assert instance.label == theirs.cats[annotation["category_id"]]["name"]
+            assert instance.box == tuple(annotation["bbox"])
+            assert instance.crowd == bool(annotation["iscrowd"])
+            crowds, seen = crowds + instance.crowd, seen + 1
+        assert ours.categories_in(image["file_name"]) == {instance.label for instance in found}
+    assert seen == len(theirs.anns) > 500
+    assert crowds > 3
+
+
+def coco_file(path: Path, annotations: Sequence[Record], /, **changes: Any) -> Path:
+    """Two pictures of 20 x 12; ``annotations`` belong to the first, a sound one to the second."""
+    sound = {"id": 99, "image_id": 2, "category_id": 1, "segmentation": SQUARE, "bbox": [2, 3, 6, 6], "iscrowd": 0}
+    document = {
+        "images": [{"id": n, "file_name": f"{n}.jpg", "height": HEIGHT, "width": WIDTH} for n in (1, 2)],
+        "annotations": [
+            *({"id": 10 + n, "image_id": 1, "category_id": 1} | record for n, record in enumerate(annotations)),
+            sound,
+        ],
+        "categories": [{"id": 1, "name": "person"}, {"id": 5, "name": "dog"}],
+    }
+    path.write_text(json.dumps(document | changes), encoding="utf-8")
+    return path
+
+
+def runs_of(mask: np.ndarray) -> list[int]:
+    """Run lengths column by column, the first of zeros: a loop over pixels."""
+    runs = [(value, len(list(group))) for value, group in groupby(mask.T.ravel().tolist())]
+    return [length for _, length in ([(False, 0)] if runs[0][0] else []) + runs]
+
+
+MASKS = arrays.arrays(np.bool_, SIZE)
+
+
+@settings(deadline=None)
+@given(MASKS)
+def test_run_lengths_compressed_or_not(mask: np.ndarray) -> None:
+    compressed = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"]
+    assert run_lengths(compressed) == runs_of(mask)
+    for counts in (compressed.decode(), runs_of(mask)):
+        found = read_annotation({"segmentation": {"size": list(SIZE), "counts": counts}}, "dog", SIZE, where="x")
+        np.testing.assert_array_equal(found.mask, mask)
+        assert found == from_mask(mask, "dog")
+
+
+def test_run_lengths_of_large_pictures() -> None:
+    mask = np.zeros((3000, 4000), dtype=bool)
+    mask[1234:2100, 77:3900] = True
+    compressed = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"]
+    assert run_lengths(compressed) == runs_of(mask)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=12), st.data())
+def test_empty_runs_between_others(runs: list[int], data: st.DataObject) -> None:
+    """pycocotools decodes them, yet its ``merge`` stops where two masks have one at the same place."""
+    for place in sorted(data.draw(st.lists(st.integers(0, len(runs)), max_size=4)), reverse=True):
+        runs[place:place] = [0, 0]
+    area = sum(runs)
+    runs, size = [*runs, 7], [1, area + 7]
+    expected = np.repeat(np.arange(len(runs)) % 2 == 1, runs)[None]
+    annotation = {"segmentation": {"size": size, "counts": runs}}
+    found = [read_annotation(annotation, "person", (1, area + 7), where="x") for _ in range(2)]
+    np.testing.assert_array_equal(found[0].mask, expected)
+    np.testing.assert_array_equal(union(found, (1, area + 7)), expected)
+
+
+@st.composite
+def polygons(draw: st.DrawFn) -> list[list[float]]:
+    """One to three, with corners on and over the border, repeated points and zero areas among them."""
+    x = st.integers(-2, WIDTH + 2).map(float) | st.floats(-2, WIDTH + 2)
+    y = st.integers(-2, HEIGHT + 2).map(float) | st.floats(-2, HEIGHT + 2)
+    points = st.lists(st.tuples(x, y), min_size=3, max_size=8)
+    return [
+        [number for point in points for number in point] for points in draw(st.lists(points, min_size=1, max_size=3))
+    ]
+
+
+@settings(deadline=None)
+@given(polygons())
+@example([[0.0, 0.0, 5.0, 5.0, 5.0, 5.0]])
+@example([[20.0, 12.0, 20.0, 0.0, 22.0, 14.0]])
+def test_polygons_equal_pycocotools(drawn: list[list[float]]) -> None:
+    expected = coco.decode(coco.merge(coco.frPyObjects(drawn, *SIZE))).astype(bool)
+    np.testing.assert_array_equal(read_annotation({"segmentation": drawn}, "dog", SIZE, where="x").mask, expected)
+
+
+def test_all_shapes_in_one_file(tmp_path: Path) -> None:
+    mask = np.zeros(SIZE, dtype=bool)
+    mask[2:5, 3:9] = True
+    compressed = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
+    path = coco_file(
+        tmp_path / "i.json",
+        [
+            {"segmentation": SQUARE},
+            {"segmentation": {"size": list(SIZE), "counts": compressed}, "iscrowd": 1, "bbox": [3, 2, 6, 3]},
+            {"segmentation": {"size": list(SIZE), "counts": runs_of(mask)}, "iscrowd": 1},
+            {"segmentation": [], "bbox": [1.5, 2, 3, 4.25], "iscrowd": 1},
+            {"bbox": [1, 2, 3, 4], "category_id": 5},
+            {"segmentation": None, "bbox": [0, 0, 0, 0]},
+        ],
+    )
+    found = GroundTruth.read(path).instances("1.jpg")
+    assert [instance.area for instance in found] == [36, 18, 18, 4 * 5, 12, 0]
+    assert [instance.crowd for instance in found] == [False, True, True, True, False, False]
+    assert [instance.label for instance in found] == ["person"] * 4 + ["dog", "person"]
+    assert [instance.box for instance in found][:4] == [(2, 3, 6, 6), (3, 2, 6, 3), (3, 2, 6, 3), (1.5, 2, 3, 4.25)]
+    assert {instance.score for instance in found} == {1.0}
+    assert len(GroundTruth.read(path, labels=["person"]).instances("1.jpg")) == 5
+    assert GroundTruth.read(path, labels=["dog"]).instances("2.jpg") == ()
+
+
+COMPRESSED = from_mask(np.pad(np.ones((4, 5), dtype=bool), ((3, 5), (6, 9))), "x").counts.decode()
+FAULTS: dict[str, tuple[Record, str]] = {
+    "2 points": ({"segmentation": [[1, 2, 3, 4]]}, "polygon of 2 points"),
+    "no points": ({"segmentation": [[]]}, "polygon of 0 points"),
+    "odd": ({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}, "odd number of values"),
+    "the second": ({"segmentation": [*SQUARE, [1, 2]]}, "polygon of 1 points"),
+    "NaN": ({"segmentation": [[1, 2, 3, 4, 5, float("nan")]]}, "not finite"),
+    "infinite": ({"segmentation": [[1, 2, 3, 4, 5, float("inf")]]}, "not finite"),
+    "beyond floats": ({"segmentation": [[1, 2, 3, 4, 5, 10**400]]}, "not finite"),
+    "a text": ({"segmentation": [[1, 2, 3, 4, 5, "6"]]}, "no list of numbers"),
+    "true": ({"segmentation": [[1, 2, 3, 4, 5, True]]}, "no list of numbers"),
+    "null": ({"segmentation": [[1, 2, 3, 4, 5, None]]}, "no list of numbers"),
+    "flat": ({"segmentation": [1, 2, 3, 4, 5, 6]}, "polygon is no list of numbers"),
+    "x over": ({"segmentation": [[1, 2, 22.5, 4, 5, 6]]}, "coordinate 22.5 lies outside the picture (0 to 20)"),
+    "y over": ({"segmentation": [[1, 2, 3, 15, 5, 6]]}, "coordinate 15 lies outside the picture (0 to 12)"),
+    "negative": ({"segmentation": [[-3, 2, 3, 4, 5, 6]]}, "coordinate -3 lies outside"),
+    "huge": ({"segmentation": [[1, 2, 3, 4, 1e300, 6]]}, "coordinate 1e+300 lies outside"),
+    "nothing": ({}, "neither segmentation nor bbox"),
+    "empty": ({"segmentation": []}, "neither segmentation nor bbox"),
+    "a word": ({"segmentation": "person"}, "neither segmentation nor bbox"),
+    "box of 3": ({"bbox": [1, 2, 3]}, "bbox is [1, 2, 3]"),
+    "negative box": ({"bbox": [1, 2, -3, 4]}, "bbox is"),
+    "NaN in a box": ({"bbox": [1, 2, 3, float("nan")]}, "not finite"),
+    "box outside": ({"bbox": [1, 2, 30, 4]}, "coordinate 31 lies outside"),
+    "box no list": ({"bbox": "1 2 3 4", "segmentation": SQUARE}, "bbox is no list of numbers"),
+    "no category": ({"segmentation": SQUARE, "category_id": 7}, "category_id 7 is not among the categories"),
+    "null category": ({"segmentation": SQUARE, "category_id": None}, "category_id None is not among"),
+    "list category": ({"segmentation": SQUARE, "category_id": [1]}, "category_id [1] is not among"),
+    "other size": ({"segmentation": {"size": [20, 12], "counts": COMPRESSED}}, "run lengths for size [20, 12]"),
+    "no size": ({"segmentation": {"counts": COMPRESSED}}, "run lengths for size None"),
+    "huge size": ({"segmentation": {"size": [10**6, 10**6], "counts": COMPRESSED}}, "run lengths for size"),
+    "too few": ({"segmentation": {"size": list(SIZE), "counts": [100, 20]}}, "do not add up to 240 pixels"),
+    "too many": ({"segmentation": {"size": list(SIZE), "counts": [230, 11]}}, "do not add up"),
+    "negative run": ({"segmentation": {"size": list(SIZE), "counts": [250, -10]}}, "do not add up"),
+    "half a run": ({"segmentation": {"size": list(SIZE), "counts": [239.5, 0.5]}}, "do not add up"),
+    "huge run": ({"segmentation": {"size": list(SIZE), "counts": [240, 2**32]}}, "do not add up"),
+    "text in runs": ({"segmentation": {"size": list(SIZE), "counts": [240, "1"]}}, "counts is no list of numbers"),
+    "no runs": ({"segmentation": {"size": list(SIZE), "counts": []}}, "do not add up"),
+    "no counts": ({"segmentation": {"size": list(SIZE)}}, "do not add up"),
+    "empty counts": ({"segmentation": {"size": list(SIZE), "counts": ""}}, "do not add up"),
+    "cut counts": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED[:-1]}}, "do not add up"),
+    "not ASCII": ({"segmentation": {"size": list(SIZE), "counts": "é" + COMPRESSED}}, "do not add up"),
+    "NUL": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED + "\0"}}, "do not add up"),
+    "open end": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED + "P"}}, "do not add up"),
+    "endless number": ({"segmentation": {"size": list(SIZE), "counts": "o" * 1_000_000}}, "do not add up"),
+    "long zero": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED[:-1] + "PPPPPPPP0"}}, "do not add up"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_an_unsound_annotation_costs_its_picture_alone(tmp_path: Path, name: str) -> None:
+    record, message = FAULTS[name]
+    path = coco_file(tmp_path / "i.json", [record])
+    truth = GroundTruth.read(path)
+    with pytest.raises(JudgeError) as caught:
+        truth.instances("1.jpg", SIZE)
+    text = str(caught.value)
+    assert message in text
+    assert text.startswith(f"{path}, image '1.jpg', annotation 10: ")
+    assert "\n" not in text
+    assert truth.instances("2.jpg", SIZE)[0].area == 36
+
+
+def test_categories_that_are_not_read_are_not_checked(tmp_path: Path) -> None:
+    truth = GroundTruth.read(
+        coco_file(tmp_path / "i.json", [{"segmentation": [[1]], "category_id": 5}]), labels=["person"]
+    )
+    assert truth.instances("1.jpg", SIZE) == ()
+    assert truth.categories_in("1.jpg") == frozenset()
+    assert truth.categories_in("3.jpg") == frozenset()
+
+
+# A run of +5 in a longer spelling: pycocotools' C reader shifts an int by 35 and more.
+OVERLONG = st.sampled_from(["U" + "P" * n + "0" for n in range(3, 14)] + ["k" + "o" * n + "O" for n in range(3, 14)])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.text(max_size=12), st.lists(OVERLONG | st.text("0123PQRSoOk`", max_size=3)).map("".join)), MASKS)
+def test_no_run_lengths_whatever_lead_pycocotools_astray(noise: str, mask: np.ndarray) -> None:
+    """What is accepted means to C's reader what it means to ours; that one would read and write out of bounds."""
+    good = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
+    for counts in (noise, good + noise, noise + good, good[:-1] + noise):
+        try:
+            found = read_annotation({"segmentation": {"size": list(SIZE), "counts": counts}}, "x", SIZE, where="x")
+        except JudgeError as error:
+            fault = str(error)
+        else:
+            fault = ""
+            runs = run_lengths(counts.encode())
+            expected = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(WIDTH, HEIGHT).T
+            np.testing.assert_array_equal(found.mask, expected)
+            assert found.area == expected.sum()
+        assert fault.count("\n") == 0
+
+
+@pytest.mark.parametrize("counts", [b"P", b"5P", b"\0", b"5 ", b"p", b"PPPPPPP0", b"ooooooO"])
+def test_run_lengths_that_are_none(counts: bytes) -> None:
+    with pytest.raises(ValueError, match="run lengths"):
+        run_lengths(counts)
+
+
+IMAGE = {"id": 1, "file_name": "1.jpg", "height": HEIGHT, "width": WIDTH}
+PERSON = [{"id": 1, "name": "person"}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images": None}, "'images' is no list of records"),
+        ({"annotations": {"1": []}}, "'annotations' is no list of records"),
+        ({"categories": ["person"]}, "'categories' is no list of records"),
+        ({"categories": [{"id": [1], "name": "person"}]}, "'id' is a list"),
+        ({"images": [{"id": 1, "file_name": None}]}, "images, record 0: 'file_name' is null"),
+        ({"images": [{"id": 1, "file_name": 7}]}, "'file_name' is a number"),
+        ({"images": [IMAGE, IMAGE | {"id": 2}]}, "'file_name' 1.jpg stands there twice"),
+        # The first would get no annotation, and its people would stay visible.
+        ({"images": [IMAGE, IMAGE | {"file_name": "2.jpg"}]}, "two images have one 'id'"),
+        ({"images": [{"file_name": "1.jpg"}]}, "'id' is null"),
+        ({"images": [IMAGE | {"id": {"a": 1}}]}, "'id' is an object"),
+        ({"annotations": [{"image_id": [1], "category_id": 1, "segmentation": SQUARE}]}, "'image_id' is a list"),
+        ({"annotations": [{"category_id": 1, "segmentation": SQUARE}]}, "'image_id' is null"),
+        # Ids as texts: all annotations would be passed over, and nothing hidden.
+        ({"annotations": [{"image_id": "1", "category_id": 1, "segmentation": SQUARE}]}, "no annotation's 'image_id'"),
+    ],
+)
+def test_a_file_that_is_not_of_coco(tmp_path: Path, changes: Record, message: str) -> None:
+    path = coco_file(tmp_path / "i.json", [], **changes)
+    with pytest.raises(JudgeError) as caught:
+        GroundTruth.read(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "[1]", "{}", '"text"', "\x89PNG", "a,b\n1,2\n", "{" * 100_000])
+def test_a_file_of_something_else(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "i.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(JudgeError) as caught:
+        GroundTruth.read(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_category_is_spelt(tmp_path: Path) -> None:
+    path = coco_file(tmp_path / "i.json", [])
+    with pytest.raises(JudgeError, match=r"no category 'persn'. Did you mean 'person'\?"):
+        GroundTruth.read(path, labels=["dog", "persn"])
+
+
+def picture(name: str, height: int, width: int) -> Picture:
+    return Picture(name, np.zeros((height, width, 3), dtype=np.uint8))
+
+
+def test_pictures_of_another_size(tmp_path: Path) -> None:
+    truth = GroundTruth.read(coco_file(tmp_path / "i.json", []))
+    with pytest.raises(JudgeError) as caught:
+        truth.detect([picture("2.jpg", HEIGHT, WIDTH + 1)])
+    assert str(caught.value).startswith("picture '2.jpg': is 21 x 12, its annotation says 20 x 12. Use")
+    with pytest.raises(JudgeError, match=r"is 12 x 20, its annotation says 20 x 12 \(turned by its EXIF orientation\?"):
+        truth.detect([picture("2.jpg", WIDTH, HEIGHT)])
+    with pytest.raises(JudgeError, match=r"picture '3.jpg' is not among its images"):
+        truth.detect([picture("3.jpg", HEIGHT, WIDTH)])
+    assert [len(found) for found in truth.detect([picture(f"{n}.jpg", HEIGHT, WIDTH) for n in (1, 2)])] == [0, 1]
+
+
+def test_a_file_that_gives_no_size(tmp_path: Path) -> None:
+    images = [{"id": n, "file_name": f"{n}.jpg"} for n in (1, 2)]
+    truth = GroundTruth.read(coco_file(tmp_path / "i.json", [], images=images))
+    assert truth.detect([picture("2.jpg", 40, 50)])[0][0].mask.shape == (40, 50)
+    with pytest.raises(JudgeError, match="has no width and height"):
+        truth.instances("2.jpg")
+
+
+def test_annotations_of_pictures_that_were_left_out_do_no_harm(tmp_path: Path) -> None:
+    path = coco_file(tmp_path / "i.json", [{"image_id": 77, "segmentation": "nonsense"}])
+    assert GroundTruth.read(path).instances("1.jpg") == ()
+
+
+def test_make_detector(tmp_path: Path) -> None:
+    path = coco_file(tmp_path / "i.json", [])
+    found = make_detector("gt", instances=path, labels=["person"])
+    assert (found.name, found.batch) == ("gt", 1)
+    assert [len(instances) for instances in found.detect([picture("2.jpg", HEIGHT, WIDTH)])] == [1]
+    with pytest.raises(JudgeError, match="detector 'gt' needs the instances"):
+        make_detector("gt")
+    with pytest.raises(JudgeError, match=r"unknown detector 'yollo'. Did you mean 'yolo'\?"):
+        make_detector("yollo")
+    for name in ("yolo", "maskrcnn"):
+        with pytest.raises(JudgeError, match=f"--weights: detector '{name}' needs weights"):
+            make_detector(name)

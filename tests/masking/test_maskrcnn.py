@@ -1,0 +1,222 @@
+"""Mask R-CNN: results against torchvision's own, files good and bad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import torch
+from detector_samples import agreement, check_contract, odd_pictures, overlap, real_pictures, run_apart
+
+from judge.errors import JudgeError
+from judge.masking.detectors import maskrcnn
+from judge.masking.detectors.maskrcnn import SMALL, MaskRcnn, build, load_maskrcnn
+from judge.masking.detectors.weights import Header, write_detector
+
+CLASSES = ("person", "dog")
+TINY = {**SMALL, "channels": 16, "hidden": 32, "mask_layers": [16], "proposals": 40}
+
+
+def tiny(seed: int = 0) -> Any:
+    """An untrained network, small heads on its ResNet-18."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = build(TINY, len(CLASSES), "test")
+        torch.nn.init.normal_(network.roi_heads.box_predictor.cls_score.weight, std=0.5)
+        torch.nn.init.normal_(network.roi_heads.box_predictor.bbox_pred.weight, std=0.3)
+        torch.nn.init.normal_(network.roi_heads.mask_predictor.mask_fcn_logits.weight, std=3)
+    return network.eval()
+
+
+def save(network: Any, path: Path) -> Path:
+    write_detector(path, Header("maskrcnn", TINY, CLASSES, 96), network.state_dict())
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("maskrcnn")
+
+
+@pytest.fixture(scope="module")
+def weights(folder: Path) -> Path:
+    return save(tiny(), folder / "tiny.safetensors")
+
+
+@pytest.fixture(scope="module")
+def detector(weights: Path) -> MaskRcnn:
+    return load_maskrcnn(weights, device="cpu")
+
+
+def test_contract(detector: MaskRcnn) -> None:
+    found = check_contract(detector, odd_pictures())
+    assert sum(map(len, found)) > 10
+    assert {instance.label for instances in found for instance in instances} == set(CLASSES)
+
+
+def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
+    """The network's own forward pass pastes masks at the picture's size: boxes, scores and masks are the same."""
+    for picture in odd_pictures([(137, 401), (96, 96), (300, 150)]):
+        pixels = torch.from_numpy(picture.pixels).permute(2, 0, 1).float() / 255
+        with torch.no_grad():
+            [own] = detector.network([pixels])
+        masks = (own["masks"][:, 0] >= 0.5).numpy()
+        kept = masks.any(axis=(1, 2))
+        [found] = detector.detect([picture])
+        assert len(found) == kept.sum()
+        assert [instance.score for instance in found] == pytest.approx(own["scores"][kept].tolist(), abs=1e-5)
+        assert [instance.label for instance in found] == [CLASSES[k - 1] for k in own["labels"][kept].tolist()]
+        for instance, box, mask in zip(found, own["boxes"][kept].numpy(), masks[kept], strict=True):
+            x, y, w, h = instance.box
+            assert [x, y, x + w, y + h] == pytest.approx(box.tolist(), abs=1e-3)
+            assert overlap(instance.mask, mask) > 0.99
+
+
+def test_a_picture_does_not_depend_on_its_company(detector: MaskRcnn) -> None:
+    pictures = odd_pictures([(96, 96)] * 5 + [(60, 200), (200, 60)])
+    together = detector.detect(pictures)
+    alone = [detector.detect([picture])[0] for picture in pictures]
+    assert np.mean([agreement(one, two) for one, two in zip(alone, together, strict=True)]) > 0.9
+
+
+def test_real_pictures(detector: MaskRcnn, shared: Path) -> None:
+    check_contract(detector, real_pictures(shared))
+
+
+def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path, detector: MaskRcnn) -> None:
+    other = save(tiny(seed=1), folder / "other.safetensors")
+    assert load_maskrcnn(weights, device="cpu", batch=1).key == detector.key
+    options: list[dict[str, Any]] = [{}, {"iou": 0.7}, {"mask_threshold": 0.4}, {"image_size": 128}]
+    keys = {load_maskrcnn(weights, device="cpu", **option).key for option in options}
+    assert len(keys | {load_maskrcnn(other, device="cpu").key}) == 5
+
+
+@pytest.fixture(scope="module")
+def first(folder: Path) -> Path:
+    """A state dict as torchvision's v1 has it, with random weights."""
+    network = build({"variant": "v1"}, 90, "test")
+    torch.save(network.state_dict(), folder / "v1.pth")
+    return folder / "v1.pth"
+
+
+def test_a_state_dict_of_v1(first: Path, folder: Path, shared: Path) -> None:
+    loaded = load_maskrcnn(first, device="cpu", image_size=160)
+    assert (len(loaded.categories), loaded.categories[0], loaded.categories[-1]) == (90, "person", "toothbrush")
+    assert loaded.network.backbone.body.bn1.eps == 0
+    check_contract(loaded, real_pictures(shared, 1))
+    from safetensors.torch import save_file
+
+    state = torch.load(first, weights_only=True)
+    # torchvision's own file lacks the counters, and its training script keeps more than the weights.
+    bare = {name: tensor for name, tensor in state.items() if not name.endswith("num_batches_tracked")}
+    save_file(bare, folder / "v1.safetensors")
+    torch.save({"model": bare, "epoch": 3}, folder / "script.pth")
+    for name in ("v1.safetensors", "script.pth"):
+        again = load_maskrcnn(folder / name, device="cpu", image_size=160).network.state_dict()
+        assert all(torch.equal(again[key], tensor) for key, tensor in bare.items())
+    assert load_maskrcnn(first, device="cpu").network.transform.min_size == (800,)
+
+
+def test_v1_and_v2_are_told_apart_by_their_names(folder: Path) -> None:
+    with torch.device("meta"):
+        states = {variant: build({"variant": variant}, 90, "test").state_dict() for variant in ("v1", "v2")}
+    for variant, state in states.items():
+        header = maskrcnn._header_of(state, "test")
+        assert header.architecture == {"variant": variant}
+        assert header.categories[:2] == ("person", "bicycle")
+
+
+def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetched with the hash checked and unpickling restricted; without a network, one line."""
+
+    seen: dict[str, Any] = {}
+
+    def fetch(url: str, **options: Any) -> Mapping[str, torch.Tensor]:
+        seen.update(options, url=url)
+        return build({"variant": "v1"}, 90, "test").state_dict()
+
+    def fail(url: str, **options: Any) -> None:
+        raise URLError("no network")
+
+    import torchvision.models._api as api
+
+    monkeypatch.setattr(api, "load_state_dict_from_url", fetch)
+    loaded = load_maskrcnn("maskrcnn_resnet50_fpn", device="cpu")
+    assert loaded.categories[0] == "person"
+    assert seen["check_hash"] is seen["weights_only"] is True
+    monkeypatch.setattr(api, "load_state_dict_from_url", fail)
+    with pytest.raises(
+        JudgeError, match=r"maskrcnn_resnet50_fpn_v2: cannot be fetched \(URLError\).*download https://"
+    ):
+        load_maskrcnn("maskrcnn_resnet50_fpn_v2", device="cpu")
+    with pytest.raises(JudgeError, match=r"no such model. Did you mean 'maskrcnn_resnet50_fpn'"):
+        load_maskrcnn("maskrcnn_resnet50_fnp", device="cpu")
+
+
+class Bomb:
+    """Unpickling it would leave a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    torch.save({"model": Bomb(tmp_path / "mark")}, tmp_path / "bomb.pth")
+    torch.save(tiny(), tmp_path / "module.pth")
+    for name in ("bomb.pth", "module.pth"):
+        with pytest.raises(JudgeError, match="holds more than weights"):
+            load_maskrcnn(tmp_path / name, device="cpu")
+    assert not (tmp_path / "mark").exists()
+
+
+def test_files_at_fault(tmp_path: Path, weights: Path, first: Path) -> None:
+    data = weights.read_bytes()
+    seven = {
+        "roi_heads.box_head.fc6.weight": torch.zeros(1),
+        "roi_heads.box_predictor.cls_score.bias": torch.zeros(7),
+    }
+    torch.save(seven, tmp_path / "seven.pth")
+    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
+    torch.save([1, 2], tmp_path / "list.pth")
+    state = torch.load(first, weights_only=True)
+    torch.save({name: tensor for name, tensor in state.items() if "fpn" not in name}, tmp_path / "part.pth")
+    (tmp_path / "cut.pth").write_bytes(first.read_bytes()[:10_000])
+    (tmp_path / "cut.safetensors").write_bytes(data[:1000])
+    (tmp_path / "weights.bin").write_bytes(data)
+    write_detector(tmp_path / "yolo.safetensors", Header("yolo", {}, ("person",), 96), {"a": torch.zeros(1)})
+    write_detector(tmp_path / "v9.safetensors", Header("maskrcnn", {"variant": "v9"}, ("a",), 96), {})
+    write_detector(tmp_path / "small.safetensors", Header("maskrcnn", {"variant": "small"}, ("a",), 96), {})
+    for name, fault in {
+        "seven.pth": "tells 7 classes apart, whose names nobody knows",
+        "other.pth": "does not fit a Mask R-CNN of torchvision's",
+        "list.pth": "holds no state dict",
+        "part.pth": "does not fit the network: lacks",
+        "cut.pth": "no whole file of weights|is damaged",
+        "cut.safetensors": "no whole safetensors file",
+        "weights.bin": "is no file of weights",
+        "yolo.safetensors": "Take --detector yolo",
+        "v9.safetensors": "unknown variant 'v9'",
+        "small.safetensors": "cannot be built",
+        "absent.pth": "no such file of weights",
+    }.items():
+        with pytest.raises(JudgeError, match=fault) as caught:
+            load_maskrcnn(tmp_path / name, device="cpu")
+        assert name in str(caught.value)
+
+
+def test_it_leaves_no_trace(tmp_path: Path, weights: Path) -> None:
+    code = f"""
+import numpy
+from judge.masking.detectors import make_detector
+from judge.masking.instances import Picture
+detector = make_detector("maskrcnn", weights={str(weights)!r}, device="cpu")
+print(len(detector.detect([Picture("a", numpy.zeros((50, 90, 3), numpy.uint8))])), "ultralytics" in sys.modules)
+"""
+    assert run_apart(code, tmp_path).stdout == "1 False\n"
