@@ -1,0 +1,219 @@
+"""Detectors trained here: a small one from nothing, or weights at hand fine-tuned, on any corpus with instances.
+
+One plain torch loop for both kinds, in one process: the networks and their losses are Ultralytics' and torchvision's,
+the rest is ours. Ultralytics' own trainer wants masks as polygons and pictures in folders, writes pickles, and sets the
+process up to its taste; here masks stay exact and nothing is written but the one file in the end.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from judge.errors import JudgeError, nearest, require
+from judge.masking.detectors import Detector
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.detectors.weights import Kind, choose_device, write_detector
+from judge.masking.folder import Hiding
+from judge.masking.images import read_picture
+from judge.masking.instances import PERSON
+from judge.masking.overlap import Overlap, count, pool
+from judge.training.pupils import PUPILS, DetectorRecipe, Example, Examples, Pupil
+
+__all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]
+
+Report = Callable[[str, int, int], None]
+"""Told (what, done, total)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedDetector:
+    """What a training left.
+
+    Attributes:
+        path: the file.
+        categories: what it tells apart.
+        losses: mean training loss of each epoch.
+        pictures: trained on.
+        held_out: kept for looking at.
+        overlap: with the people in the held-out pictures, from a score of 0.5 on; with all things where no category
+            is "person". NaN where there is nothing to find.
+        seconds: all of it took.
+    """
+
+    path: Path
+    categories: tuple[str, ...]
+    losses: tuple[float, ...]
+    pictures: int
+    held_out: int
+    overlap: Overlap
+    seconds: float
+
+
+def train_detector(  # noqa: PLR0913 - a command's options
+    kind: Kind,
+    pictures: Path,
+    instances: Path,
+    out: Path,
+    *,
+    recipe: DetectorRecipe | None = None,
+    labels: Sequence[str] | None = None,
+    start: str | Path | None = None,
+    trust: Path | None = None,
+    device: str | None = None,
+    report: Report | None = None,
+) -> TrainedDetector:
+    """Train a detector and write it to ``out``, one safetensors file, whole or not at all.
+
+    The same recipe and pictures give the same weights, to the bit on one CPU and the same number of threads.
+
+    Args:
+        kind: "yolo" or "maskrcnn".
+        pictures: folder.
+        instances: COCO file of what is in them; crowds are passed over.
+        out: the file to write, ".safetensors".
+        recipe: default: ``DetectorRecipe()``.
+        labels: categories to learn; None for all of the file.
+        start: weights to go on from, as ``load_yolo`` (ONNX apart) and ``load_maskrcnn`` take them; what does not fit
+            the categories starts fresh. None: a small network from nothing.
+        trust: folder whose pickles may be read.
+        device: None: CUDA where there is any.
+        report: told of epochs done.
+
+    Raises:
+        JudgeError: unknown kind or category, pictures or annotations at fault, weights that cannot be read, a loss that
+            is no longer finite, a package that is missing, a file that cannot be written.
+    """
+    require("detectors", "torchvision", "cv2", "pycocotools", *(["ultralytics"] if kind == "yolo" else []))
+    recipe = recipe or DetectorRecipe()
+    if out.suffix != ".safetensors":
+        raise JudgeError("is no name for weights", where=f"--out {out}", mend="name a file that ends in .safetensors")
+    if kind not in PUPILS:
+        raise JudgeError(f"unknown kind of detector '{kind}'", mend=nearest(kind, list(PUPILS)))
+    began, place = time.monotonic(), choose_device(device)
+    _probe(out)
+    truth = GroundTruth.read(instances, labels=labels)
+    categories = tuple(name for name in truth.categories if truth.labels is None or name in truth.labels)
+    train, held = split_pictures(truth, recipe.validation, recipe.seed)
+    for name in held:  # A fault is told before the training, not after it.
+        truth.detect([read_picture(pictures, name)])
+    data = Examples(pictures, train, truth, categories, recipe.image_size)
+    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        torch.manual_seed(recipe.seed)
+        pupil = PUPILS[kind](categories, recipe, start, trust)
+        losses = _fit(pupil, data, recipe, place, report)
+    write_detector(out, pupil.header, pupil.network.state_dict())
+    detector = open_trained(kind, out, device=device, batch=recipe.batch_size)
+    hiding = Hiding(labels=(PERSON,) if PERSON in categories else categories)
+    overlap = measure_overlap(detector, truth, pictures, held, hiding=hiding)
+    return TrainedDetector(out, categories, losses, len(train), len(held), overlap, time.monotonic() - began)
+
+
+def _probe(out: Path) -> None:
+    """Refuse a place that cannot be written before the work, not after it."""
+    beside = out.with_name(f".{out.name}.{time.time_ns()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        mend = "name a file in a folder that you own"
+        raise JudgeError(f"cannot be written ({error.strerror})", where=f"--out {out}", mend=mend) from error
+
+
+def open_trained(kind: Kind, path: Path, *, device: str | None = None, batch: int = 8) -> Detector:
+    """The detector in a file of :func:`train_detector`."""
+    if kind == "yolo":
+        from judge.masking.detectors.yolo import load_yolo
+
+        return load_yolo(path, device=device, batch=batch)
+    from judge.masking.detectors.maskrcnn import load_maskrcnn
+
+    return load_maskrcnn(path, device=device, batch=batch)
+
+
+def split_pictures(truth: GroundTruth, share: float, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the pictures to train on, and of those held out; at least one to train on.
+
+    Raises:
+        JudgeError: no pictures.
+    """
+    names = truth.pictures
+    if not names:
+        raise JudgeError("lists no pictures", where=truth.source, mend="give the instances of the pictures")
+    order = np.random.default_rng([seed, 0]).permutation(len(names))
+    spared = min(len(names) - 1, round(share * len(names)))
+    held = set(order[:spared].tolist())
+    return (
+        tuple(name for index, name in enumerate(names) if index not in held),
+        tuple(names[index] for index in sorted(held)),
+    )
+
+
+def measure_overlap(
+    detector: Detector, truth: GroundTruth, pictures: Path, names: Sequence[str], *, hiding: Hiding | None = None
+) -> Overlap:
+    """How well ``detector`` covers people (or what ``hiding`` names) in pictures ``names``, pooled by pixel."""
+    hiding, counts = hiding or Hiding(), []
+    for start in range(0, len(names), detector.batch):
+        group = [read_picture(pictures, name) for name in names[start : start + detector.batch]]
+        for picture, found, true in zip(group, detector.detect(group), truth.detect(group), strict=True):
+            size = (picture.pixels.shape[0], picture.pixels.shape[1])
+            counts.append(astuple(count(true, found, hiding, size)))
+    summed = np.array(counts, dtype=np.float64).reshape(-1, 5).sum(axis=0)
+    return Overlap(*pool(summed).tolist())
+
+
+def _fit(
+    pupil: Pupil, data: Examples, recipe: DetectorRecipe, device: torch.device, report: Report | None
+) -> tuple[float, ...]:
+    """Train in place; the mean loss of each epoch."""
+    pupil.network.to(device, memory_format=torch.channels_last)
+    pupil.learn()
+    parameters = [parameter for parameter in pupil.network.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, lr=recipe.learning_rate or pupil.rate, weight_decay=0.01, fused=True)
+    steps = math.ceil(len(data) / recipe.batch_size) * recipe.epochs
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, steps))
+    losses = []
+    for epoch in range(recipe.epochs):
+        total = 0.0
+        for batch in _epoch(data, recipe, epoch):
+            loss = pupil.loss(batch, device)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+            nn.utils.clip_grad_norm_(parameters, 10.0)
+            optimiser.step()
+            schedule.step()
+            total += float(loss.detach()) * len(batch)
+        losses.append(total / len(data))
+        if not math.isfinite(losses[-1]):
+            what = f"loss is {losses[-1]} in epoch {epoch + 1}"
+            raise JudgeError(what, where="training of a detector", mend="lower --learning-rate")
+        pupil.next_epoch()
+        if report is not None:
+            report(f"training (loss {losses[-1]:.3f})", epoch + 1, recipe.epochs)
+    return tuple(losses)
+
+
+def _epoch(data: Examples, recipe: DetectorRecipe, epoch: int) -> Iterator[list[Example]]:
+    """Batches in an order of this epoch's own, every other picture mirrored."""
+    rng = np.random.default_rng([recipe.seed, 1, epoch])
+    order, mirrored = rng.permutation(len(data)), rng.random(len(data)) < 0.5
+    for start in range(0, len(order), recipe.batch_size):
+        chosen = order[start : start + recipe.batch_size]
+        yield [data[index].flipped() if mirrored[index] else data[index] for index in chosen.tolist()]
+
+
+def _rate(step: int, steps: int) -> float:
+    """Share of the highest learning rate: up over the first tenth, then down as a cosine to a hundredth."""
+    rise = max(1, steps // 10)
+    if step < rise:
+        return (step + 1) / rise
+    return 0.01 + 0.99 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise))) / 2
