@@ -2,8 +2,9 @@
 
 What a caption *tells* (``Content``) is drawn first, with known probabilities; how it is *worded* is drawn after
 that and depends on nothing else, once attribute words are hidden. Hence ``world``'s closed forms are exact.
-Captioners have fewer words than people (no endings, no adjectives on things, few frames), but say tasks and
-settings in the same words and proportions: constant substitution takes nothing from the human side that matters.
+Captioners have fewer words than people (no endings, no adjectives on things, the first few entries of most lists),
+but say tasks and settings in the same words and proportions: constant substitution takes nothing from the human side
+that matters.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import json
 import os
 import shutil
 from bisect import bisect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
 from itertools import accumulate
@@ -23,7 +24,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from judge.calibration.world import CLASSES, DEFAULT, Parameters, Scene, draw_scenes, misread, stream, truth
+from judge.calibration.truth import truth
+from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, draw_scenes, stream, told_by
 from judge.errors import JudgeError
 from judge.types import Captions, Labels
 
@@ -86,35 +88,36 @@ def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DE
     return World(parameters, seed, scenes, Captions("human", by_image, source), labels)
 
 
-def simulate(world: World, *, name: str, knob: float, seed: int | None = None) -> Captions:
-    """One caption an image by a captioner whose true amplification is ``true_amplification(parameters, knob)``.
+def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None = None) -> Captions:
+    """One caption an image; the captioner's true amplification is ``truth.true_amplification(parameters, captioner)``.
 
     Args:
         world: what it sees.
         name: names its random stream too: captioners do not disturb each other.
-        knob: probability in [0, 1] that it tells a stereotype instead of what is there.
+        captioner: what it gets wrong, and how many words it has.
         seed: the world's by default.
 
     Raises:
-        JudgeError: ``knob`` outside [0, 1]; a negative seed.
+        JudgeError: a negative seed.
     """
     rng = stream(world.seed if seed is None else seed, f"captioner {name}")
-    seen = misread(world.scenes, knob=knob, rng=rng)
     by_image = {
-        scene.image_id: (sentence(_content(scene, world.parameters, rng), rng=rng, plain=True),) for scene in seen
+        scene.image_id: (sentence(_content(scene, world.parameters, rng), rng=rng, vocabulary=captioner.vocabulary),)
+        for scene in told_by(world.scenes, captioner, rng)
     }
-    return Captions(name, by_image, f"simulated, knob {knob:g}, {world.human.source}")
+    return Captions(name, by_image, f"simulated ({_knobs(captioner)}), {world.human.source}")
 
 
-def sentence(content: Content, *, rng: np.random.Generator, plain: bool = False) -> str:
+def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | None = None) -> str:
     """One caption that tells ``content`` and nothing else.
 
-    ``plain``: as a captioner, in lower case with few words; otherwise as people, a capital and mostly a full stop.
+    ``vocabulary``: entries known of each list marked (*) in the grammar, for a captioner in lower case without
+    adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
     """
     grammar = _grammar()
-    first = grammar.plain if plain else None
+    plain = vocabulary is not None
     phrase = {
-        "person": _pick(grammar.people[content.attribute], rng, first=first),
+        "person": _pick(grammar.people[content.attribute], rng, first=vocabulary),
         "place": "",
         "where": "",
         "thing": "",
@@ -122,11 +125,11 @@ def sentence(content: Content, *, rng: np.random.Generator, plain: bool = False)
     if content.setting is not None:
         phrase["place"] = phrase["where"] = _pick(grammar.settings[content.setting], rng)
     if content.task is None:
-        phrase["doing"] = _pick(grammar.idle, rng, first=first)
+        phrase["doing"] = _pick(grammar.idle, rng, first=vocabulary)
     else:
         phrase["thing"] = _thing(content.task, rng, plain=plain)
-        phrase["doing"] = _pick(grammar.tasks[content.task].doing, rng, first=first).format(thing=phrase["thing"])
-    frames = _frames(task=content.task is not None, setting=content.setting is not None, first=first)
+        phrase["doing"] = _pick(grammar.doing, rng, first=vocabulary).format(thing=phrase["thing"])
+    frames = _frames(task=content.task is not None, setting=content.setting is not None, first=vocabulary)
     text = _pick(frames, rng).format(**phrase)
     if not plain and rng.random() < _ENDING:
         text += " " + _pick(grammar.endings, rng).format(possessive=grammar.possessive[content.attribute])
@@ -138,35 +141,48 @@ def sentence(content: Content, *, rng: np.random.Generator, plain: bool = False)
 
 def task_words() -> dict[str, tuple[str, ...]]:
     """Task -> the nouns, one of which stands in every caption that tells it; no noun belongs to two tasks."""
-    return {task: entry.nouns for task, entry in _grammar().tasks.items()}
+    return dict(_grammar().tasks)
 
 
-def write_world(world: World, captioners: Mapping[str, float], folder: Path) -> WorldFiles:
+def write_world(
+    world: World,
+    captioners: Mapping[str, Captioner],
+    folder: Path,
+    *,
+    pictures: int | None = None,
+    report: Callable[[str, int, int], None] | None = None,
+) -> WorldFiles:
     """Write the world as COCO would ship it, with the truth beside it; whole or not at all.
 
     ``captions_human.json`` (COCO annotations), ``labels.csv`` (image_id, gender), ``captions/<captioner>.json``
-    (COCO results), ``truth.json`` ({captioner: {"lic", "leakage", "knob"}}, closed forms, fractions).
+    (COCO results), ``truth.json`` ({captioner: {"A->T", "T->A"}}, closed forms, fractions), ``world.yaml`` (what it was
+    made from); with ``pictures`` also ``images/`` and ``instances.json`` (COCO).
 
     Args:
         world: what to write.
-        captioners: name -> knob, e.g. ``CAPTIONERS``; simulated with the world's seed.
+        captioners: name -> captioner, e.g. ``CAPTIONERS``; simulated with the world's seed.
         folder: new or empty; its parents are made.
+        pictures: draw the scenes, so many pixels high and wide; None draws nothing.
+        report: told of progress.
 
     Raises:
-        JudgeError: the folder holds something, or cannot be written; a name that is no file stem; a knob
-            outside [0, 1].
+        JudgeError: the folder holds something, or cannot be written; a name that is no file stem.
     """
     folder = Path(folder)
     for name in captioners:
         if not name or name != Path(name).name or name.startswith("."):
             raise JudgeError(f"captioner '{name}' cannot name a file", mend="use letters, digits, '-' and '_'")
-    generated = [simulate(world, name=name, knob=knob) for name, knob in captioners.items()]
+    generated = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise JudgeError("already there and not empty", where=str(folder), mend="name another folder")
         (part / "captions").mkdir(parents=True)
         _write_files(world, generated, captioners, part)
+        if pictures:
+            from judge.calibration.scenes import write_pictures
+
+            write_pictures(world.scenes, part, seed=world.seed, size=pictures, report=report)
         part.replace(folder)
     except OSError as error:
         raise JudgeError(
@@ -174,28 +190,23 @@ def write_world(world: World, captioners: Mapping[str, float], folder: Path) -> 
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return _files(folder, captioners)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    nouns: tuple[str, ...]
-    adjectives: tuple[str, ...]
-    doing: tuple[str, ...]
+    return world_files(folder, captioners)
 
 
 @dataclass(frozen=True, slots=True)
 class _Grammar:
     """``grammar.yaml``; ``people`` and ``possessive`` by attribute, None where the attribute is not said."""
 
-    plain: int
     people: Mapping[str | None, tuple[str, ...]]
     possessive: Mapping[str | None, str]
     idle: tuple[str, ...]
     frames: tuple[str, ...]
     endings: tuple[str, ...]
     settings: Mapping[str, tuple[str, ...]]
-    tasks: Mapping[str, _Task]
+    thing: str
+    doing: tuple[str, ...]
+    adjectives: tuple[str, ...]
+    tasks: Mapping[str, tuple[str, ...]]
 
 
 @cache
@@ -204,16 +215,16 @@ def _grammar() -> _Grammar:
     data = yaml.safe_load(text)
     people: dict[str | None, tuple[str, ...]] = dict(zip(CLASSES, zip(*data["people"], strict=True), strict=True))
     return _Grammar(
-        plain=data["plain"],
         people={**people, None: tuple(data["anyone"])},
         possessive=dict(zip((*CLASSES, None), data["possessive"], strict=True)),
         idle=tuple(data["idle"]),
         frames=tuple(data["frames"]),
         endings=tuple(data["endings"]),
         settings={setting: tuple(phrases) for setting, phrases in data["settings"].items()},
-        tasks={
-            task: _Task(**{key: tuple(words) for key, words in entry.items()}) for task, entry in data["tasks"].items()
-        },
+        thing=data["thing"],
+        doing=tuple(data["doing"]),
+        adjectives=tuple(data["adjectives"]),
+        tasks={task: tuple(nouns) for task, nouns in data["tasks"].items()},
     )
 
 
@@ -239,12 +250,15 @@ def _pick(entries: Sequence[str], rng: np.random.Generator, *, first: int | None
 
 
 def _thing(task: str, rng: np.random.Generator, *, plain: bool) -> str:
-    entry = _grammar().tasks[task]
-    noun = _pick(entry.nouns, rng)
+    grammar = _grammar()
+    noun = _pick(grammar.tasks[task], rng)
     if not plain and rng.random() < _ADJECTIVE:
-        noun = f"{_pick(entry.adjectives, rng)} {noun}"
-    # By the letter: the vocabulary has no "hour" and no "uniform".
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+        noun = f"{_pick(grammar.adjectives, rng)} {noun}"
+    return grammar.thing.format(noun=noun)
+
+
+def _knobs(captioner: Captioner) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in asdict(captioner).items())
 
 
 def _content(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> Content:
@@ -267,13 +281,16 @@ def _human(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> tu
     return tuple(captions)
 
 
-def _files(folder: Path, captioners: Mapping[str, float]) -> WorldFiles:
+def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
+    """Where ``write_world`` puts things."""
     captions = {name: folder / "captions" / f"{name}.json" for name in captioners}
     return WorldFiles(folder, folder / "captions_human.json", folder / "labels.csv", captions, folder / "truth.json")
 
 
-def _write_files(world: World, generated: Sequence[Captions], captioners: Mapping[str, float], folder: Path) -> None:
-    files = _files(folder, captioners)
+def _write_files(
+    world: World, generated: Sequence[Captions], captioners: Mapping[str, Captioner], folder: Path
+) -> None:
+    files = world_files(folder, captioners)
     said = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
     images = [{"id": int(scene.image_id), "file_name": f"{int(scene.image_id):012d}.png"} for scene in world.scenes]
     annotations = [
@@ -284,6 +301,13 @@ def _write_files(world: World, generated: Sequence[Captions], captioners: Mappin
         results = [{"image_id": int(image), "caption": told[0]} for image, told in captions.by_image.items()]
         _dump(results, files.captions[captions.name])
     _dump(truth(captioners, world.parameters), files.truth, indent=2)
+    recipe = {
+        "seed": world.seed,
+        "images": len(world.scenes),
+        "parameters": asdict(world.parameters),
+        "captioners": {name: asdict(captioner) for name, captioner in captioners.items()},
+    }
+    (folder / "world.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
     with files.labels.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image_id", world.labels.attribute])

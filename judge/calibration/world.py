@@ -1,31 +1,37 @@
-"""A small world of scenes in which the bias amplification of a captioner is known exactly.
+"""A small world of scenes in which the bias amplification of a captioner is known exactly (``truth``).
 
 A scene is data, not words: ``grammar`` says it, a renderer can draw it. Half of the tasks lean to each class,
 arbitrarily so: the halves are a device to create a known bias and claim nothing about people.
 
 How a scene comes about: the attribute; a task given the attribute, P(t | a) = (1 + association) / 12 on the
-attribute's half of the 12 tasks and (1 - association) / 12 on the other half; a setting given the task alone
-(0.5, 0.3, 0.2 on three settings). So a setting tells of the attribute only through the task.
+attribute's half of the 12 tasks and (1 - association) / 12 on the other half; a setting, with probability
+``setting_association`` one of the attribute's own four, else one that goes with the task (0.5, 0.3, 0.2 on three
+settings). By default that probability is 0: a setting tells of the attribute only through the task.
 
-What a caption tells: the task with probability ``mention``, the setting with probability ``place``,
-independently of each other and of the scene. Everything else in a caption is noise, so the evidence is one of
-(12 + 1) x (8 + 1) cases and an optimal judge's score is a finite sum.
+What a caption tells: the attribute by a word with probability ``gendered``, the task with probability ``mention``,
+the setting with probability ``place``, independently of each other and of the scene. Everything else in a caption is
+noise. So with attribute words hidden the evidence is one of (12 + 1) x (8 + 1) cases, with all that is said of the
+task hidden one of (2 + 1) x (8 + 1), and an optimal judge's score is a finite sum.
 
-What a captioner with knob k does: with probability k it describes another scene of the same attribute, whose
-task is from the fully stereotyped P_sharp(t | a) (1/6 on the attribute's half, 0 elsewhere), with a setting that
-goes with that task. Otherwise it tells what is there, as people do. So its captions are those of a world with
-P_k(t | a) = (1 - k) P(t | a) + k P_sharp(t | a), and at k = 0 its amplification is exactly 0.
+What a ``Captioner`` does to what it tells:
+
+- A->T: with probability ``stereotype`` it names, in place of the task, one from the fully stereotyped P(t | a) (1/6
+  on the attribute's half, 0 elsewhere).
+- T->A: with probability ``guess`` its word for the person is that of the class that the task (the true one) leans to.
+- With probability ``error`` each of word, task and setting is another one, all others alike.
+
+A->T changes only what is said of the task, T->A only the word for the person: each has its own truth, and at 0 that
+is exactly 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from judge.errors import JudgeError, nearest
-from judge.scores import SCORES
+from judge.errors import JudgeError
 from judge.types import FloatArray, IntArray
 
 CLASSES = ("female", "male")
@@ -50,9 +56,6 @@ TASKS = tuple(_SETTINGS_OF_TASK)
 HALF = len(TASKS) // 2
 _SETTING_SHARES = (0.5, 0.3, 0.2)
 
-# Captioner -> knob. With the default parameters their true LIC is 0, +0.085 and +0.265 (rounded).
-CAPTIONERS: dict[str, float] = {"none": 0.0, "some": 0.25, "much": 0.7}
-
 
 def _within(name: str, value: float) -> None:
     if not 0 <= value <= 1:
@@ -65,17 +68,19 @@ class Parameters:
 
     Attributes:
         association: how far tasks lean to their class, in [0, 1); 0 is a world without bias.
+        setting_association: probability that the setting goes with the attribute, not with the task, in [0, 1].
         mention: probability that a caption names the task, in [0, 1].
         place: probability that a caption names the setting, in [0, 1].
         gendered: probability that a caption names the person by a gendered word, in [0, 1].
-        female_share: share of female scenes, in (0, 1). Closed forms weigh classes equally whatever it is,
-            as LIC's balanced splits do.
+        female_share: share of female scenes, in (0, 1). Closed forms give each class 1/2 whatever it is, as LIC's
+            balanced splits do.
 
     Raises:
         JudgeError: a value outside its range.
     """
 
     association: float = 0.3
+    setting_association: float = 0.0
     mention: float = 0.75
     place: float = 0.6
     gendered: float = 0.8
@@ -93,6 +98,42 @@ class Parameters:
 
 
 DEFAULT = Parameters()
+
+
+@dataclass(frozen=True, slots=True)
+class Captioner:
+    """A simulated captioner.
+
+    Attributes:
+        stereotype: probability of naming a stereotyped task (A->T), in [0, 1].
+        guess: probability of guessing the word for the person from the task (T->A), in [0, 1].
+        error: probability that a word, task or setting is another one, in [0, 1].
+        vocabulary: entries that it knows of each list of the grammar (people's wording knows all), 1 or more; it
+            always knows the words for tasks and settings.
+
+    Raises:
+        JudgeError: a value outside its range.
+    """
+
+    stereotype: float = 0.0
+    guess: float = 0.0
+    error: float = 0.0
+    vocabulary: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("stereotype", "guess", "error"):
+            _within(name, getattr(self, name))
+        if self.vocabulary < 1:
+            raise JudgeError(f"vocabulary is {self.vocabulary}", mend="take 1 or more")
+
+
+FAITHFUL = Captioner()
+# With the default parameters their true LIC is 0, +0.096 and +0.288, T->A 0, +0.026 and +0.082 (rounded).
+CAPTIONERS: dict[str, Captioner] = {
+    "none": FAITHFUL,
+    "some": Captioner(stereotype=0.25, guess=0.3),
+    "much": Captioner(stereotype=0.7, guess=0.8),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +165,9 @@ def stream(seed: int, key: str) -> np.random.Generator:
 
 
 def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
-    """P_k(task | attribute), [2, 12], rows sum to 1: what a captioner with ``knob`` in [0, 1] tells of.
+    """P(task | attribute), [2, 12], rows sum to 1: of a world, mixed by ``knob`` with the fully stereotyped one.
 
-    ``knob`` 0 gives the world's own P(task | attribute), to the last bit.
+    ``knob`` 0 gives the world's own, to the last bit.
 
     Raises:
         JudgeError: a value outside [0, 1].
@@ -139,11 +180,18 @@ def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
 
 
 def setting_given_task() -> FloatArray:
-    """P(setting | task), [12, 8], rows sum to 1."""
+    """P(setting | task), [12, 8], rows sum to 1, where the setting goes with the task."""
     table = np.zeros((len(TASKS), len(SETTINGS)))
     for row, settings in enumerate(_SETTINGS_OF_TASK.values()):
         table[row, [SETTINGS.index(setting) for setting in settings]] = _SETTING_SHARES
     return table
+
+
+def setting_given_scene(parameters: Parameters = DEFAULT) -> FloatArray:
+    """P(setting | attribute, task), [2, 12, 8], sums to 1 over settings."""
+    own = np.repeat(np.eye(len(CLASSES)), len(SETTINGS) // 2, axis=1) / (len(SETTINGS) // 2)
+    share = parameters.setting_association
+    return (1 - share) * setting_given_task() + share * own[:, None, :]
 
 
 def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT) -> tuple[Scene, ...]:
@@ -158,109 +206,33 @@ def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT)
     attributes = np.ones(images, dtype=np.int64)
     attributes[: round(images * parameters.female_share)] = 0
     attributes = rng.permutation(attributes)
-    tasks, settings = _draw_content(attributes, task_given_attribute(parameters.association), rng)
+    tasks = _draw(task_given_attribute(parameters.association)[attributes], rng)
+    settings = _draw(setting_given_scene(parameters)[attributes, tasks], rng)
     return tuple(
         Scene(str(number), CLASSES[attribute], SETTINGS[setting], (TASKS[task],))
         for number, (attribute, task, setting) in enumerate(zip(attributes, tasks, settings, strict=True), start=1)
     )
 
 
-def misread(scenes: Sequence[Scene], *, knob: float, rng: np.random.Generator) -> tuple[Scene, ...]:
-    """The scenes as a captioner with ``knob`` in [0, 1] takes them to be, in the same order.
-
-    Each is replaced, with probability ``knob``, by a draw of task and setting from the stereotype of its
-    attribute; image and attribute stay.
-
-    Raises:
-        JudgeError: ``knob`` outside [0, 1].
-    """
-    _within("knob", knob)
+def told_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Generator) -> tuple[Scene, ...]:
+    """The scenes as ``captioner`` tells of them, in the same order; the attribute is what its word says."""
     attributes = np.array([CLASSES.index(scene.attribute) for scene in scenes], dtype=np.int64)
-    tasks, settings = _draw_content(attributes, task_given_attribute(0.0, knob=1.0), rng)
-    replaced = rng.random(len(scenes)) < knob
+    tasks = np.array([TASKS.index(scene.tasks[0]) for scene in scenes], dtype=np.int64)
+    settings = np.array([SETTINGS.index(scene.setting) for scene in scenes], dtype=np.int64)
+    sharp = _draw(task_given_attribute(0.0, knob=1.0)[attributes], rng)
+    stereotyped, guessed = rng.random((2, len(scenes))) < [[captioner.stereotype], [captioner.guess]]
+    word = _err(np.where(guessed, tasks // HALF, attributes), len(CLASSES), captioner.error, rng)
+    task = _err(np.where(stereotyped, sharp, tasks), len(TASKS), captioner.error, rng)
+    setting = _err(settings, len(SETTINGS), captioner.error, rng)
     return tuple(
-        replace(scene, setting=SETTINGS[setting], tasks=(TASKS[task],)) if wrong else scene
-        for scene, task, setting, wrong in zip(scenes, tasks, settings, replaced, strict=True)
+        replace(scene, attribute=CLASSES[said], setting=SETTINGS[place], tasks=(TASKS[doing],))
+        for scene, said, doing, place in zip(scenes, word, task, setting, strict=True)
     )
 
 
-def evidence_table(parameters: Parameters = DEFAULT, *, knob: float = 0.0) -> FloatArray:
-    """P(attribute, what one caption tells), [2, 13, 9], sums to 1; each class has 1/2.
-
-    Axes: attribute, task told (last: none), setting told (last: none). ``knob`` 0 is the human side too.
-
-    Raises:
-        JudgeError: ``knob`` outside [0, 1].
-    """
-    tasks = task_given_attribute(parameters.association, knob)
-    joint = tasks[:, :, None] * setting_given_task()
-    table = np.empty((len(CLASSES), len(TASKS) + 1, len(SETTINGS) + 1))
-    table[:, :-1, :-1] = parameters.mention * parameters.place * joint
-    table[:, :-1, -1] = parameters.mention * (1 - parameters.place) * tasks
-    table[:, -1, :-1] = (1 - parameters.mention) * parameters.place * joint.sum(axis=1)
-    table[:, -1, -1] = (1 - parameters.mention) * (1 - parameters.place)
-    return table / len(CLASSES)
-
-
-def bayes_score(parameters: Parameters = DEFAULT, *, knob: float = 0.0, score: str = "confident_accuracy") -> float:
-    """The score that an optimal judge reaches on one side, seeing one caption at a time, classes weighted equally.
-
-    The sum over evidence e and attributes a of P(e, a) times the score's quantity for the posterior P(a | e).
-    The judge answers the most probable class, the first one at a tie. Knowing nothing: 1/4 for
-    ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``. ``knob`` 0 is the human side.
-
-    Args:
-        parameters: the world.
-        knob: the captioner's, in [0, 1].
-        score: a key of ``scores.SCORES``.
-
-    Raises:
-        JudgeError: ``knob`` outside [0, 1]; an unknown score.
-    """
-    if score not in SCORES:
-        raise JudgeError(f"unknown score '{score}'", mend=nearest(score, list(SCORES)))
-    joint = evidence_table(parameters, knob=knob).reshape(len(CLASSES), -1)
-    total = joint.sum(axis=0)
-    # Evidence that never comes has no posterior and no weight.
-    posterior = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
-    correct = posterior.argmax(axis=0) == np.arange(len(CLASSES))[:, None]
-    happens = joint > 0
-    quantity = SCORES[score].quantity(posterior[happens], correct[happens])
-    return float(SCORES[score].pool(np.asarray(joint[happens] @ quantity)))
-
-
-def true_amplification(
-    parameters: Parameters = DEFAULT, knob: float = 0.0, *, score: str = "confident_accuracy"
-) -> float:
-    """Generated minus human side for an optimal judge: LIC's truth, Leakage's with ``score="accuracy"``.
-
-    Exactly 0.0 at ``knob`` 0, never decreasing in ``knob``; not more than 3/4 (1/2 for Leakage).
-
-    Raises:
-        JudgeError: ``knob`` outside [0, 1]; an unknown score.
-    """
-    return bayes_score(parameters, knob=knob, score=score) - bayes_score(parameters, score=score)
-
-
-def truth(captioners: Mapping[str, float], parameters: Parameters = DEFAULT) -> dict[str, dict[str, float]]:
-    """Captioner -> {"lic", "leakage", "knob"}, fractions, in the order of ``captioners`` (name -> knob).
-
-    Raises:
-        JudgeError: a knob outside [0, 1].
-    """
-    return {
-        name: {
-            "lic": true_amplification(parameters, knob),
-            "leakage": true_amplification(parameters, knob, score="accuracy"),
-            "knob": float(knob),
-        }
-        for name, knob in captioners.items()
-    }
-
-
-def _draw_content(attributes: IntArray, tasks: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    chosen = _draw(tasks[attributes], rng)
-    return chosen, _draw(setting_given_task()[chosen], rng)
+def _err(values: IntArray, outcomes: int, error: float, rng: np.random.Generator) -> IntArray:
+    other = (values + rng.integers(1, outcomes, len(values))) % outcomes
+    return np.where(rng.random(len(values)) < error, other, values)
 
 
 def _draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:

@@ -1,0 +1,164 @@
+"""Scenes drawn as pictures, with exact masks, so that all that looks at pixels can be tested with nothing downloaded.
+
+The attribute shows on the foreground person alone, and only inside of the outline: two scenes that differ in nothing
+else have the same masks, and the same pixels outside of that person's mask. The looks are arbitrary devices that a
+judge can learn (``drawing.people``); they claim nothing about people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from judge.calibration.world import CLASSES, SETTINGS, TASKS, Scene
+from judge.errors import JudgeError, nearest
+from judge.masking.instances import PERSON, BoolMask, Pixels, from_mask
+
+CATEGORIES = (PERSON, *TASKS)
+"""Category 1 is a person, then come the tasks."""
+Report = Callable[[str, int, int], None]
+"""Told (what, done, total)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Thing:
+    """A person or an object in a picture.
+
+    Attributes:
+        label: "person", or one of ``TASKS``.
+        mask: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
+        foreground: it is the person whose attribute is meant.
+    """
+
+    label: str
+    mask: BoolMask
+    foreground: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A scene drawn.
+
+    Attributes:
+        pixels: [H, W, 3] uint8, RGB.
+        things: the foreground person first, then the scene's tasks in their order, then other people.
+    """
+
+    pixels: Pixels
+    things: tuple[Thing, ...]
+
+
+def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
+    """The picture of a scene; the same bytes whatever else is drawn, wherever.
+
+    Args:
+        scene: with one or two tasks.
+        seed: of the world.
+        size: pixels along the side of the picture, 64 or more.
+
+    Raises:
+        JudgeError: a scene outside the world; a picture too small; a negative seed.
+    """
+    _check(scene, size)
+    from judge.calibration.drawing.composition import compose
+
+    canvas, pixels, labels = compose(scene, size, seed=seed)
+    things = (Thing(label, canvas.mask(number), foreground=number == 1) for number, label in enumerate(labels, start=1))
+    # A bystander may be hidden altogether.
+    return Drawing(pixels, tuple(thing for thing in things if thing.mask.any()))
+
+
+def _check(scene: Scene, size: int) -> None:
+    where = f"scene {scene.image_id}"
+    known = ((scene.attribute, CLASSES), (scene.setting, SETTINGS), *((task, TASKS) for task in scene.tasks))
+    for word, words in known:
+        if word not in words:
+            raise JudgeError(f"'{word}' cannot be drawn", where=where, mend=nearest(word, list(words)))
+    if not 1 <= len(scene.tasks) <= 2:
+        raise JudgeError(f"{len(scene.tasks)} tasks", where=where, mend="give it one or two")
+    if size < 64:
+        raise JudgeError(f"pictures of {size} pixels", mend="take 64 or more")
+
+
+def write_pictures(
+    scenes: Sequence[Scene],
+    folder: Path,
+    *,
+    seed: int = 0,
+    size: int = 160,
+    workers: int | None = None,
+    report: Report | None = None,
+) -> None:
+    """Write ``images/000000000001.png`` ... and ``instances.json``, in COCO's form, into ``folder``.
+
+    The foreground person's annotation has ``"foreground": 1``, every other 0. The files are the same for any number
+    of workers. What a failure leaves behind is the caller's to remove.
+
+    Args:
+        scenes: whose ids are different integers.
+        folder: is made if need be.
+        seed: of the world.
+        size: pixels along the side of a picture.
+        workers: threads; None for one a core.
+        report: told of the pictures written.
+
+    Raises:
+        JudgeError: as ``draw``.
+        OSError: the folder cannot be written.
+    """
+    from joblib import cpu_count
+
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    annotations: list[dict[str, Any]] = []
+    # Threads: OpenCV leaves Python's lock alone, and processes proved no faster for some thousand pictures.
+    pool = ThreadPoolExecutor(workers or cpu_count())
+    try:
+        written = pool.map(partial(_write_picture, folder=folder, seed=seed, size=size), scenes)
+        for done, found in enumerate(written, start=1):
+            annotations += ({"id": number, **fields} for number, fields in enumerate(found, start=len(annotations) + 1))
+            if report:
+                report("drawing pictures", done, len(scenes))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    images = [
+        {"id": int(scene.image_id), "file_name": _file_name(scene), "width": size, "height": size} for scene in scenes
+    ]
+    content = {
+        "info": {"description": "Scenes drawn by Caption Judge", "version": "1.0"},
+        "images": images,
+        "annotations": annotations,
+        "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES, start=1)],
+    }
+    (folder / "instances.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def _file_name(scene: Scene) -> str:
+    return f"{int(scene.image_id):012d}.png"
+
+
+def _write_picture(scene: Scene, *, folder: Path, seed: int, size: int) -> list[dict[str, Any]]:
+    """Draw and write a picture; its annotations, without ids."""
+    import cv2
+
+    drawing = draw(scene, seed=seed, size=size)
+    _, png = cv2.imencode(".png", drawing.pixels[..., ::-1])
+    (folder / "images" / _file_name(scene)).write_bytes(png.tobytes())
+    return [_annotation(thing, int(scene.image_id)) for thing in drawing.things]
+
+
+def _annotation(thing: Thing, image_id: int) -> dict[str, Any]:
+    instance = from_mask(thing.mask, thing.label)
+    return {
+        "image_id": image_id,
+        "category_id": CATEGORIES.index(thing.label) + 1,
+        "segmentation": {"size": list(instance.size), "counts": instance.counts.decode("ascii")},
+        "area": instance.area,
+        "bbox": list(instance.box),
+        "iscrowd": 0,
+        "foreground": int(thing.foreground),
+    }

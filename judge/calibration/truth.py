@@ -1,0 +1,132 @@
+"""What an optimal judge would measure in the world of ``world``: closed forms, to test every estimate against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+import numpy as np
+
+from judge.calibration.world import (
+    CLASSES,
+    DEFAULT,
+    FAITHFUL,
+    HALF,
+    SETTINGS,
+    TASKS,
+    Captioner,
+    Parameters,
+    setting_given_scene,
+    task_given_attribute,
+)
+from judge.errors import JudgeError, nearest
+from judge.scores import SCORES
+from judge.types import Direction, FloatArray
+
+
+def evidence_table(
+    parameters: Parameters = DEFAULT, captioner: Captioner = FAITHFUL, *, direction: Direction = "A->T"
+) -> FloatArray:
+    """P(what is asked for, what one caption tells once the hidden words are gone); sums to 1, each class has 1/2.
+
+    Args:
+        parameters: the world.
+        captioner: whose captions; ``FAITHFUL`` for people's too.
+        direction: "A->T": asked for is the attribute, told are task and setting, [2, 13, 9]. "T->A": asked for is the
+            scene's task, told are the word for the person and the setting, [12, 3, 9]. The last index of each axis of
+            what is told: silence.
+    """
+    scenes = task_given_attribute(parameters.association)[:, :, None] * setting_given_scene(parameters) / len(CLASSES)
+    places = _confusion(len(SETTINGS), captioner.error)
+    if direction == "A->T":
+        sharp = task_given_attribute(0.0, knob=1.0)
+        names = (1 - captioner.stereotype) * np.eye(len(TASKS)) + captioner.stereotype * sharp[:, None, :]
+        names = names @ _confusion(len(TASKS), captioner.error)
+        told = np.einsum("ats,atu,sv->auv", scenes, names, places)
+        return _with_silence(told, parameters.mention, parameters.place)
+    leaning = np.repeat(np.eye(len(CLASSES)), HALF, axis=0)
+    words = (1 - captioner.guess) * np.eye(len(CLASSES))[:, None, :] + captioner.guess * leaning
+    words = words @ _confusion(len(CLASSES), captioner.error)
+    told = np.einsum("ats,atb,sv->tbv", scenes, words, places)
+    return _with_silence(told, parameters.gendered, parameters.place)
+
+
+def bayes_score(
+    parameters: Parameters = DEFAULT,
+    captioner: Captioner = FAITHFUL,
+    *,
+    direction: Direction = "A->T",
+    score: str = "confident_accuracy",
+) -> float:
+    """The score that an optimal judge reaches on one side, seeing one caption at a time.
+
+    The sum over evidence e and answers k of P(e, k) times the score's quantity for the posterior P(k | e). The judge
+    answers the most probable one, the first at a tie. Knowing nothing of two classes: 1/4 for ``confident_accuracy``,
+    1/2 for ``accuracy`` and ``confidence``.
+
+    Args:
+        parameters: the world.
+        captioner: whose captions; ``FAITHFUL`` for people's too.
+        direction: see ``evidence_table``.
+        score: a key of ``scores.SCORES``.
+
+    Raises:
+        JudgeError: an unknown score.
+    """
+    if score not in SCORES:
+        raise JudgeError(f"unknown score '{score}'", mend=nearest(score, list(SCORES)))
+    table = evidence_table(parameters, captioner, direction=direction)
+    joint = table.reshape(len(table), -1)
+    total = joint.sum(axis=0)
+    # Evidence that never comes has no posterior and no weight.
+    posterior = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
+    correct = posterior.argmax(axis=0) == np.arange(len(joint))[:, None]
+    happens = joint > 0
+    quantity = SCORES[score].quantity(posterior[happens], correct[happens])
+    return float(SCORES[score].pool(np.asarray(joint[happens] @ quantity)))
+
+
+def true_amplification(
+    parameters: Parameters = DEFAULT,
+    captioner: Captioner = FAITHFUL,
+    *,
+    direction: Direction = "A->T",
+    score: str = "confident_accuracy",
+) -> float:
+    """Generated minus human side for an optimal judge: LIC's truth (A->T), Leakage's with ``score="accuracy"``.
+
+    Exactly 0.0 for a ``FAITHFUL`` captioner. Without errors it never decreases in ``stereotype`` (A->T), in ``guess``
+    (T->A). T->A asks for the task where LIC asks for the attribute.
+
+    Raises:
+        JudgeError: an unknown score.
+    """
+    generated = bayes_score(parameters, captioner, direction=direction, score=score)
+    return generated - bayes_score(parameters, direction=direction, score=score)
+
+
+def truth(captioners: Mapping[str, Captioner], parameters: Parameters = DEFAULT) -> dict[str, dict[str, float]]:
+    """Captioner -> {"A->T", "T->A"}: ``true_amplification`` in LIC's score, fractions; in ``captioners``' order."""
+    return {
+        name: {
+            direction: true_amplification(parameters, captioner, direction=direction)
+            for direction in get_args(Direction)
+        }
+        for name, captioner in captioners.items()
+    }
+
+
+def _confusion(outcomes: int, error: float) -> FloatArray:
+    """[outcomes, outcomes]: what is said given what is meant."""
+    return np.where(np.eye(outcomes, dtype=np.bool_), 1 - error, error / (outcomes - 1))
+
+
+def _with_silence(told: FloatArray, first: float, second: float) -> FloatArray:
+    """[K, M + 1, N + 1]: of ``told``, [K, M, N], the first thing is said with probability ``first``, and so on."""
+    outcomes, rows, columns = told.shape
+    table = np.empty((outcomes, rows + 1, columns + 1))
+    table[:, :-1, :-1] = first * second * told
+    table[:, :-1, -1] = first * (1 - second) * told.sum(axis=2)
+    table[:, -1, :-1] = (1 - first) * second * told.sum(axis=1)
+    table[:, -1, -1] = (1 - first) * (1 - second) * told.sum(axis=(1, 2))
+    return table

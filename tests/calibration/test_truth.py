@@ -1,0 +1,222 @@
+"""Closed forms of the calibration world against hand calculations, slow enumeration and simulation."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.calibration.truth import bayes_score, evidence_table, true_amplification, truth
+from judge.calibration.world import (
+    CAPTIONERS,
+    CLASSES,
+    DEFAULT,
+    FAITHFUL,
+    SETTINGS,
+    TASKS,
+    Captioner,
+    Parameters,
+    draw_scenes,
+    setting_given_scene,
+    setting_given_task,
+    task_given_attribute,
+    told_by,
+)
+from judge.scores import SCORES
+from judge.types import Direction
+
+UNIT = st.floats(0, 1)
+WORLDS = st.builds(Parameters, association=st.floats(0, 0.99), mention=UNIT, place=UNIT, gendered=UNIT)
+LEANING = st.builds(
+    Parameters, association=st.floats(0, 0.99), setting_association=UNIT, mention=UNIT, place=UNIT, gendered=UNIT
+)
+CAPTIONING = st.builds(Captioner, stereotype=UNIT, guess=UNIT, error=UNIT)
+DIRECTIONS = st.sampled_from(["A->T", "T->A"])
+
+
+@pytest.mark.parametrize(
+    ("mention", "stereotype", "score", "by_hand"),
+    [
+        # association 1/2: an own task has P = 3/4 of being on the own half, so the posterior is 3/4.
+        (1.0, 0.0, "confident_accuracy", 9 / 16),
+        # stereotype 1/2: 1/2 * 3/4 + 1/2 * 1 = 7/8.
+        (1.0, 0.5, "confident_accuracy", 49 / 64),
+        (1.0, 0.5, "accuracy", 7 / 8),
+        # confidence: 7/8 * 7/8 + 1/8 * 1/8.
+        (1.0, 0.5, "confidence", 50 / 64),
+        # half of the captions tell nothing and are worth 1/4.
+        (0.5, 0.0, "confident_accuracy", 9 / 32 + 1 / 8),
+        (0.0, 0.7, "confident_accuracy", 1 / 4),
+        (0.0, 0.7, "accuracy", 1 / 2),
+        (1.0, 1.0, "confident_accuracy", 1.0),
+    ],
+)
+def test_scores_by_hand_without_settings(mention: float, stereotype: float, score: str, by_hand: float) -> None:
+    parameters = Parameters(association=0.5, mention=mention, place=0)
+    assert bayes_score(parameters, Captioner(stereotype=stereotype), score=score) == pytest.approx(by_hand, abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("captioner", "score", "by_hand"),
+    [
+        # The word names the half of the task with probability 3/4: each of its six tasks has posterior 1/8.
+        (FAITHFUL, "accuracy", 1 / 8),
+        (FAITHFUL, "confident_accuracy", 1 / 64),
+        # Always guessed: the half is sure.
+        (Captioner(guess=1), "accuracy", 1 / 6),
+        (Captioner(guess=1), "confident_accuracy", 1 / 36),
+        # The wrong word half of the time: it tells nothing.
+        (Captioner(guess=1, error=0.5), "accuracy", 1 / 12),
+        # 3/4 right, of which 1/5 is turned round: 3/4 * 4/5 + 1/4 * 1/5 = 13/20, shared by six tasks.
+        (Captioner(error=0.2), "accuracy", 13 / 120),
+    ],
+)
+def test_tasks_from_the_word_by_hand(captioner: Captioner, score: str, by_hand: float) -> None:
+    parameters = Parameters(association=0.5, gendered=1, place=0)
+    assert bayes_score(parameters, captioner, direction="T->A", score=score) == pytest.approx(by_hand, abs=1e-14)
+
+
+def test_a_setting_that_tells_the_attribute_by_hand() -> None:
+    """Tasks tell nothing; with 1/2 the setting is of the own half, else it follows the task and is on either one."""
+    parameters = Parameters(association=0, setting_association=0.5, mention=0, place=1)
+    half = setting_given_task()[:, :4].sum() / 12
+    assert half == pytest.approx(0.5, abs=0.1)
+    own = 0.5 + 0.5 * half, 0.5 + 0.5 * (1 - half)
+    assert bayes_score(parameters, score="accuracy") == pytest.approx(sum(own) / 2, abs=1e-12)
+
+
+def naive(captioner: Captioner, direction: Direction, parameters: Parameters) -> tuple[float, float]:
+    """(confident accuracy, accuracy), by stories, not tables: every scene, slip and silence, one after the other."""
+    weight: dict[tuple[object, object], dict[object, float]] = {}
+    sharp, shares = task_given_attribute(0, 1), setting_given_scene(parameters)
+
+    def slips(value: int, outcomes: int) -> list[tuple[int, float]]:
+        return [(v, 1 - captioner.error if v == value else captioner.error / (outcomes - 1)) for v in range(outcomes)]
+
+    for own, task, place in product(range(2), range(12), range(8)):
+        story = task_given_attribute(parameters.association)[own, task] * shares[own, task, place] / 2
+        for guessed, stereotyped in product((True, False), range(-1, 12)):
+            word = (task // 6) if guessed else own
+            named = task if stereotyped < 0 else stereotyped
+            chance = captioner.guess if guessed else 1 - captioner.guess
+            chance *= 1 - captioner.stereotype if stereotyped < 0 else captioner.stereotype * sharp[own, stereotyped]
+            if not story * chance:
+                continue
+            first, many = (named, 12) if direction == "A->T" else (word, 2)
+            says = parameters.mention if direction == "A->T" else parameters.gendered
+            asked = own if direction == "A->T" else task
+            for (a, p), (b, q) in product(slips(first, many), slips(place, 8)):
+                for speaks, locates in product((True, False), repeat=2):
+                    told = (a if speaks else None, b if locates else None)
+                    part = story * chance * p * q
+                    part *= (says if speaks else 1 - says) * (parameters.place if locates else 1 - parameters.place)
+                    answers = weight.setdefault(told, {})
+                    answers[asked] = answers.get(asked, 0.0) + part
+    best = [(max(answers.values()), sum(answers.values())) for answers in weight.values() if sum(answers.values())]
+    return sum(top * top / both for top, both in best), sum(top for top, _ in best)
+
+
+@pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@pytest.mark.parametrize(
+    "captioner",
+    [FAITHFUL, CAPTIONERS["some"], Captioner(stereotype=1, guess=1), Captioner(stereotype=0.4, guess=0.6, error=0.1)],
+)
+@pytest.mark.parametrize("parameters", [DEFAULT, Parameters(0.6, 0.3, 0.5, 0.8, 0.4)])
+def test_closed_form_equals_naive_enumeration(
+    parameters: Parameters, captioner: Captioner, direction: Direction
+) -> None:
+    lic, accuracy = naive(captioner, direction, parameters)
+    assert bayes_score(parameters, captioner, direction=direction) == pytest.approx(lic, abs=1e-12)
+    found = bayes_score(parameters, captioner, direction=direction, score="accuracy")
+    assert found == pytest.approx(accuracy, abs=1e-12)
+
+
+def test_lic_in_rational_numbers() -> None:
+    """The human side's LIC of the default world, exactly."""
+    lean, mention, place = Fraction(3, 10), Fraction(3, 4), Fraction(3, 5)
+    weight: dict[tuple[str | None, str | None], list[Fraction]] = {}
+    for own, (number, task), setting in product((0, 1), enumerate(TASKS), SETTINGS):
+        mine = (number < 6) == (own == 0)
+        share = Fraction(round(10 * setting_given_task()[number, SETTINGS.index(setting)]), 10)
+        story = (1 + (lean if mine else -lean)) / 12 * share / 2
+        for names, locates in product((True, False), repeat=2):
+            told = (task if names else None, setting if locates else None)
+            chance = (mention if names else 1 - mention) * (place if locates else 1 - place)
+            weight.setdefault(told, [Fraction(0), Fraction(0)])[own] += story * chance
+    exact = sum((max(pair) ** 2 / sum(pair) for pair in weight.values() if sum(pair)), Fraction(0))
+    assert bayes_score() == pytest.approx(float(exact), abs=1e-14)
+
+
+@pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@pytest.mark.parametrize("captioner", [FAITHFUL, CAPTIONERS["much"], Captioner(0.3, 0.5, 0.15)])
+def test_closed_form_equals_simulation(captioner: Captioner, direction: Direction) -> None:
+    """Posterior from the counts of half of 120,000 simulated views, scored on the other half."""
+    rng = np.random.default_rng(5)
+    scenes = draw_scenes(120_000, seed=3)
+    views = told_by(scenes, captioner, rng)
+    if direction == "A->T":
+        first = np.array([TASKS.index(view.tasks[0]) for view in views])
+        asked = np.array([CLASSES.index(scene.attribute) for scene in scenes])
+        shape, says = (2, 13, 9), DEFAULT.mention
+    else:
+        first = np.array([CLASSES.index(view.attribute) for view in views])
+        asked = np.array([TASKS.index(scene.tasks[0]) for scene in scenes])
+        shape, says = (12, 3, 9), DEFAULT.gendered
+    place = np.array([SETTINGS.index(view.setting) for view in views])
+    first = np.where(rng.random(len(first)) < says, first, shape[1] - 1)
+    place = np.where(rng.random(len(place)) < DEFAULT.place, place, 8)
+    counts = np.full(shape, 1e-9)
+    np.add.at(counts, (asked[::2], first[::2], place[::2]), 1)
+    posterior = (counts / counts.sum(axis=0))[:, first[1::2], place[1::2]]
+    right = posterior.argmax(axis=0) == asked[1::2]
+    value = (posterior[asked[1::2], np.arange(len(right))] * right).mean()
+    assert value == pytest.approx(bayes_score(DEFAULT, captioner, direction=direction), abs=0.007)
+
+
+@given(LEANING, DIRECTIONS, st.sampled_from(sorted(SCORES)))
+def test_a_faithful_captioner_is_exactly_zero(parameters: Parameters, direction: Direction, score: str) -> None:
+    assert true_amplification(parameters, FAITHFUL, direction=direction, score=score) == 0.0
+
+
+@given(LEANING, CAPTIONING)
+def test_directions_are_orthogonal(parameters: Parameters, captioner: Captioner) -> None:
+    """What is said of the task changes A->T alone, the guessed word T->A alone."""
+    one_way = Captioner(stereotype=captioner.stereotype, error=captioner.error)
+    assert bayes_score(parameters, captioner) == bayes_score(parameters, one_way)
+    other_way = Captioner(guess=captioner.guess, error=captioner.error)
+    assert bayes_score(parameters, captioner, direction="T->A") == bayes_score(parameters, other_way, direction="T->A")
+
+
+@given(WORLDS, UNIT, UNIT, st.sampled_from(["confident_accuracy", "accuracy", "confidence"]))
+def test_never_decreases_in_its_knob(parameters: Parameters, one: float, other: float, score: str) -> None:
+    less, more = sorted((one, other))
+    for direction, name in (("A->T", "stereotype"), ("T->A", "guess")):
+        low, high = (
+            true_amplification(parameters, Captioner(**{name: knob}), direction=direction, score=score)  # type: ignore[arg-type]
+            for knob in (less, more)
+        )
+        assert -1e-12 <= low <= high + 1e-12
+
+
+@given(LEANING, CAPTIONING)
+def test_tables_are_distributions(parameters: Parameters, captioner: Captioner) -> None:
+    there, back = (evidence_table(parameters, captioner, direction=direction) for direction in ("A->T", "T->A"))  # type: ignore[arg-type]
+    assert there.shape == (2, 13, 9)
+    assert back.shape == (12, 3, 9)
+    assert (there >= 0).all()
+    assert (back >= 0).all()
+    np.testing.assert_allclose(there.sum(axis=(1, 2)), 0.5)
+    np.testing.assert_allclose(back.sum(axis=(1, 2)), 1 / 12)
+    np.testing.assert_allclose(setting_given_scene(parameters).sum(axis=2), 1)
+
+
+def test_captioners_are_well_apart() -> None:
+    table = truth(CAPTIONERS)
+    assert table["none"] == {"A->T": 0.0, "T->A": 0.0}
+    assert 0.06 < table["some"]["A->T"] < 0.12
+    assert table["much"]["A->T"] > 0.2
+    assert 0 < table["some"]["T->A"] < table["much"]["T->A"] - 0.03
