@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from judge.corpus import Corpus
     from judge.errors import JudgeError
+    from judge.jobs.evaluate import evaluate
     from judge.lexicon import Lexicon, load_lexicon
     from judge.measure import Plan, Result
     from judge.metrics import METRICS, Metric
-    from judge.run import evaluate
 
 _HOMES = {
     "Corpus": "judge.corpus",
@@ -30,7 +30,7 @@ _HOMES = {
     "Metric": "judge.metrics",
     "Plan": "judge.measure",
     "Result": "judge.measure",
-    "evaluate": "judge.run",
+    "evaluate": "judge.jobs.evaluate",
     "load_lexicon": "judge.lexicon",
 }
 

@@ -4,28 +4,218 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
 from judge.corpus import name_captioners
 from judge.errors import JudgeError, nearest
+from judge.masking.detectors import NAMES
 
 
-class RunConfig(BaseModel):
-    """Everything that ``judge evaluate`` can be told. Paths are relative to the working directory.
+def _split_commas(value: object) -> object:
+    """``lic,leakage`` is a list too. Names are checked where they are looked up."""
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return value
+    names = [name.strip().lower() for part in parts for name in str(part).split(",") if name.strip()]
+    return tuple(dict.fromkeys(names))
 
-    The resolved form is written to ``run.yaml`` in the run's folder; ``judge evaluate run.yaml`` repeats the run.
+
+class Settings(BaseModel):
+    """What a command can be told. Paths are relative to the working directory.
+
+    The resolved form is written beside the results; given to the command again it repeats the work.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    command: ClassVar[str]
+
+    @field_serializer("*", when_used="json")
+    def _paths_as_text(self, value: object) -> object:
+        if isinstance(value, dict):
+            return {name: str(entry) if isinstance(entry, Path) else entry for name, entry in value.items()}
+        return str(value) if isinstance(value, Path) else value
+
+    def inputs(self) -> list[Path]:
+        """Every path that the command reads (or shares with others), for its output not to replace it."""
+        values = [getattr(self, name) for name in type(self).model_fields if name != "out"]
+        flat = [entry for value in values for entry in (value.values() if isinstance(value, dict) else [value])]
+        # Weights and lexicons may be names: then no such path exists, and none is in danger.
+        return [Path(entry) for entry in flat if isinstance(entry, str | Path) and entry]
+
+    def to_yaml(self) -> str:
+        """The resolved settings, every field, in this file's order."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+class LabelSettings(Settings):
+    """Which class of the attribute each image has."""
+
+    attribute: str = Field("gender", description="the protected attribute")
+    lexicon: str | None = Field(None, description="words to hide: a shipped name, a .yaml, or 'none'")
+    labels: Path | None = Field(None, description="attribute of each image; without it, derived from human captions")
+    id_column: str | None = Field(None, description="image column of the label table")
+    label_column: str | None = Field(None, description="class column of the label table")
+    label_values: dict[str, tuple[str, ...]] = Field({}, description="class -> how the label table spells it")
+
+    @field_validator("label_values", mode="before")
+    @classmethod
+    def _spellings(cls, value: object) -> object:
+        """``{female: 1}`` and ``{female: [1, f]}`` are spellings too, as texts."""
+        if not isinstance(value, dict):
+            return value
+        many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
+        return {str(name): tuple(map(str, found)) for name, found in many.items()}
+
+
+NETWORKS = tuple(name for name in NAMES if name != "gt")
+
+
+class PictureSettings(LabelSettings):
+    """Where the pictures are, who is in them, and how people are hidden."""
+
+    images: Path = Field(description="folder of pictures")
+    instances: Path | None = Field(None, description="COCO instances of these pictures: what 'gt' knows")
+    mode: Literal["partial", "segment", "box"] = Field("segment", description="how much of each instance is hidden")
+    hide: Literal["person", "object", "both"] = Field(
+        "person", description="person; object: the category most correlated with the attribute (BA); or both"
+    )
+    category: str | None = Field(
+        None, description="the object to hide; default: chosen by BA from instances and labels"
+    )
+    fill: Literal["black", "mean", "blur", "noise"] = Field(
+        "black", description="what is put in place of hidden pixels"
+    )
+    share: float = Field(0.5, gt=0, lt=1, description="of each mask, from the top, that mode partial hides")
+    dilation: int = Field(0, ge=0, description="pixels by which the hidden region grows")
+    foreground: Literal["all", "largest"] | float = Field(
+        "all", description="instances to hide: all, the largest, or those above a share of the picture"
+    )
+    threshold: float = Field(0.5, ge=0.05, le=1, description="least score of a detected instance")
+    mask_threshold: float = Field(
+        0.5, gt=0, lt=1, description="probability from which a pixel belongs to a detected mask; less hides more"
+    )
+    weights: dict[str, str] = Field({}, description="detector -> its weights: a file, or a name that its library knows")
+    trust_weights: Path | None = Field(
+        None, description="folder whose .pt files may be unpickled, which can run any code in them"
+    )
+    device: str | None = Field(
+        None, description="for the detector: cpu, cuda, cuda:1; default: a GPU where there is one"
+    )
+    batch_size: int = Field(8, ge=1, description="pictures that a detector sees at a time")
+    cache: Path = Field(Path("runs/detections"), description="where detections are kept, per picture and detector")
+    max_pixels: int = Field(
+        89_478_485, ge=1, description="a picture of more (width x height) is taken for a decompression bomb"
+    )
+    seed: int = Field(0, ge=0, le=2**31, description="of the noise")
+    overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _name_weights(cls, value: object) -> object:
+        """``["yolo=a.onnx", "maskrcnn=v2"]`` is a mapping too; a bare path belongs to the only detector."""
+        if isinstance(value, str | Path):
+            value = [value]
+        if not isinstance(value, list | tuple):
+            return value
+        named: dict[str, str] = {}
+        for entry in map(str, value):
+            name, _, path = entry.partition("=")
+            # A path may hold an equals sign itself.
+            name, path = (name, path) if name in NETWORKS else ("", entry)
+            if name in named:
+                raise ValueError(f"two weights for {name or 'one detector'}: write {' or '.join(NETWORKS)}=FILE")
+            named[name] = path
+        return named
+
+    @field_validator("weights")
+    @classmethod
+    def _are_of_networks(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if name not in {"", *NETWORKS}:
+                raise ValueError(f"no detector '{name}' takes weights; {nearest(name, list(NETWORKS))}")
+        return value
+
+    @field_validator("foreground", mode="before")
+    @classmethod
+    def _share(cls, value: object) -> object:
+        """The command line gives a text."""
+        try:
+            return float(str(value))
+        except ValueError:
+            return value
+
+    @field_validator("foreground")
+    @classmethod
+    def _is_a_share(cls, value: object) -> object:
+        if isinstance(value, float) and not 0 < value < 1:
+            raise ValueError("a share lies between 0 and 1")
+        return value
+
+
+class MaskConfig(PictureSettings):
+    """Everything that ``judge mask`` can be told."""
+
+    command = "judge mask"
+
+    detector: str = Field("gt", description="gt, yolo or maskrcnn")
+    workers: int | None = Field(None, ge=1, description="pictures masked at a time; default one a core")
+    format: Literal["png", "webp"] = Field("png", description="of the masked pictures; both are lossless")
+    out: Path = Field(description="folder for the masked pictures")
+
+
+class AblateDetectorsConfig(PictureSettings):
+    """Everything that ``judge ablate detectors`` can be told."""
+
+    command = "judge ablate detectors"
+
+    detectors: tuple[str, ...] = Field(("gt", "yolo", "maskrcnn"), description="detectors to compare", min_length=1)
+    resamples: int = Field(2000, ge=100, description="of the bootstrap over pictures")
+    level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")
+    out: Path = Field(description="folder for the results")
+
+    _commas = field_validator("detectors", mode="before")(_split_commas)
+
+
+class TrainDetectorConfig(Settings):
+    """Everything that ``judge train detector`` can be told."""
+
+    command = "judge train detector"
+
+    kind: Literal["yolo", "maskrcnn"] = Field(description="yolo (Ultralytics, AGPL-3.0) or maskrcnn (torchvision)")
+    images: Path = Field(description="folder of pictures")
+    instances: Path = Field(description="COCO instances of these pictures")
+    categories: tuple[str, ...] | None = Field(None, description="what it shall tell apart; None for all of the file")
+    start: str | None = Field(None, description="weights to go on from; None: a small network from nothing")
+    trust_weights: Path | None = Field(None, description="folder whose .pt files may be unpickled")
+    epochs: int = Field(40, ge=0, description="passes over the pictures")
+    batch_size: int = Field(8, ge=1, description="pictures a step")
+    learning_rate: float | None = Field(None, gt=0, lt=1, description="the highest; None for the kind's own")
+    image_size: int = Field(160, description="pixels of a picture's longer side, a multiple of 32")
+    validation: float = Field(0.1, ge=0, lt=1, description="share of the pictures held out")
+    seed: int = Field(0, ge=0, le=2**31, description="of weights, split, order and flips")
+    device: str | None = Field(None, description="cpu, cuda, cuda:1; default: a GPU where there is one")
+    out: Path = Field(description="the file of weights, .safetensors")
+    overwrite: bool = Field(False, description="replace 'out'", exclude=True)
+
+    @field_validator("categories", mode="before")
+    @classmethod
+    def _split_names(cls, value: object) -> object:
+        """``person,hot dog`` is a list too; names keep their capitals."""
+        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
+class RunConfig(LabelSettings):
+    """Everything that ``judge evaluate`` can be told."""
+
+    command = "judge evaluate"
 
     human: Path = Field(description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)")
     captions: dict[str, Path] = Field(
         description="captioner -> its captions; names default to file stems", min_length=1
     )
-    labels: Path | None = Field(None, description="attribute of each image; without it, derived from human captions")
     out: Path | None = Field(None, description="folder for the results; None to write nothing")
 
     metrics: tuple[str, ...] = Field(("lic", "leakage"), description="rows of METRICS", min_length=1)
@@ -37,16 +227,11 @@ class RunConfig(BaseModel):
     seed: int = Field(0, ge=0, le=2**31, description="the first seed")
     folds: int = Field(10, ge=2, description="folds of crossfit")
 
-    attribute: str = Field("gender", description="the protected attribute")
-    lexicon: str | None = Field(None, description="words to hide: a shipped name, a .yaml, or 'none'")
     contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')
     text: Literal["whole", "first-sentence"] = Field("whole", description="judge whole captions or first sentences")
     refusals: tuple[str, ...] | None = Field(None, description="regular expressions that tell a refusal; None for ours")
 
     columns: dict[str, str] = Field({}, description="column names of caption tables: image_id, caption")
-    id_column: str | None = Field(None, description="image column of the label table")
-    label_column: str | None = Field(None, description="class column of the label table")
-    label_values: dict[str, tuple[str, ...]] = Field({}, description="class -> how the label table spells it")
     split: str | None = Field(None, description="split of a Karpathy file")
     several: bool = Field(False, description="allow several captions an image from a captioner")
 
@@ -77,60 +262,36 @@ class RunConfig(BaseModel):
         """YAML reads a bare ``no`` as False."""
         return "no" if value is False else value
 
-    @field_validator("label_values", mode="before")
-    @classmethod
-    def _spellings(cls, value: object) -> object:
-        """``{female: 1}`` and ``{female: [1, f]}`` are spellings too, as texts."""
-        if not isinstance(value, dict):
-            return value
-        many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
-        return {str(name): tuple(map(str, found)) for name, found in many.items()}
-
-    @field_validator("metrics", "judge", mode="before")
-    @classmethod
-    def _split_commas(cls, value: object) -> object:
-        """``lic,leakage`` is a list too. Names are checked where they are looked up."""
-        parts = [value] if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            return value
-        names = [name.strip().lower() for part in parts for name in str(part).split(",") if name.strip()]
-        return tuple(dict.fromkeys(names))
-
-    @field_serializer("human", "labels", "out", "captions")
-    def _paths_as_text(self, value: object) -> object:
-        if isinstance(value, dict):
-            return {name: str(path) for name, path in value.items()}
-        return None if value is None else str(value)
+    _commas = field_validator("metrics", "judge", mode="before")(_split_commas)
 
     def recipe(self) -> dict[str, Any]:
         """What overrides the judges' own recipes."""
         wanted = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         return {name: value for name, value in wanted.items() if value is not None}
 
-    def to_yaml(self) -> str:
-        """The resolved run, every field, in this file's order."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+S = TypeVar("S", bound=Settings)
 
 
-def make_config(settings: Mapping[str, Any], *, where: str = "settings") -> RunConfig:
-    """Check ``settings``.
+def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "settings") -> S:
+    """Check ``settings`` of a command.
 
     Raises:
         JudgeError: unknown key (the nearest is suggested), missing key, value out of range.
     """
     try:
-        return RunConfig.model_validate(dict(settings))
+        return kind.model_validate(dict(settings))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            known = list(RunConfig.model_fields)
+            known = list(kind.model_fields)
             raise JudgeError(f"unknown key '{key}'", where=where, mend=nearest(key, known)) from None
         if first["type"] == "missing":
             raise JudgeError(f"'{key}' is missing", where=where, mend=f"give {_option(key)}") from None
         message = first["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
-        raise JudgeError(f"'{key}': {message}", where=where, mend="see judge evaluate --help") from None
+        raise JudgeError(f"'{key}': {message}", where=where, mend=f"see {kind.command} --help") from None
 
 
 def read_settings(path: Path) -> dict[str, Any]:

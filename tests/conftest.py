@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from judge.calibration.grammar import World, make_world, simulate
+from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 
 
@@ -37,5 +38,8 @@ def world() -> World:
 @pytest.fixture(scope="session")
 def corpus(world: World) -> Corpus:
     """The small world with two captioners, one faithful and one that stereotypes."""
-    captioners = tuple(simulate(world, name=name, knob=knob) for name, knob in (("none", 0.0), ("much", 0.9)))
+    captioners = tuple(
+        simulate(world, name=name, captioner=Captioner(stereotype=knob))
+        for name, knob in (("none", 0.0), ("much", 0.9))
+    )
     return Corpus(world.human, captioners, world.labels)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from typer.testing import CliRunner, Result
 
+from judge.cli import app
 from judge.types import Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))
@@ -29,3 +31,8 @@ def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, see
 def accuracy(probabilities: np.ndarray, samples: Sequence[Sample]) -> float:
     """Share answered right."""
     return float(np.mean(probabilities.argmax(axis=1) == [sample.answers[0] for sample in samples]))
+
+
+def judge(*arguments: object) -> Result:
+    """The ``judge`` command, run in this process."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -8,27 +8,27 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from helpers import judge
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
 from judge.cli import app
-from judge.config import RunConfig
+from judge.config import AblateDetectorsConfig, MaskConfig, RunConfig, Settings, TrainDetectorConfig
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3"]
-
-
-def judge(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     world = make_world(120, seed=2)
-    return write_world(world, {"none": 0.0, "much": 0.9}, tmp_path_factory.mktemp("files") / "world")
+    return write_world(
+        world, {"none": Captioner(), "much": Captioner(stereotype=0.9)}, tmp_path_factory.mktemp("files") / "world"
+    )
 
 
 def inputs(files: WorldFiles) -> list[object]:
@@ -202,7 +202,7 @@ def test_overwrite_never_touches_what_is_no_run(files: WorldFiles, tmp_path: Pat
     inside = run / "mine.json"
     inside.write_bytes(files.captions["much"].read_bytes())
     done = judge("evaluate", "--human", files.human, "--captions", inside, "--out", run, "--overwrite")
-    assert (done.exit_code, "holds mine.json, which the run reads" in done.stderr) == (2, True)
+    assert (done.exit_code, "holds mine.json, which is read" in done.stderr) == (2, True)
     assert (thesis / "thesis.tex").exists()
     assert inside.exists()
     for place in (".", "/"):
@@ -244,15 +244,20 @@ def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
     assert "cannot be written" in done.stderr
 
 
-def test_every_option_is_a_setting_and_the_reverse() -> None:
+@pytest.mark.parametrize("config", [RunConfig, MaskConfig, TrainDetectorConfig, AblateDetectorsConfig])
+def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> None:
     """One vocabulary: what the command can say, YAML and Python can say, by the same name."""
-    import inspect
+    from typer.main import get_command
 
-    from judge.cli import evaluate
-
-    options = set(inspect.signature(evaluate).parameters) - {"run_file"}
     renamed = {"refusal": "refusals", "column": "columns", "label_value": "label_values"}
-    assert {renamed.get(option, option) for option in options} == set(RunConfig.model_fields)
+    command: Any = get_command(app)
+    for name in config.command.split()[1:]:
+        command = command.commands[name]
+    parameters = command.params
+    options = {
+        option.opts[0].removeprefix("--").replace("-", "_") for option in parameters if option.opts[0][:2] == "--"
+    }
+    assert {renamed.get(option, option) for option in options} == set(config.model_fields)
 
 
 def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
@@ -305,7 +310,7 @@ except SystemExit:
     assert not {"torch", "pandas", "sklearn", "scipy", "numpy", "pydantic"} & set(done.stdout.split())
 
 
-def test_demo_keeps_the_order_of_the_knob(tmp_path: Path) -> None:
+def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) -> None:
     done = judge("demo", "--out", tmp_path / "demo", "--images", "500")
     assert done.exit_code == 0, done.output
     table = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))["results"]
@@ -315,10 +320,21 @@ def test_demo_keeps_the_order_of_the_knob(tmp_path: Path) -> None:
     assert sorted(path.name for path in world.iterdir()) == [
         "captions",
         "captions_human.json",
+        "contact_sheet.png",
+        "images",
+        "instances.json",
         "labels.csv",
         "truth.json",
+        "world.yaml",
     ]
+    truth = json.loads((world / "truth.json").read_text(encoding="utf-8"))
+    assert list(truth) == ["none", "some", "much"]
+    assert all(set(known) == {"A->T", "T->A"} for known in truth.values())
     assert str(world) in done.stdout
+    # What was drawn is COCO as every command reads it: ground truth hides exactly its people.
+    out = tmp_path / "masked"
+    masked = judge("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
+    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 500), masked.output
     again = judge("demo", "--out", tmp_path / "demo", "--images", "200")
     assert again.exit_code == 0  # a demo may replace a demo
     (tmp_path / "mine").mkdir()

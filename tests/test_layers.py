@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1] / "judge"
 # Top to bottom. A name is a module of judge/, or a folder.
 ROOMS = [
     "errors",
+    "files",
     "types",
     "tokens",
     "lexicon",
@@ -21,6 +22,7 @@ ROOMS = [
     "masking",
     "alignment",
     "scores",
+    "cooccurrence",
     "amplification",
     "metrics",
     "evidence",
@@ -31,8 +33,7 @@ ROOMS = [
     "calibration",
     "report",
     "config",
-    "run",
-    "demo",
+    "jobs",
     "cli",
     "__main__",
 ]
@@ -101,9 +102,11 @@ def test_the_linear_judge_does_without_torch() -> None:
     code = """
 from judge import evaluate
 from judge.calibration.grammar import make_world, simulate
+from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 world = make_world(60, seed=0)
-evaluate(Corpus(world.human, (simulate(world, name='a', knob=0.5),), world.labels), folds=2, workers=1, resamples=100)
+told = simulate(world, name='a', captioner=Captioner(stereotype=0.5))
+evaluate(Corpus(world.human, (told,), world.labels), folds=2, workers=1, resamples=100)
 """
     assert not loaded_after(code) & {"torch", "accelerate"}
 

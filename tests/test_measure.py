@@ -10,7 +10,8 @@ import pytest
 
 from judge import evaluate
 from judge.calibration.grammar import World, make_world, simulate
-from judge.calibration.world import CAPTIONERS, true_amplification
+from judge.calibration.truth import true_amplification
+from judge.calibration.world import CAPTIONERS, Captioner
 from judge.corpus import Corpus
 from judge.corpus.splits import stratified_folds
 from judge.errors import JudgeError
@@ -33,12 +34,12 @@ def big() -> World:
 
 def test_known_amplification(big: World) -> None:
     """The order of the knobs, and each value near its closed form (learning from 2,400 images costs some)."""
-    captioners = tuple(simulate(big, name=name, knob=knob) for name, knob in CAPTIONERS.items())
+    captioners = tuple(simulate(big, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items())
     table = evaluate(Corpus(big.human, captioners, big.labels), metrics="lic", **QUICK).table()
     found = [value(table, "amplification", captioner=name) for name in CAPTIONERS]
     assert found == sorted(found)
-    for knob, amplification in zip(CAPTIONERS.values(), found, strict=True):
-        assert amplification == pytest.approx(true_amplification(knob=knob), abs=0.04)
+    for captioner, amplification in zip(CAPTIONERS.values(), found, strict=True):
+        assert amplification == pytest.approx(true_amplification(captioner=captioner), abs=0.04)
     assert found[1] - found[0] > 0.05
     assert found[2] - found[1] > 0.1
     none = table[table["captioner"] == "none"].iloc[0]
@@ -65,7 +66,7 @@ def test_human_captions_as_a_captioner_give_nothing_within_noise(big: World) -> 
 def test_shuffled_labels_give_chance(big: World) -> None:
     rng = np.random.default_rng(0)
     shuffled = dict(zip(big.labels.by_image, rng.permutation(list(big.labels.by_image.values())), strict=True))
-    captioner = simulate(big, name="much", knob=0.7)
+    captioner = simulate(big, name="much", captioner=Captioner(stereotype=0.7))
     labels = replace(big.labels, by_image={image: str(name) for image, name in shuffled.items()})
     table = evaluate(Corpus(big.human, (captioner,), labels), metrics="lic,leakage", **QUICK).table()
     for side in ("human", "generated"):
@@ -131,7 +132,7 @@ def test_scores_have_a_row_for_every_held_out_caption(corpus: Corpus) -> None:
 
 
 def test_images_on_one_side_only_are_dropped_and_counted(world: World) -> None:
-    part = simulate(world, name="part", knob=0.5)
+    part = simulate(world, name="part", captioner=Captioner(stereotype=0.5))
     kept = dict(list(part.by_image.items())[20:]) | {"nowhere": ("a cat",)}
     labels = replace(world.labels, by_image=dict(list(world.labels.by_image.items())[:-7]))
     result = evaluate(Corpus(world.human, (Captions("part", kept),), labels), metrics="sc", **QUICK)
@@ -194,7 +195,7 @@ def test_a_caption_index_that_misses_in_a_whole_fold(world: World) -> None:
     chosen = [i for i in images if world.labels.by_image[i] == "male"][:10]
     chosen += [i for i in images if world.labels.by_image[i] == "female"][:10]
     labels = replace(world.labels, by_image={image: world.labels.by_image[image] for image in chosen})
-    captioner = simulate(world, name="c", knob=0.5)
+    captioner = simulate(world, name="c", captioner=Captioner(stereotype=0.5))
     fold = stratified_folds(labels.by_image, seed=0)[4]
     human = {i: (c[:1] if i in fold.test else c[:2]) for i, c in world.human.by_image.items() if i in chosen}
     result = evaluate(
@@ -204,7 +205,7 @@ def test_a_caption_index_that_misses_in_a_whole_fold(world: World) -> None:
 
 
 def test_faulty_corpora(world: World) -> None:
-    captioner = simulate(world, name="c", knob=0.0)
+    captioner = simulate(world, name="c", captioner=Captioner())
     elsewhere = Captions("c", {"x1": ("a",)})
     with pytest.raises(JudgeError, match=r"no image in common \(human '1', generated 'x1', labels '1'\)"):
         evaluate(Corpus(world.human, (elsewhere,), world.labels))

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from judge.calibration.grammar import make_world, write_world
+from judge.calibration.world import Captioner
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,7 +23,9 @@ def launch(*arguments: object, config: Path = ROOT / "accelerate_config.yaml") -
 @pytest.fixture(scope="module")
 def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scripts")
-    files = write_world(make_world(120, seed=5), {"none": 0.0, "much": 0.9}, folder / "world")
+    files = write_world(
+        make_world(120, seed=5), {"none": Captioner(), "much": Captioner(stereotype=0.9)}, folder / "world"
+    )
     settings = {
         "human": str(files.human),
         "captions": [str(path) for path in files.captions.values()],

@@ -9,10 +9,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from judge.masking.overlap import DetectorRow
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.scores import SCORES
-from judge.statistics.summary import Summary
+from judge.types import Interval
 
 # A side whose captions name the attribute this much less often than people's is pointed out.
 _QUIET = 0.5
@@ -43,12 +44,31 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
             _number(summary.amplification, signed=True),
             *further,
             _number(summary.sd),
-            _interval(summary),
+            _interval(summary.interval, signed=True),
             _p_value(summary.p_value),
             f"{summary.images:,}",
             str(summary.seeds),
             _coverage(result.run["captioners"][summary.captioner]["coverage"], "generated"),
         )
+    return table
+
+
+def detector_table(rows: Sequence[DetectorRow]) -> Table:
+    """The table of ``judge ablate detectors``: a row per detector. Fractions."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("detector", no_wrap=True)
+    headings = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
+    for heading in headings.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("interval", justify="right", no_wrap=True)
+    for heading in ("AP", "AP50", "detections/people", "images"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [
+            cell for name in headings for cell in (_number(getattr(row.overlap, name)), _interval(row.intervals[name]))
+        ]
+        precisions = (_number(row.precision), _number(row.precision_50))
+        table.add_row(escape(row.detector), *cells, *precisions, f"{row.people}/{row.of}", f"{row.pictures:,}")
     return table
 
 
@@ -133,10 +153,8 @@ def _number(value: float | None, *, signed: bool = False) -> str:
     return f"{value:+.3f}" if signed else f"{value:.3f}"
 
 
-def _interval(summary: Summary) -> str:
-    if summary.interval is None:
-        return "-"
-    return f"[{summary.interval.low:+.3f}, {summary.interval.high:+.3f}]"
+def _interval(found: Interval | None, *, signed: bool = False) -> str:
+    return f"[{_number(found.low, signed=signed)}, {_number(found.high, signed=signed)}]" if found else "-"
 
 
 def _p_value(value: float | None) -> str:

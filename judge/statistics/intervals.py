@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from judge.types import FloatArray, Interval
 
 Statistic = Callable[[FloatArray], FloatArray]
-"""Mean quantity of the two sides, [2, ...] -> the value(s), [...]."""
+"""Mean quantity of the two sides, [2, ...], or other sums -> the value(s), [...]."""
 
 # Rows of a batch of resamples: about 10 MB of indices, whatever the number of images.
 _CELLS = 1_000_000
@@ -67,6 +68,53 @@ def bootstrap(
         rng=generator,
     ).confidence_interval
     return Interval(float(found.low), float(found.high), level)
+
+
+def bootstrap_pooled(
+    table: FloatArray,
+    statistic: Statistic,
+    *,
+    generator: np.random.Generator,
+    resamples: int = 2000,
+    level: float = 0.95,
+) -> list[Interval | None]:
+    """Percentile bootstrap over images of values that are made of sums over images (scipy).
+
+    Args:
+        table: what each image adds, [N, S].
+        statistic: sums over images, [S, ...] -> values, [V, ...].
+        generator: of the resamples.
+        resamples: how many.
+        level: of the intervals.
+
+    Returns:
+        V intervals; None where there is one image, or a resample has no value.
+    """
+    from scipy import stats
+
+    values = statistic(table.sum(axis=0))
+    if len(table) < 2:
+        return [None] * len(values)
+
+    def of_images(chosen: Any, axis: int = -1) -> FloatArray:
+        # [..., N] indices -> [N, ..., S] rows would be large: sum column by column.
+        return statistic(np.stack([column[chosen].sum(axis=axis) for column in table.T]))
+
+    with warnings.catch_warnings():
+        # Scipy's word for a resample without a value, which is told by None here.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        found = stats.bootstrap(
+            (np.arange(len(table)),),
+            of_images,
+            n_resamples=resamples,
+            batch=max(1, _CELLS // len(table)),
+            vectorized=True,
+            confidence_level=level,
+            method="percentile",
+            rng=generator,
+        ).confidence_interval
+    bounds = zip(np.atleast_1d(found.low), np.atleast_1d(found.high), strict=True)
+    return [Interval(float(low), float(high), level) if np.isfinite(low + high) else None for low, high in bounds]
 
 
 def permutation_test(

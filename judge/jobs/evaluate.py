@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from judge.config import RunConfig, make_config
+from judge.config import LabelSettings, RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.labels import read_labels
 from judge.corpus.reading import ReadOptions
@@ -15,6 +15,7 @@ from judge.lexicon import Lexicon, load_lexicon, shipped_lexicons
 from judge.measure import Plan, Report, Result, measure
 from judge.report.directory import RunDirectory
 from judge.training.members import Workshop, is_main_process
+from judge.types import Labels
 
 
 def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **settings: Any) -> Result:
@@ -38,7 +39,7 @@ def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **se
     """
     if corpus is not None:
         settings = _of_corpus(corpus) | _beside_corpus(corpus, settings)
-    return run(make_config(settings), corpus=corpus, report=report)
+    return run(make_config(settings, RunConfig), corpus=corpus, report=report)
 
 
 _READING = {"human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"}
@@ -75,7 +76,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         directory.check()
-        _keep_inputs(config, directory)
+        directory.keep([config.human, *config.captions.values(), *([config.labels] if config.labels else [])])
     lexicon = choose_lexicon(config)
     corpus = corpus or read_corpus(config, lexicon)
     plan, workshop = make_plan(config), make_workshop(config)
@@ -89,16 +90,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     return result
 
 
-def _keep_inputs(config: RunConfig, directory: RunDirectory) -> None:
-    """Refuse to replace a folder that holds what the run reads."""
-    for path in [config.human, *config.captions.values(), *([config.labels] if config.labels else [])]:
-        if path.absolute().is_relative_to(directory.path):
-            raise JudgeError(
-                f"holds {path.name}, which the run reads", where=f"--out {config.out}", mend="name another"
-            )
-
-
-def choose_lexicon(config: RunConfig) -> Lexicon | None:
+def choose_lexicon(config: LabelSettings) -> Lexicon | None:
     """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide."""
     if config.lexicon == "none":
         return None
@@ -112,17 +104,22 @@ def read_corpus(config: RunConfig, lexicon: Lexicon | None) -> Corpus:
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
-    labels = None
-    if config.labels is not None:
-        labels = read_labels(
-            config.labels,
-            attribute=config.attribute,
-            lexicon=lexicon,
-            id_column=config.id_column,
-            label_column=config.label_column,
-            spellings=config.label_values,
-        )
+    labels = labels_of(config, lexicon)
     return Corpus.read(human=config.human, captions=config.captions, labels=labels, options=options)
+
+
+def labels_of(config: LabelSettings, lexicon: Lexicon | None) -> Labels | None:
+    """The labels that ``config`` names, if it names any."""
+    if config.labels is None:
+        return None
+    return read_labels(
+        config.labels,
+        attribute=config.attribute,
+        lexicon=lexicon,
+        id_column=config.id_column,
+        label_column=config.label_column,
+        spellings=config.label_values,
+    )
 
 
 def make_plan(config: RunConfig) -> Plan:

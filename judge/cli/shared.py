@@ -1,0 +1,131 @@
+"""What commands share: settings out of options, progress, faults in one line, tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from judge.errors import JudgeError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from judge.config import Settings
+    from judge.measure import Report, Result
+
+S = TypeVar("S", bound="Settings")
+
+
+def resolve(file: Path | None, options: Mapping[str, Any], kind: type[S], *, out: str) -> S:
+    """The settings of a command: those of ``file``, overridden by the options that were given.
+
+    Args:
+        file: YAML, or None.
+        options: by the names of the YAML file; None where not given.
+        kind: the command's settings.
+        out: the output folder where neither names one.
+    """
+    from judge.config import make_config, read_settings
+
+    settings = read_settings(file) if file else {}
+    settings |= as_settings({name: value for name, value in options.items() if value is not None})
+    settings["out"] = settings.get("out") or out
+    return make_config(settings, kind, where=str(file) if file else kind.command)
+
+
+def as_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Options by the names of the YAML file, repeated ones gathered."""
+    settings = {name: value for name, value in options.items() if name not in {"refusal", "column", "label_value"}}
+    if refusal := options.get("refusal"):
+        settings["refusals"] = refusal
+    if column := options.get("column"):
+        settings["columns"] = dict(_pair("--column", entry) for entry in column)
+    for name, spelling in (_pair("--label-value", entry) for entry in options.get("label_value") or ()):
+        settings.setdefault("label_values", {}).setdefault(name, []).append(spelling)
+    return settings
+
+
+def _pair(option: str, entry: str) -> tuple[str, str]:
+    key, equals, value = entry.partition("=")
+    if not equals or not key or not value:
+        raise JudgeError(f"'{entry}' is not KEY=VALUE", where=option, mend="write it like caption=text")
+    return key, value
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """A mendable fault is one line on standard error and exit code 2; no traceback."""
+    from judge.training.members import is_main_process
+
+    try:
+        yield
+    except JudgeError as error:
+        if is_main_process():
+            typer.echo(f"judge: {error}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("judge: interrupted; give the same command again", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def progress() -> Iterator[Report]:
+    """A bar with the time left, on standard error, in the main process."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from judge.training.members import is_main_process
+
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    ]
+    console = Console(stderr=True)
+    quiet = not (is_main_process() and console.is_terminal)
+    with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total or None)
+
+
+def print_result(result: Result, extra: dict[str, dict[str, float]] | None = None) -> None:
+    """The table of a result, its footnotes and its warnings; ``extra``: further columns."""
+    from judge.report.tables import footnotes, make_table, warnings
+
+    console = print_table(make_table(result, extra))
+    console.print()
+    for line in footnotes(result):
+        console.print(line, markup=False)
+    for line in warnings(result):
+        console.print(f"NOTE: {line}", markup=False, style="bold")
+
+
+def print_table(table: Table) -> Console:
+    """A table on standard output; returns what it was printed with."""
+    from rich.console import Console
+
+    # A pipe has no width: never cut a number because of that.
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console.print(table)
+    return console
+
+
+def say(line: str) -> None:
+    """One line on standard output."""
+    typer.echo(line)

@@ -1,0 +1,126 @@
+"""``judge ablate detectors`` and ``judge train detector``, from files to a table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import judge
+from pycocotools.coco import COCO
+
+from judge.calibration.grammar import make_world, write_world
+from judge.masking.images import read_picture
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few drawn scenes."""
+    return write_world(make_world(16, seed=2), {}, tmp_path_factory.mktemp("drawn") / "world", pictures=96).folder
+
+
+def table(out: Path) -> dict[str, dict[str, float]]:
+    rows = json.loads((out / "detectors.json").read_text(encoding="utf-8"))["results"]
+    return {row["detector"]: row for row in rows}
+
+
+@pytest.mark.parametrize("split", ["val2017", "train2017"])
+def test_ground_truth_against_itself_on_real_pictures(shared: Path, tmp_path: Path, split: str) -> None:
+    coco = shared / "coco-mini"
+    instances = coco / "annotations" / f"instances_{split}.json"
+    out = tmp_path / "out"
+    arguments = ["--images", coco / split, "--instances", instances, "--detectors", "gt", "--out", out]
+    done = judge("ablate", "detectors", *arguments, "--resamples", "100")
+    assert done.exit_code == 0, done.output
+    row = table(out)["gt"]
+    assert (row["recall"], row["iou"], row["visible"], row["beside"]) == (1, 1, 0, 0)
+    assert row["average_precision"] == pytest.approx(1)
+    people = [a for a in COCO(instances).anns.values() if a["category_id"] == 1]
+    assert row["people"] == row["people_found"] == len(people)
+    assert read_picture(out, "contact_sheet.png").pixels.size
+
+
+def test_boxes_of_real_people_hide_what_is_beside(shared: Path, tmp_path: Path) -> None:
+    """Mode box: the share beside equals that of pycocotools' boxes and masks."""
+    coco = shared / "coco-mini"
+    instances = coco / "annotations" / "instances_val2017.json"
+    out = tmp_path / "out"
+    arguments = ["--images", coco / "val2017", "--instances", instances, "--detectors", "gt", "--mode", "box"]
+    assert judge("ablate", "detectors", *arguments, "--out", out, "--resamples", "100").exit_code == 0
+    truth, hidden, people = COCO(instances), 0, 0
+    for image in truth.imgs.values():
+        mask = np.zeros((image["height"], image["width"]), dtype=bool)
+        boxes = mask.copy()
+        for annotation in truth.imgToAnns[image["id"]]:
+            if annotation["category_id"] == 1:
+                mask |= truth.annToMask(annotation).astype(bool)
+                x, y, w, h = annotation["bbox"]
+                boxes[int(np.floor(y)) : int(np.ceil(y + h)), int(np.floor(x)) : int(np.ceil(x + w))] = True
+        hidden += (boxes | mask).sum()
+        people += mask.sum()
+    assert table(out)["gt"]["beside"] == pytest.approx((hidden - people) / hidden)
+
+
+def test_a_bad_picture_is_listed_and_the_others_are_compared(drawn: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    shutil.copytree(drawn / "images", images)
+    (images / "000000000003.png").write_bytes(b"no picture")
+    out = tmp_path / "out"
+    arguments = ["--images", images, "--instances", drawn / "instances.json", "--detectors", "gt", "--out", out]
+    done = judge("ablate", "detectors", *arguments, "--resamples", "100")
+    assert done.exit_code == 1
+    assert "000000000003.png" in done.stderr
+    assert table(out)["gt"]["pictures"] == 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--detectors", "gt,yolo"], "needs weights"),
+        (["--detectors", "gtt"], "Did you mean 'gt'?"),
+        (["--detectors", "yolo", "--weights", "yolo=nowhere.safetensors"], "no such file"),
+        (["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
+        (["--foreground", "2", "--detectors", "gt"], "'foreground'"),
+    ],
+)
+def test_faults_are_one_line(drawn: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
+    where = ["--images", drawn / "images", "--instances", drawn / "instances.json", "--out", tmp_path / "out"]
+    done = judge("ablate", "detectors", *where, *arguments)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+    assert told in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_from_nothing_to_a_table(drawn: Path, tmp_path: Path) -> None:
+    """The commands of the README; networks learn for seconds here, their figures are asked in tests/training."""
+    world = ["--images", drawn / "images", "--instances", drawn / "instances.json"]
+    weights = []
+    for kind in ("yolo", "maskrcnn"):
+        file = tmp_path / f"{kind}.safetensors"
+        done = judge("train", "detector", "--kind", kind, *world, "--epochs", "1", "--image-size", "96", "--out", file)
+        assert done.exit_code == 0, done.output
+        assert str(file) in done.stdout
+        weights += ["--weights", f"{kind}={file}"]
+        again = judge("train", "detector", "--kind", kind, *world, "--out", file)
+        assert (again.exit_code, "is there already" in again.stderr) == (2, True)
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    arguments = [*world, *weights, "--cache", cache, "--resamples", "100", "--threshold", "0.05"]
+    done = judge("ablate", "detectors", *arguments, "--out", out)
+    assert done.exit_code == 0, done.output
+    rows = table(out)
+    assert list(rows) == ["gt", "yolo", "maskrcnn"]
+    assert rows["gt"]["recall"] == 1
+    for kind in ("yolo", "maskrcnn"):
+        assert 0 <= rows[kind]["recall"] <= 1
+        assert rows[kind]["visible"] == pytest.approx(1 - rows[kind]["recall"])
+        assert f"{rows[kind]['recall']:.3f}" in done.stdout
+    # What was seen is kept: the same table again, from the cache alone.
+    assert len(list(cache.rglob("*.json"))) == 32
+    assert judge("ablate", "detectors", *arguments, "--out", tmp_path / "again").exit_code == 0
+    assert table(tmp_path / "again") == rows
+    masked = tmp_path / "masked"
+    done = judge("mask", *world[:2], "--detector", "yolo", *weights[:2], "--cache", cache, "--out", masked)
+    assert done.exit_code == 0, done.output
+    assert len(list(masked.glob("0*.png"))) == 16

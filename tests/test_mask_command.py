@@ -1,0 +1,616 @@
+"""``judge mask`` as a user meets it: pictures without people, and one line for each fault."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from PIL import Image
+from pycocotools.coco import COCO
+from typer.testing import CliRunner, Result
+
+from judge.cli import app
+from judge.masking.images import MAX_PIXELS, encode, list_pictures
+
+HEIGHT, WIDTH = 30, 40
+SQUARE = [[5, 6, 15, 6, 15, 26, 5, 26]]  # 10 x 20 pixels
+DOG = [[20, 10, 30, 10, 30, 20, 20, 20]]  # 10 x 10
+
+
+def mask(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["mask", *map(str, arguments)])
+
+
+def pixels_of(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def write_instances(path: Path, names: Sequence[str], annotations: Sequence[dict[str, Any]], **sizes: Any) -> Path:
+    images = [
+        {"id": n, "file_name": name, "height": HEIGHT, "width": WIDTH} | sizes.get(f"size{n}", {})
+        for n, name in enumerate(names)
+    ]
+    categories = [{"id": n, "name": name} for n, name in enumerate(("person", "dog", "tie"), start=1)]
+    numbered = [{"id": 100 + n, "iscrowd": 0} | annotation for n, annotation in enumerate(annotations)]
+    path.write_text(json.dumps({"images": images, "annotations": numbered, "categories": categories}))
+    return path
+
+
+class World:
+    """pictures/0.png ... 5.png: a person in each of an even number, a dog in each, in 4 two people; beside them
+    instances.json."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.images, self.out = root, root / "pictures", root / "out"
+        self.images.mkdir()
+        self.names = [f"{n}.png" for n in range(6)]
+        for n, name in enumerate(self.names):
+            picture = np.random.default_rng(n).integers(1, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+            (self.images / name).write_bytes(encode(picture))
+        people = [{"image_id": n, "category_id": 1, "segmentation": SQUARE, "bbox": [4, 5, 12, 22]} for n in (0, 2, 4)]
+        second = {"image_id": 4, "category_id": 1, "bbox": [38, 0, 2, 3]}
+        dogs = [{"image_id": n, "category_id": 2, "segmentation": DOG} for n in range(6)]
+        self.annotations = [*people, second, *dogs]
+        self.instances = write_instances(root / "instances.json", self.names, self.annotations)
+
+    def run(self, *arguments: object, out: Path | None = None) -> Result:
+        given = ["--images", self.images, "--instances", self.instances, "--out", out or self.out, "--workers", 2]
+        return mask(*given, *arguments)
+
+    def add(self, name: str, data: bytes | None = None, annotation: dict[str, Any] | None = None, **size: int) -> None:
+        """One picture more, listed in the instances file."""
+        if data is not None:
+            (self.images / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.images / name).write_bytes(data)
+        document = json.loads(self.instances.read_text())
+        number = len(document["images"])
+        document["images"].append({"id": number, "file_name": name, "height": HEIGHT, "width": WIDTH} | size)
+        if annotation is not None:
+            document["annotations"].append({"id": 900 + number, "image_id": number, "category_id": 1} | annotation)
+        self.instances.write_text(json.dumps(document))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_masks_a_folder(world: World) -> None:
+    done = world.run()
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    assert done.stdout == (
+        "6 pictures masked; 3 hold person; 4 instances, 8.4% of the pixels hidden\n"
+        f"They are in {world.out}; look at {world.out / 'contact_sheet.png'}\n"
+    )
+    assert sorted(path.name for path in world.out.iterdir()) == [
+        *world.names,
+        "contact_sheet.png",
+        "mask.yaml",
+        "masks.parquet",
+    ]
+    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures"]
+    for n, name in enumerate(world.names):
+        expected = pixels_of(world.images / name).copy()
+        if n in {0, 2, 4}:
+            expected[6:26, 5:15] = 0
+        if n == 4:
+            expected[0:3, 38:40] = 0
+        np.testing.assert_array_equal(pixels_of(world.out / name), expected)
+    sheet = pixels_of(world.out / "contact_sheet.png")
+    assert 6 * HEIGHT * WIDTH < (sheet != 255).any(axis=2).sum() < sheet[:, :, 0].size
+
+
+def test_the_table(world: World) -> None:
+    assert world.run("--mode", "box", "--format", "webp").exit_code == 0
+    table = pd.read_parquet(world.out / "masks.parquet")
+    area = HEIGHT * WIDTH
+    pd.testing.assert_frame_equal(
+        table,
+        pd.DataFrame(
+            {
+                "image": world.names,
+                "masked": [f"{n}.webp" for n in range(6)],
+                "instances": [1, 0, 1, 0, 2, 0],
+                "share_hidden": [12 * 22 / area, 0.0, 12 * 22 / area, 0.0, (12 * 22 + 6) / area, 0.0],
+                "detector": ["gt"] * 6,
+                "mode": ["box"] * 6,
+            }
+        ),
+        check_dtype=False,
+    )
+    for row in table.itertuples():
+        changed = (pixels_of(world.out / str(row.masked)) != pixels_of(world.images / str(row.image))).any(axis=2)
+        assert changed.mean() == row.share_hidden  # there is no black in the pictures
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hidden"),
+    [
+        (["--mode", "partial"], 100 + 3),  # half of 200 pixels, of 6
+        (["--mode", "partial", "--share", "0.07"], 14 + 1),
+        (["--mode", "box"], 12 * 22 + 6),
+        (["--dilation", "1"], 200 + 2 * (10 + 20) + 6 + 2 + 3),  # no corners: they are 1.4 away
+        (["--foreground", "largest"], 200),
+        (["--foreground", "0.01"], 200),
+        (["--foreground", "0.004"], 206),
+        (["--hide", "object", "--category", "dog"], 100),
+        (["--hide", "both", "--category", "dog"], 306),
+        (["--threshold", "1"], 206),
+    ],
+)
+def test_what_is_hidden(world: World, arguments: list[str], hidden: int) -> None:
+    done = world.run(*arguments)
+    assert done.exit_code == 0, done.output
+    changed = (pixels_of(world.out / "4.png") != pixels_of(world.images / "4.png")).any(axis=2)
+    assert changed.sum() == hidden
+    row = pd.read_parquet(world.out / "masks.parquet").set_index("image").loc["4.png"]
+    assert row["share_hidden"] == pytest.approx(hidden / HEIGHT / WIDTH)
+
+
+@pytest.mark.parametrize("fill", ["mean", "blur", "noise"])
+def test_fills_differ_and_repeat(world: World, fill: str) -> None:
+    outs = [world.root / f"out{n}" for n in range(3)]
+    assert world.run("--fill", fill, "--seed", "7", out=outs[0]).exit_code == 0
+    assert world.run("--fill", fill, "--seed", "7", "--workers", "4", out=outs[1]).exit_code == 0
+    assert world.run("--fill", fill, "--seed", "8", "--workers", "1", out=outs[2]).exit_code == 0
+    first, second, third = ({name: data for name, data in tree(out).items() if name.endswith(".png")} for out in outs)
+    assert first == second
+    assert (first == third) == (fill != "noise")
+    assert not (pixels_of(outs[0] / "0.png")[6:26, 5:15] == 0).all()
+
+
+def test_real_photographs_end_to_end(shared: Path, tmp_path: Path) -> None:
+    """What was written, read back: black wherever pycocotools' masks have a person, else the picture."""
+    data, instances = shared / "coco-mini", shared / "coco-mini" / "annotations" / "instances_val2017.json"
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(instances))
+    person = truth.getCatIds(catNms=["person"])
+    for kind, suffix in (("png", "png"), ("webp", "webp")):
+        out = tmp_path / kind
+        # All of them once; lossless WebP is slow to write, and gets a few.
+        names = {image["file_name"] for image in list(truth.imgs.values())[: 8 if kind == "webp" else None]}
+        images = tmp_path / f"images_{kind}"
+        images.mkdir()
+        document = json.loads(instances.read_text(encoding="utf-8"))
+        document["images"] = [image for image in document["images"] if image["file_name"] in names]
+        (tmp_path / f"{kind}.json").write_text(json.dumps(document))
+        for name in names:
+            shutil.copy(data / "val2017" / name, images / name)
+        done = mask("--images", images, "--instances", tmp_path / f"{kind}.json", "--out", out, "--format", kind)
+        assert (done.exit_code, done.stderr) == (0, "")
+        table = pd.read_parquet(out / "masks.parquet").set_index("image")
+        assert set(table.index) == names
+        assert (table["share_hidden"] > 0).sum() > 2
+        for image in document["images"]:
+            name = image["file_name"]
+            annotations = truth.loadAnns(truth.getAnnIds(imgIds=[image["id"]], catIds=person))
+            hidden = np.zeros((image["height"], image["width"]), dtype=bool)
+            for annotation in annotations:
+                hidden |= truth.annToMask(annotation).astype(bool)
+            after = pixels_of((out / name).with_suffix(f".{suffix}"))
+            assert not after[hidden].any()
+            np.testing.assert_array_equal(after[~hidden], pixels_of(images / name)[~hidden])
+            assert table.loc[name, "instances"] == len(annotations)
+            assert table.loc[name, "share_hidden"] == hidden.mean()
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def jpeg(size: tuple[int, int] = (HEIGHT, WIDTH), orientation: int = 1) -> bytes:
+    file, exif = io.BytesIO(), Image.Exif()
+    exif[274] = orientation
+    picture = np.random.default_rng(1).integers(0, 256, (*size, 3), dtype=np.uint8)
+    Image.fromarray(picture).save(file, "JPEG", exif=exif)
+    return file.getvalue()
+
+
+def rle(size: list[int], counts: object) -> dict[str, Any]:
+    return {"segmentation": {"size": size, "counts": counts}}
+
+
+def spoil(world: World) -> dict[str, str]:
+    """Every fault of a single picture that we can think of; name -> part of its line."""
+    good = jpeg()
+    world.add("truncated.jpg", good[: len(good) // 2])
+    world.add("zero.jpg", b"")
+    world.add("text.jpg", b"I am a text")
+    world.add("bomb.png", png_claiming(50_000, 50_000))
+    world.add("missing.jpg")
+    world.add("size.jpg", jpeg((20, 20)))
+    world.add("turned.jpg", jpeg(orientation=6))
+    world.add("points.jpg", good, {"segmentation": [[1, 2, 3, 4]]})
+    world.add("nan.jpg", good, {"segmentation": [[1, 2, 3, 4, 5, float("nan")]]})
+    world.add("outside.jpg", good, {"segmentation": [[1, 2, 3, 4, 500, 6]]})
+    world.add("rle_size.jpg", good, rle([WIDTH, HEIGHT], [WIDTH * HEIGHT]))
+    world.add("rle_sum.jpg", good, rle([HEIGHT, WIDTH], [10, 10]))
+    world.add("rle_cut.jpg", good, rle([HEIGHT, WIDTH], "P"))
+    world.add("rle_noise.jpg", good, rle([HEIGHT, WIDTH], "oooooooooooooooooo0"))
+    world.add("../secret.png")
+    world.add("/etc/hostname")
+    world.add("..\\secret.png")
+    world.add("sub/../../secret.png")
+    world.add("link.png")
+    world.add("linked/secret.png")
+    world.add("pipe.png")
+    world.add("folder.jpg")
+    world.add("0.jpg", good)
+    world.add("contact_sheet.jpg", good)
+    world.add("two\nlines.jpg")
+    (world.root / "secret.png").write_bytes((world.images / "0.png").read_bytes())
+    (world.images / "link.png").symlink_to(world.root / "secret.png")
+    (world.images / "linked").symlink_to(world.root)
+    os.mkfifo(world.images / "pipe.png")
+    (world.images / "folder.jpg").mkdir()
+    out = "leads out of the folder of pictures"
+    return {
+        "truncated.jpg": "is damaged",
+        "zero.jpg": "is empty (0 bytes)",
+        "text.jpg": "is not a picture",
+        "bomb.png": f"has 50000 x 50000 pixels, over the limit of {MAX_PIXELS:,}",
+        "missing.jpg": "no such picture",
+        "size.jpg": "is 20 x 20, its annotation says 40 x 30",
+        "turned.jpg": "is 30 x 40, its annotation says 40 x 30 (turned by its EXIF orientation?)",
+        "points.jpg": "polygon of 2 points",
+        "nan.jpg": "not finite",
+        "outside.jpg": "coordinate 500 lies outside the picture",
+        "rle_size.jpg": "run lengths for size [40, 30]",
+        "rle_sum.jpg": "run lengths do not add up to 1,200 pixels",
+        "rle_cut.jpg": "run lengths do not add up to 1,200 pixels",
+        "rle_noise.jpg": "run lengths do not add up to 1,200 pixels",
+        "../secret.png": out,
+        "/etc/hostname": out,
+        "..\\secret.png": out,
+        "sub/../../secret.png": out,
+        "link.png": "is a link out of the folder",
+        "linked/secret.png": "is a link out of the folder",
+        "pipe.png": "is not a regular file",
+        "folder.jpg": "is not a regular file",
+        "0.jpg": "would be written where '0.png' is",
+        "contact_sheet.jpg": "would be written where 'contact_sheet.png' is",
+        "two lines.jpg": "no such picture",
+    }
+
+
+def test_bad_pictures_are_listed_and_the_others_done(world: World) -> None:
+    expected = spoil(world)
+    before = tree(world.images)
+    done = world.run()
+    assert done.exit_code == 1
+    assert "Traceback" not in done.output
+    *lines, last = done.stderr.splitlines()
+    assert last == f"judge: {len(expected)} of {len(expected) + 6} pictures could not be masked"
+    assert len(lines) == len(expected)
+    for name, message in expected.items():
+        line = next(line for line in lines if line.startswith(f"judge: {name}: "))
+        assert message in line
+        assert line.endswith((".", "?"))
+    assert done.stdout.splitlines()[0].startswith("6 pictures masked")
+    assert sorted(tree(world.out)) == [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    sheet = pixels_of(world.out / "contact_sheet.png")
+    assert 6 * HEIGHT * WIDTH < (sheet != 255).any(axis=2).sum() < sheet[:, :, 0].size
+    # Nothing was written elsewhere, and nothing changed where it was read.
+    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures", "secret.png"]
+    assert tree(world.images) == before
+    (world.root / "clean").mkdir()
+    clean = World(world.root / "clean")
+    assert clean.run().exit_code == 0
+    for name in world.names:
+        assert (world.out / name).read_bytes() == (clean.out / name).read_bytes()
+
+
+def test_workers_do_not_change_the_failures(world: World) -> None:
+    spoil(world)
+    told = [world.run("--workers", workers, out=world.root / f"o{workers}").stderr for workers in (1, 2, 4)]
+    assert told[0] == told[1] == told[2]
+
+
+def test_the_limit_of_pixels_is_an_option(world: World) -> None:
+    world.add("large.png", encode(np.ones((100, 100, 3), dtype=np.uint8)), height=100, width=100)
+    done = world.run("--max-pixels", "9999")
+    assert done.exit_code == 1
+    assert (
+        "large.png: has 100 x 100 pixels, over the limit of 9,999. If you trust it, raise --max-pixels." in done.stderr
+    )
+    assert world.run("--max-pixels", "10000", "--overwrite").exit_code == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_pictures_that_may_not_be_read(world: World) -> None:
+    (world.images / "0.png").chmod(0)
+    done = world.run()
+    assert done.exit_code == 1
+    assert "0.png: cannot be read (Permission denied)" in done.stderr
+
+
+def fails(world: World, message: str, *arguments: object, out: Path | None = None) -> None:
+    """Exit code 2, one line, and nothing left behind."""
+    before = tree(world.root)
+    folders = sorted(path for path in world.root.rglob("*") if path.is_dir())
+    done = world.run(*arguments, out=out)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert done.stderr.startswith("judge: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert tree(world.root) == before
+    assert sorted(path for path in world.root.rglob("*") if path.is_dir()) == folders
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--images", "nowhere"], "--images nowhere: is no folder"),
+        (["--instances", "nowhere.json"], "nowhere.json: no such file"),
+        (["--hide", "object", "--category", "dgo"], "no category 'dgo'. Did you mean 'dog'?"),
+        (["--hide", "object"], "--hide: nothing says which object goes with the attribute. Give --instances and"),
+        (["--hide", "both"], "give --instances and --labels, or name the object with --category"),
+        (["--hide", "everybody"], "'hide'"),
+        (["--mode", "boxes"], "'mode'"),
+        (["--fill", "white"], "'fill'"),
+        (["--format", "jpg"], "'format'"),
+        (["--foreground", "1.5"], "'foreground'"),
+        (["--foreground", "0"], "'foreground'"),
+        (["--foreground", "nan"], "'foreground'"),
+        (["--foreground", "smallest"], "'foreground"),
+        (["--share", "0"], "'share'"),
+        (["--share", "1"], "'share'"),
+        (["--share", "nan"], "'share'"),
+        (["--dilation", "-1"], "'dilation'"),
+        (["--threshold", "1.01"], "'threshold'"),
+        (["--threshold", "0.01"], "'threshold'"),
+        (["--threshold", "nan"], "'threshold'"),
+        (["--max-pixels", "0"], "'max_pixels'"),
+        (["--workers", "0"], "'workers'"),
+        (["--seed", "-1"], "'seed'"),
+        (["--batch-size", "0"], "'batch_size'"),
+        (["--detector", "yollo"], "unknown detector 'yollo'. Did you mean 'yolo'?"),
+        (["--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
+        (["--detector", "maskrcnn"], "--weights: detector 'maskrcnn' needs weights"),
+        (["--label-value", "female"], "--label-value: 'female' is not KEY=VALUE"),
+        (["--labels", "nowhere.csv", "--hide", "object"], "nowhere.csv"),
+    ],
+)
+def test_faults_of_the_whole_command(world: World, arguments: list[str], message: str) -> None:
+    fails(world, message if message[0] != "g" else message[0].upper() + message[1:], *arguments, out=world.root / "a/b")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "file is empty"),
+        ("{not json", "not JSON"),
+        ("[]", "'images' is no list of records"),
+        ('{"images": [], "annotations": []}', "'categories' is no list of records"),
+        ('[{"image_id": 1, "caption": "a cat"}]', "'images' is no list of records"),
+        ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "persona"}]}', "Did you mean 'persona'?"),
+    ],
+)
+def test_instances_that_are_none(world: World, content: str, message: str) -> None:
+    world.instances.write_text(content)
+    fails(world, message)
+
+
+def test_a_file_that_lists_no_picture(world: World) -> None:
+    world.instances.write_text('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "person"}]}')
+    fails(world, "instances.json: lists no picture")
+
+
+def test_without_instances(world: World) -> None:
+    done = mask("--images", world.images, "--out", world.out)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "judge: --instances: detector 'gt' needs the instances. Give their COCO file.\n",
+    )
+
+
+def test_a_folder_without_pictures(world: World) -> None:
+    (world.root / "empty").mkdir()
+    (world.root / "empty" / "notes.txt").write_text("nothing")
+    fails(world, "holds no picture", "--images", world.root / "empty")
+
+
+def test_all_pictures_fail(world: World) -> None:
+    for name in world.names:
+        (world.images / name).write_bytes(b"")
+    done = world.run(out=world.root / "deep" / "out")
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 7), done.output
+    assert done.stderr.endswith("judge: 6 of 6 pictures could not be masked\n")
+    assert not (world.root / "deep").exists()
+
+
+def test_a_category_alone_is_no_order(world: World) -> None:
+    fails(
+        world, "--category dog: only people are hidden, no dog. Add --hide object, or --hide both.", "--category", "dog"
+    )
+
+
+def test_what_is_read_is_never_replaced(world: World) -> None:
+    assert world.run().exit_code == 0
+    labels = world.out / "labels.csv"
+    labels.write_text("image_id,gender\n0,female\n1,male\n", encoding="utf-8")
+    arguments = ("--labels", labels, "--hide", "object", "--overwrite")
+    fails(world, f"--out {world.out}: holds labels.csv, which is read.", *arguments)
+    assert labels.exists()
+
+
+def test_what_lies_beside_the_output_is_left_alone(world: World) -> None:
+    """Folders with names such as work in progress has are nobody's but the user's."""
+    beside = world.root / "out.partial"
+    world.images.rename(beside)
+    (beside / "thesis.txt").write_text("years of work", encoding="utf-8")
+    done = mask("--images", beside, "--instances", world.instances, "--out", world.out)
+    assert done.exit_code == 0, done.output
+    assert (beside / "thesis.txt").exists()
+    assert len(list(beside.glob("*.png"))) == len(world.names)
+
+
+def test_the_contact_sheet_is_no_picture_of_the_folder(world: World) -> None:
+    """It shows people before they were hidden: whoever reads the masked folder must not see it."""
+    assert world.run().exit_code == 0
+    assert (world.out / "contact_sheet.png").is_file()
+    assert list_pictures(world.out) == sorted(world.names)
+
+
+@pytest.mark.parametrize("place", ["", "sub", "sub/deeper"])
+def test_the_output_never_lies_among_the_pictures(world: World, place: str) -> None:
+    fails(world, "folder of pictures" if place else "out", out=world.images / place)
+
+
+def test_a_link_to_the_pictures_is_the_pictures(world: World) -> None:
+    (world.root / "link").symlink_to(world.images)
+    fails(world, "--out", out=world.root / "link")
+    fails(world, "--out", out=world.root / "link" / "sub")
+
+
+def test_the_output_never_holds_what_is_read(world: World) -> None:
+    fails(world, "holds something that is no folder of masked pictures", "--overwrite", out=world.root)
+    (world.root / "masks.parquet").write_bytes(b"")
+    fails(world, "which is read", "--overwrite", out=world.root)
+
+
+def test_places_that_are_taken(world: World) -> None:
+    file, thesis = world.root / "file", world.root / "thesis"
+    file.write_text("in the way")
+    thesis.mkdir()
+    (thesis / "thesis.tex").write_text("years of work")
+    fails(world, f"--out {file}: is a file. Name a folder.", out=file)
+    fails(world, "cannot be written", out=file / "out")
+    fails(world, "holds something that is no folder of masked pictures", out=thesis)
+    fails(world, "holds something that is no folder of masked pictures", "--overwrite", out=thesis)
+
+
+def test_overwrite_replaces_masked_pictures_as_a_whole(world: World) -> None:
+    assert world.run("--format", "webp").exit_code == 0
+    before = tree(world.out)
+    fails(world, "holds another folder of masked pictures. Name another folder, or add --overwrite.")
+    assert tree(world.out) == before
+    fails(world, "'mode'", "--overwrite", "--mode", "all")
+    assert world.run("--overwrite").exit_code == 0
+    assert sorted(tree(world.out)) == [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    for name in world.names:
+        (world.images / name).write_bytes(b"")
+    assert world.run("--overwrite").exit_code == 1  # what was there stays
+    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures"]
+
+
+def test_a_run_repeats_from_its_own_yaml(world: World) -> None:
+    again = world.root / "again"
+    assert world.run("--mode", "partial", "--share", "0.3", "--fill", "noise", "--foreground", "0.004").exit_code == 0
+    assert mask(world.out / "mask.yaml", "--out", again).exit_code == 0
+    first, second = tree(world.out), tree(again)
+    settings = [yaml.safe_load(found.pop("mask.yaml")) for found in (first, second)]
+    assert first == second
+    assert settings[0] | {"out": str(again)} == settings[1]
+
+
+def test_pictures_that_the_file_does_not_list_are_left_out(world: World) -> None:
+    (world.images / "more.png").write_bytes((world.images / "0.png").read_bytes())
+    done = world.run()
+    assert done.exit_code == 0
+    assert "NOTE: 1 pictures of the folder are not in the instances file; they were left out" in done.stdout
+    assert not (world.out / "more.png").exists()
+
+
+def test_the_object_that_goes_with_the_attribute(world: World) -> None:
+    """Ties: 3 of 3 women; dogs: 3 of 6."""
+    tie = {"category_id": 3, "segmentation": [[0, 0, 4, 0, 4, 5, 0, 5]]}
+    write_instances(world.instances, world.names, [*world.annotations, *({"image_id": n} | tie for n in (1, 3, 5))])
+    labels = world.root / "labels.csv"
+    labels.write_text("image_id,gender\n" + "".join(f"{n},{('male', 'female')[n % 2]}\n" for n in range(6)))
+    done = world.run("--hide", "object", "--labels", labels)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(
+        "Hidden object: tie (100% of 3 pictures with it are female)\n6 pictures masked; 3 hold tie"
+    )
+    for n, name in enumerate(world.names):
+        expected = pixels_of(world.images / name).copy()
+        if n % 2:
+            expected[0:5, 0:4] = 0
+        np.testing.assert_array_equal(pixels_of(world.out / name), expected)
+    done = world.run("--hide", "both", "--labels", labels, "--overwrite")
+    assert "hold person or tie" in done.stdout
+    assert pd.read_parquet(world.out / "masks.parquet")["instances"].tolist() == [1, 1, 1, 1, 2, 1]
+
+
+def slow_folder(world: World, pictures: int = 400) -> None:
+    """So many large pictures that a run can be caught at it."""
+    data = encode(np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8))
+    (world.images / "large.png").write_bytes(data)
+    names = [f"{n}.png" for n in range(pictures)]
+    for name in names:
+        (world.images / name).unlink(missing_ok=True)
+        os.link(world.images / "large.png", world.images / name)
+    size = {f"size{n}": {"height": 600, "width": 800} for n in range(pictures)}
+    write_instances(world.instances, names, [{"image_id": 0, "category_id": 1, "segmentation": SQUARE}], **size)
+
+
+def caught_at_work(world: World) -> subprocess.Popen[str]:
+    """A run in a process of its own, that has written a few pictures of many."""
+    slow_folder(world)
+    arguments = ["--images", world.images, "--instances", world.instances, "--out", world.out, "--workers", 2]
+    command = [sys.executable, "-m", "judge", "mask", *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(list(world.root.glob(".out.*.partial/*.png"))) < 10:
+        time.sleep(0.01)
+    return process
+
+
+def test_a_killed_run_leaves_no_output_and_harms_no_other(world: World) -> None:
+    """SIGKILL in the middle; then another folder of pictures is masked to the same place."""
+    (world.root / "other").mkdir()
+    other = World(world.root / "other")
+    process = caught_at_work(world)
+    process.kill()
+    process.communicate()
+    assert len(list(world.root.glob(".out.*.partial/*.png"))) >= 10
+    assert not world.out.exists()
+    done = other.run(out=world.out)
+    assert done.exit_code == 0, done.output
+    assert sorted(tree(world.out)) == [*other.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+
+
+def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
+    """Ctrl-C, while threads are in OpenCV: not an abort."""
+    process = caught_at_work(world)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told.count("\n")) == (130, 1)
+    assert told.startswith("judge: interrupted")
+    assert not world.out.exists()
+    assert not list(world.root.glob(".out.*"))
+
+
+def test_help_names_every_option() -> None:
+    done = mask("--help")
+    assert done.exit_code == 0
+    for word in ("--images", "--instances", "--mode", "--hide", "--max-pixels", "masks.parquet", "Exit code 1"):
+        assert word in done.stdout
