@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 from judge.corpus import name_captioners
 from judge.errors import JudgeError, nearest
 from judge.masking.detectors import NAMES
+from judge.masking.images import MAX_PIXELS
 
 
 def _split_commas(value: object) -> object:
@@ -31,6 +32,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     command: ClassVar[str]
+    files_or_names: ClassVar[frozenset[str]] = frozenset({"lexicon", "weights", "start"})
 
     @field_serializer("*", when_used="json")
     def _paths_as_text(self, value: object) -> object:
@@ -40,10 +42,15 @@ class Settings(BaseModel):
 
     def inputs(self) -> list[Path]:
         """Every path that the command reads (or shares with others), for its output not to replace it."""
-        values = [getattr(self, name) for name in type(self).model_fields if name != "out"]
-        flat = [entry for value in values for entry in (value.values() if isinstance(value, dict) else [value])]
-        # Weights and lexicons may be names: then no such path exists, and none is in danger.
-        return [Path(entry) for entry in flat if isinstance(entry, str | Path) and entry]
+        fields = [name for name in type(self).model_fields if name != "out"]
+        values = {name: getattr(self, name) for name in fields}
+        flat = [
+            (name, entry)
+            for name, value in values.items()
+            for entry in (value.values() if isinstance(value, dict) else [value])
+        ]
+        files = [Path(entry) for name, entry in flat if name in self.files_or_names and entry]
+        return [entry for _, entry in flat if isinstance(entry, Path)] + [path for path in files if path.exists()]
 
     def to_yaml(self) -> str:
         """The resolved settings, every field, in this file's order."""
@@ -107,10 +114,20 @@ class PictureSettings(LabelSettings):
     batch_size: int = Field(8, ge=1, description="pictures that a detector sees at a time")
     cache: Path = Field(Path("runs/detections"), description="where detections are kept, per picture and detector")
     max_pixels: int = Field(
-        89_478_485, ge=1, description="a picture of more (width x height) is taken for a decompression bomb"
+        MAX_PIXELS, ge=1, description="a picture of more (width x height) is taken for a decompression bomb"
     )
     seed: int = Field(0, ge=0, le=2**31, description="of the noise")
     overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will be asked."""
+        raise NotImplementedError
+
+    def inputs(self) -> list[Path]:
+        """See :meth:`Settings.inputs`; ground truth alone keeps nothing in the cache."""
+        found = super().inputs()
+        return found if set(self.finders) & set(NETWORKS) else [path for path in found if path is not self.cache]
 
     @field_validator("weights", mode="before")
     @classmethod
@@ -161,6 +178,12 @@ class MaskConfig(PictureSettings):
     command = "judge mask"
 
     detector: str = Field("gt", description="gt, yolo or maskrcnn")
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will be asked."""
+        return (self.detector,)
+
     workers: int | None = Field(None, ge=1, description="pictures masked at a time; default one a core")
     format: Literal["png", "webp"] = Field("png", description="of the masked pictures; both are lossless")
     out: Path = Field(description="folder for the masked pictures")
@@ -172,6 +195,12 @@ class AblateDetectorsConfig(PictureSettings):
     command = "judge ablate detectors"
 
     detectors: tuple[str, ...] = Field(("gt", "yolo", "maskrcnn"), description="detectors to compare", min_length=1)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will be asked."""
+        return self.detectors
+
     resamples: int = Field(2000, ge=100, description="of the bootstrap over pictures")
     level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")
     out: Path = Field(description="folder for the results")

@@ -16,11 +16,14 @@ from judge.errors import JudgeError
 def write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 class OutputFolder:

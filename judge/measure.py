@@ -21,11 +21,9 @@ from judge.lexicon import Lexicon
 from judge.metrics import Metric, find_metric
 from judge.statistics.summary import Summary, summarise
 from judge.training.members import Member, Workshop, train_members
-from judge.types import Labels, Predictions
+from judge.types import Labels, Predictions, Report
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
-Report = Callable[[str, int, int], None]
-"""Told (what is being done, units done, units in all)."""
 
 
 @dataclass(frozen=True, slots=True)

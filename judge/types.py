@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +13,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Side = Literal["human", "generated"]
+Report = Callable[[str, int, int], None]
+"""Told (what is being done, units done, units in all)."""
 Direction = Literal["A->T", "T->A"]
 TargetKind = Literal["attribute", "tasks"]
 

@@ -240,6 +240,7 @@ def spoil(world: World) -> dict[str, str]:
     """Every fault of a single picture that we can think of; name -> part of its line."""
     good = jpeg()
     world.add("truncated.jpg", good[: len(good) // 2])
+    world.add("padded.jpg", good[: len(good) // 2] + bytes(len(good) - len(good) // 2))
     world.add("zero.jpg", b"")
     world.add("text.jpg", b"I am a text")
     world.add("bomb.png", png_claiming(50_000, 50_000))
@@ -269,9 +270,14 @@ def spoil(world: World) -> dict[str, str]:
     (world.images / "linked").symlink_to(world.root)
     os.mkfifo(world.images / "pipe.png")
     (world.images / "folder.jpg").mkdir()
+    document = json.loads(world.instances.read_text())
+    document["annotations"].insert(10, {"id": 1, "category_id": 1, "segmentation": SQUARE})
+    world.instances.write_text(json.dumps(document))
     out = "leads out of the folder of pictures"
     return {
-        "truncated.jpg": "is damaged",
+        "truncated.jpg": "is truncated",
+        "padded.jpg": "is truncated",
+        "annotations, record 10": "'image_id' is null: what it shows stays visible",
         "zero.jpg": "is empty (0 bytes)",
         "text.jpg": "is not a picture",
         "bomb.png": f"has 50000 x 50000 pixels, over the limit of {MAX_PIXELS:,}",
@@ -461,6 +467,15 @@ def test_what_is_read_is_never_replaced(world: World) -> None:
     assert labels.exists()
 
 
+@pytest.mark.parametrize("name", ["box", "black", "person", "gt", "gender", "runs"])
+def test_a_setting_is_no_path(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder may be called as a setting is, and hold the place where a network's detections would be kept."""
+    monkeypatch.chdir(world.root)
+    done = world.run("--mode", "box", out=Path(name))
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in world.root.iterdir()) == sorted(["instances.json", "pictures", name])
+
+
 def test_what_lies_beside_the_output_is_left_alone(world: World) -> None:
     """Folders with names such as work in progress has are nobody's but the user's."""
     beside = world.root / "out.partial"
@@ -537,6 +552,21 @@ def test_pictures_that_the_file_does_not_list_are_left_out(world: World) -> None
     assert done.exit_code == 0
     assert "NOTE: 1 pictures of the folder are not in the instances file; they were left out" in done.stdout
     assert not (world.out / "more.png").exists()
+
+
+def test_the_object_is_chosen_by_image_ids_not_by_names(world: World) -> None:
+    """Pictures 0.png and 1.png have each other's number as "id": labels go by the id, as captions do."""
+    document = json.loads(world.instances.read_text())
+    people = [a for a in document["annotations"] if a["category_id"] == 1]
+    things = [{"id": 300 + n, "image_id": n, "category_id": 2 + n % 2, "segmentation": DOG} for n in range(6)]
+    for n, image in enumerate(document["images"]):
+        image["id"] = n ^ 1
+    world.instances.write_text(json.dumps(document | {"annotations": people + things}))
+    labels = world.root / "labels.csv"
+    labels.write_text("image_id,gender\n" + "".join(f"{n},{'fm'[n % 2]}\n" for n in range(6)), encoding="utf-8")
+    spelt = ["--label-value", "female=f", "--label-value", "male=m"]
+    done = world.run("--hide", "object", "--labels", labels, *spelt)
+    assert "Hidden object: dog (100% of 3 pictures with it are female)" in done.stdout
 
 
 def test_the_object_that_goes_with_the_attribute(world: World) -> None:

@@ -1,7 +1,7 @@
 """The scenes of ``world`` in English, as people and as simulated captioners would caption them, and as COCO files.
 
 What a caption *tells* (``Content``) is drawn first, with known probabilities; how it is *worded* is drawn after
-that and depends on nothing else, once attribute words are hidden. Hence ``world``'s closed forms are exact.
+that and depends on nothing else, once attribute words are hidden. Hence ``truth``'s closed forms are exact.
 Captioners have fewer words than people (no endings, no adjectives on things, the first few entries of most lists),
 but say tasks and settings in the same words and proportions: constant substitution takes nothing from the human side
 that matters.
@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import shutil
 from bisect import bisect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
@@ -27,12 +25,14 @@ import yaml
 from judge.calibration.truth import truth
 from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, draw_scenes, stream, told_by
 from judge.errors import JudgeError
-from judge.types import Captions, Labels
+from judge.files import OutputFolder
+from judge.types import Captions, Labels, Report
 
 CAPTIONS_PER_IMAGE = 5
 # Shares of the human wording alone; they carry no information, so no closed form knows them.
 _ADJECTIVE, _ENDING, _FULL_STOP = 0.3, 0.25, 0.7
 _ATTEMPTS = 10
+_RECIPE = "world.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class World:
     """Scenes, what people said of them, and their labels; everything follows from parameters, size and seed.
 
     Attributes:
-        parameters: what the closed forms in ``world`` take.
+        parameters: what the closed forms in ``truth`` take.
         seed: of every stream.
         scenes: image ids "1", "2", ...
         human: five captions an image.
@@ -150,47 +150,42 @@ def write_world(
     folder: Path,
     *,
     pictures: int | None = None,
-    report: Callable[[str, int, int], None] | None = None,
+    overwrite: bool = False,
+    report: Report | None = None,
 ) -> WorldFiles:
     """Write the world as COCO would ship it, with the truth beside it; whole or not at all.
 
     ``captions_human.json`` (COCO annotations), ``labels.csv`` (image_id, gender), ``captions/<captioner>.json``
     (COCO results), ``truth.json`` ({captioner: {"A->T", "T->A"}}, closed forms, fractions), ``world.yaml`` (what it was
-    made from); with ``pictures`` also ``images/`` and ``instances.json`` (COCO).
+    made from); with ``pictures`` also ``images/``, ``instances.json`` (COCO) and ``contact_sheet.png``.
 
     Args:
         world: what to write.
         captioners: name -> captioner, e.g. ``CAPTIONERS``; simulated with the world's seed.
-        folder: new or empty; its parents are made.
+        folder: new or empty, or another world with ``overwrite``; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
+        overwrite: replace a world that lies there, once the new one is complete.
         report: told of progress.
 
     Raises:
         JudgeError: the folder holds something, or cannot be written; a name that is no file stem.
     """
-    folder = Path(folder)
+    out = OutputFolder(folder, mark=_RECIPE, what="world", overwrite=overwrite)
+    out.check()
     for name in captioners:
         if not name or name != Path(name).name or name.startswith("."):
             raise JudgeError(f"captioner '{name}' cannot name a file", mend="use letters, digits, '-' and '_'")
     generated = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
-    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise JudgeError("already there and not empty", where=str(folder), mend="name another folder")
-        (part / "captions").mkdir(parents=True)
-        _write_files(world, generated, captioners, part)
+    out.begin()
+    with out.working(), out.mendable():
+        (out.partial / "captions").mkdir()
+        _write_files(world, generated, captioners, out.partial)
         if pictures:
             from judge.calibration.scenes import write_pictures
 
-            write_pictures(world.scenes, part, seed=world.seed, size=pictures, report=report)
-        part.replace(folder)
-    except OSError as error:
-        raise JudgeError(
-            f"cannot be written ({error.strerror})", where=str(folder), mend="name another folder"
-        ) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return world_files(folder, captioners)
+            write_pictures(world.scenes, out.partial, seed=world.seed, size=pictures, report=report)
+        out.publish()
+    return world_files(Path(folder), captioners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +302,7 @@ def _write_files(
         "parameters": asdict(world.parameters),
         "captioners": {name: asdict(captioner) for name, captioner in captioners.items()},
     }
-    (folder / "world.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+    (folder / _RECIPE).write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
     with files.labels.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image_id", world.labels.attribute])

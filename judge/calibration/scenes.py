@@ -8,21 +8,26 @@ judge can learn (``drawing.people``); they claim nothing about people.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from judge.calibration.world import CLASSES, SETTINGS, TASKS, Scene
 from judge.errors import JudgeError, nearest
+from judge.masking.folder import SHEET
+from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import PERSON, BoolMask, Pixels, from_mask
+from judge.masking.people import hide
+from judge.masking.sheet import before_and_after, contact_sheet
+from judge.types import Report
 
 CATEGORIES = (PERSON, *TASKS)
 """Category 1 is a person, then come the tasks."""
-Report = Callable[[str, int, int], None]
-"""Told (what, done, total)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +99,7 @@ def write_pictures(
     workers: int | None = None,
     report: Report | None = None,
 ) -> None:
-    """Write ``images/000000000001.png`` ... and ``instances.json``, in COCO's form, into ``folder``.
+    """Write ``images/000000000001.png`` ... and ``instances.json``, in COCO's form, and a contact sheet.
 
     The foreground person's annotation has ``"foreground": 1``, every other 0. The files are the same for any number
     of workers. What a failure leaves behind is the caller's to remove.
@@ -135,6 +140,18 @@ def write_pictures(
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES, start=1)],
     }
     (folder / "instances.json").write_text(json.dumps(content), encoding="utf-8")
+    (folder / SHEET_NAME).write_bytes(encode(_sheet(scenes[:SHEET], seed, size)))
+
+
+def _sheet(scenes: Sequence[Scene], seed: int, size: int) -> Pixels:
+    """Pictures of the world, the people in them hidden beside."""
+    tiles = []
+    for scene in scenes:
+        drawing = draw(scene, seed=seed, size=size)
+        region = np.any([thing.mask for thing in drawing.things if thing.label == PERSON], axis=0)
+        title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {', '.join(scene.tasks)}"
+        tiles.append(before_and_after(title, drawing.pixels, hide(drawing.pixels, region), region))
+    return contact_sheet(tiles)
 
 
 def _file_name(scene: Scene) -> str:
@@ -143,11 +160,8 @@ def _file_name(scene: Scene) -> str:
 
 def _write_picture(scene: Scene, *, folder: Path, seed: int, size: int) -> list[dict[str, Any]]:
     """Draw and write a picture; its annotations, without ids."""
-    import cv2
-
     drawing = draw(scene, seed=seed, size=size)
-    _, png = cv2.imencode(".png", drawing.pixels[..., ::-1])
-    (folder / "images" / _file_name(scene)).write_bytes(png.tobytes())
+    (folder / "images" / _file_name(scene)).write_bytes(encode(drawing.pixels))
     return [_annotation(thing, int(scene.image_id)) for thing in drawing.things]
 
 

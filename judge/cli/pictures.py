@@ -114,6 +114,7 @@ def ablate_detectors(  # noqa: PLR0913, PLR0917 - one parameter an option: that 
     with one_line_errors():
         from judge.config import AblateDetectorsConfig
         from judge.jobs.ablate import ablate_detectors as run_ablation
+        from judge.masking.images import SHEET_NAME
         from judge.report.tables import detector_table
 
         config = resolve(given.pop("ablate_file"), given, AblateDetectorsConfig, out="runs/detectors")
@@ -123,7 +124,7 @@ def ablate_detectors(  # noqa: PLR0913, PLR0917 - one parameter an option: that 
             _tell_failures(found.failures, len(found.failures), "read")
         print_table(detector_table(found.rows))
         say("\nShares of pixels are pooled over pictures; intervals: bootstrap over pictures. AP: COCO's, of masks.")
-        say(f"The results are in {config.out}; look at {config.out / 'contact_sheet.png'}")
+        say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
         _tell_failures(found.failures, len(found.failures) + found.rows[0].pictures, "read")
 
 
@@ -173,6 +174,8 @@ def train_detector(  # noqa: PLR0913, PLR0917 - one parameter an option: that is
 
 def _tell(found: MaskedFolder, out: Path) -> None:
     """What was done, and what was not."""
+    from judge.masking.images import SHEET_NAME
+
     rows, failures = found.masked.rows, found.masked.failures
     if not rows:
         _tell_failures(failures, len(failures), "masked")
@@ -189,7 +192,7 @@ def _tell(found: MaskedFolder, out: Path) -> None:
     )
     if found.left_out:
         say(f"NOTE: {found.left_out} pictures of the folder are not in the instances file; they were left out")
-    say(f"They are in {out}; look at {out / 'contact_sheet.png'}")
+    say(f"They are in {out}; look at {out / SHEET_NAME}")
     _tell_failures(failures, len(rows) + len(failures), "masked")
 
 

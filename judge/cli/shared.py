@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from judge.config import Settings
-    from judge.measure import Report, Result
+    from judge.measure import Result
+    from judge.types import Report
 
 S = TypeVar("S", bound="Settings")
 

@@ -12,16 +12,17 @@ import numpy as np
 from judge.config import AblateDetectorsConfig
 from judge.errors import JudgeError
 from judge.files import OutputFolder
-from judge.jobs.pictures import Report, choose_hiding, open_detector, picture_names
+from judge.jobs.pictures import choose_hiding, open_detector, picture_names
 from judge.masking.detectors import Detector, detect_each
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import SHEET, Hiding
-from judge.masking.images import encode, read_picture
+from judge.masking.images import SHEET_NAME, encode, read_picture
 from judge.masking.instances import Instance, Picture
 from judge.masking.overlap import Counts, DetectorRow, Overlap, average_precision, count, pool
 from judge.masking.people import hide
 from judge.masking.sheet import Tile, contact_sheet, tile
 from judge.statistics.intervals import bootstrap_pooled
+from judge.types import Report
 
 FIGURES = "detectors.json"
 
@@ -35,6 +36,11 @@ class _Seen:
     counts: dict[str, list[Counts]] = field(default_factory=dict)
     failures: list[tuple[str, JudgeError]] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
+
+    @property
+    def faults(self) -> tuple[tuple[str, JudgeError], ...]:
+        """The first of each picture: several detectors may fail at one."""
+        return tuple({name: (name, fault) for name, fault in self.failures[::-1]}.values())[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,10 @@ def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = N
     truth = GroundTruth.read(config.instances, labels=hiding.labels)
     detectors = {name: open_detector(name, config, hiding.labels, report=report) for name in config.detectors}
     names, _ = picture_names(config.images, truth)
-    seen = _look(names, truth, detectors, hiding, config, report)
+    seen = _look(names, truth, detectors=detectors, hiding=hiding, config=config, report=report)
+    seen.failures += truth.strays
     if not seen.truth:
-        return DetectorAblation((), tuple(seen.failures))
+        return DetectorAblation((), seen.faults)
     if report:
         report("intervals", 0, 0)
     rows = tuple(_row(name, seen, hiding, config) for name in config.detectors)
@@ -72,15 +79,16 @@ def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = N
     with out.working(), out.mendable():
         text = json.dumps({"results": [_entry(row) for row in rows]}, indent=2, allow_nan=False)
         (out.partial / FIGURES).write_text(text + "\n", encoding="utf-8")
-        (out.partial / "contact_sheet.png").write_bytes(encode(contact_sheet(seen.tiles)))
+        (out.partial / SHEET_NAME).write_bytes(encode(contact_sheet(seen.tiles)))
         (out.partial / "ablate.yaml").write_text(config.to_yaml(), encoding="utf-8")
-    out.publish()
-    return DetectorAblation(rows, tuple(seen.failures))
+        out.publish()
+    return DetectorAblation(rows, seen.faults)
 
 
 def _look(
     names: Sequence[str],
     truth: GroundTruth,
+    *,
     detectors: Mapping[str, Detector],
     hiding: Hiding,
     config: AblateDetectorsConfig,
@@ -121,7 +129,10 @@ def _compare(
         seen.counts[name].append(count(truth, found, hiding, (height, width)))
     if len(seen.tiles) < SHEET and hiding.chosen(truth):
         regions = [hiding.region(hiding.chosen(found), (height, width)) for found in answers.values()]
-        panels = [picture.pixels, *(hide(picture.pixels, region, fill=hiding.fill) for region in regions)]
+        panels = [
+            picture.pixels,
+            *(hide(picture.pixels, region, fill=hiding.fill, seed=hiding.seed) for region in regions),
+        ]
         seen.tiles.append(tile(f"{picture.name}: {', '.join(answers)}", panels))
 
 
@@ -131,7 +142,9 @@ def _row(name: str, seen: _Seen, hiding: Hiding, config: AblateDetectorsConfig) 
     generator = np.random.default_rng(config.seed)
     intervals = bootstrap_pooled(table, pool, generator=generator, resamples=config.resamples, level=config.level)
     precisions = [average_precision(seen.truth, seen.found[name], label) for label in hiding.labels]
-    precision, at_half = map(float, np.mean(precisions, axis=0))
+    # As COCO's own mean: what the pictures do not hold is left out.
+    known = [found for found in precisions if np.isfinite(found).all()] or [(np.nan, np.nan)]
+    precision, at_half = map(float, np.mean(known, axis=0))
     return DetectorRow(
         detector=name,
         overlap=Overlap(*map(float, shares)),

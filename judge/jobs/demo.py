@@ -5,24 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from judge.calibration.grammar import World, make_world, world_files, write_world
-from judge.calibration.scenes import draw
+from judge.calibration.grammar import make_world, world_files, write_world
 from judge.calibration.truth import true_amplification
 from judge.calibration.world import CAPTIONERS
 from judge.config import RunConfig, make_config
 from judge.errors import require
-from judge.files import OutputFolder
 from judge.jobs.evaluate import run
-from judge.masking.folder import SHEET
-from judge.masking.images import encode
-from judge.masking.instances import PERSON, Pixels
-from judge.masking.people import hide
-from judge.masking.sheet import before_and_after, contact_sheet
-from judge.measure import Report, Result
+from judge.measure import Result
 from judge.metrics import METRICS
 from judge.report.directory import RunDirectory
+from judge.types import Report
 
 PIXELS = 160
 
@@ -61,14 +53,6 @@ def run_demo(
     again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
     RunDirectory(out / "results" if again else out, overwrite=again).check()
     require("images", "cv2", "PIL", "pycocotools")
-    world = make_world(images, seed=seed)
-    folder = OutputFolder(out / "world", mark="world.yaml", what="world", overwrite=again)
-    folder.check()
-    folder.begin()
-    with folder.working():
-        write_world(world, CAPTIONERS, folder.partial, pictures=PIXELS, report=report)
-        (folder.partial / "contact_sheet.png").write_bytes(encode(_sheet(world)))
-        folder.publish()
     files = world_files(out / "world", CAPTIONERS)
     settings = {
         "human": files.human,
@@ -80,6 +64,8 @@ def run_demo(
         "overwrite": again,
     }
     config = make_config(settings, RunConfig, where="judge demo")
+    world = make_world(images, seed=seed)
+    write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, report=report)
     result = run(config, report=report)
     truth = {
         f"{name} {metric}": true_amplification(
@@ -89,14 +75,3 @@ def run_demo(
         for metric in config.metrics
     }
     return Demo(result, truth, files.folder, out / "results")
-
-
-def _sheet(world: World) -> Pixels:
-    """Some of the world's pictures, the people in them hidden beside."""
-    tiles = []
-    for scene in world.scenes[:SHEET]:
-        drawing = draw(scene, seed=world.seed, size=PIXELS)
-        region = np.any([thing.mask for thing in drawing.things if thing.label == PERSON], axis=0)
-        title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {', '.join(scene.tasks)}"
-        tiles.append(before_and_after(title, drawing.pixels, hide(drawing.pixels, region), region))
-    return contact_sheet(tiles)

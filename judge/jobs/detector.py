@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from judge.config import TrainDetectorConfig
 from judge.errors import JudgeError, require
-from judge.jobs.pictures import Report
+from judge.types import Report
 
 if TYPE_CHECKING:
     from judge.training.detectors import TrainedDetector

@@ -12,10 +12,10 @@ from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import TextOptions
 from judge.lexicon import Lexicon, load_lexicon, shipped_lexicons
-from judge.measure import Plan, Report, Result, measure
+from judge.measure import Plan, Result, measure
 from judge.report.directory import RunDirectory
 from judge.training.members import Workshop, is_main_process
-from judge.types import Labels
+from judge.types import Labels, Report
 
 
 def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **settings: Any) -> Result:
@@ -76,7 +76,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         directory.check()
-        directory.keep([config.human, *config.captions.values(), *([config.labels] if config.labels else [])])
+        directory.keep(config.inputs())
     lexicon = choose_lexicon(config)
     corpus = corpus or read_corpus(config, lexicon)
     plan, workshop = make_plan(config), make_workshop(config)

@@ -8,12 +8,13 @@ from pathlib import Path
 from judge.config import MaskConfig
 from judge.errors import JudgeError
 from judge.files import OutputFolder
-from judge.jobs.pictures import Correlated, Report, choose_hiding, open_detector, picture_names
+from judge.jobs.pictures import Correlated, choose_hiding, open_detector, picture_names
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
+from judge.types import Report
 
-TABLE, SHEET, SETTINGS = TABLE_NAME, SHEET_NAME, "mask.yaml"
+SETTINGS = "mask.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
         JudgeError: what concerns the whole folder. Faults of single pictures are in the result's ``failures``; where
             none could be masked, nothing is written.
     """
-    out = OutputFolder(config.out, mark=TABLE, what="folder of masked pictures", overwrite=config.overwrite)
+    out = OutputFolder(config.out, mark=TABLE_NAME, what="folder of masked pictures", overwrite=config.overwrite)
     out.check()
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
@@ -55,9 +56,16 @@ def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
     out.begin()
     with out.working(), out.mendable():
         job = MaskFolder(
-            config.images, out.partial, detector, hiding, config.format, config.max_pixels, {TABLE, SHEET, SETTINGS}
+            config.images,
+            out.partial,
+            detector,
+            hiding,
+            config.format,
+            config.max_pixels,
+            {TABLE_NAME, SHEET_NAME, SETTINGS},
         )
         masked = job.run(names, workers=config.workers, report=report)
+        masked.failures += truth.strays if truth else ()
         if masked.rows:
             _write(masked, config, out.partial)
             out.publish()
@@ -72,6 +80,6 @@ def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:
     rows = pd.DataFrame([(row.image, row.masked, row.instances, row.share_hidden) for row in masked.rows])
     rows.columns = pd.Index(["image", "masked", "instances", "share_hidden"])
     rows = rows.assign(detector=config.detector, mode=config.mode)
-    rows.to_parquet(folder / TABLE, index=False)
-    (folder / SHEET).write_bytes(encode(masked.sheet()))
+    rows.to_parquet(folder / TABLE_NAME, index=False)
+    (folder / SHEET_NAME).write_bytes(encode(masked.sheet()))
     (folder / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,10 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
 from judge.masking.images import list_pictures
 from judge.masking.instances import PERSON
-from judge.types import Labels
+from judge.types import Labels, Report
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
 _OFTEN, _SHARE = 100, 0.01
-
-
-Report = Callable[[str, int, int], None]
-"""Told (what is being done, units done, units in all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
         JudgeError: no labelled picture holds such a category.
     """
     where = f"{truth.source} with {labels.source}"
-    pairs = [(name, labels.by_image.get(canonical_id(name))) for name in truth.pictures]
+    pairs = [(name, label_of(name, truth, labels)) for name in truth.pictures]
     known = [(name, label) for name, label in pairs if label is not None]
     if not known:
         raise JudgeError("no picture has a label", where=where, mend="use labels of these pictures")
@@ -84,6 +80,15 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
         float(shares[class_, category]),
         int(table.sum(axis=0)[category]),
     )
+
+
+def label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
+    """The class of the picture ``name``: by its "id" in the instances file, else by its name."""
+    for key in (truth.image_id(name), name):
+        with suppress(ValueError):  # Names nothing that an image can be called.
+            if (label := labels.by_image.get(canonical_id(key))) is not None:
+                return label
+    return None
 
 
 def choose_hiding(config: PictureSettings) -> tuple[Hiding, Correlated | None]:
@@ -156,5 +161,9 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
         return list_pictures(folder), 0
     if not truth.pictures:
         raise JudgeError("lists no picture", where=truth.source, mend="give the file of these pictures")
-    listed = set(truth.pictures)
-    return list(truth.pictures), sum(name not in listed for name in list_pictures(folder))
+    listed, others = set(truth.pictures), list[str]()
+    if not any((folder / name).exists() for name in truth.pictures):
+        list_pictures(folder)  # Where there is nothing at all, it says so in one line.
+    with suppress(JudgeError):  # The file says where its pictures lie: others are a matter of courtesy.
+        others = [name for name in list_pictures(folder) if name not in listed]
+    return list(truth.pictures), len(others)

@@ -84,8 +84,9 @@ def _dump(instances: Sequence[Instance]) -> bytes:
 
 def _load(path: Path) -> tuple[Instance, ...] | None:
     try:
-        return tuple(map(_instance, json.loads(path.read_bytes())))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, JudgeError):
+        rows = json.loads(path.read_bytes())
+        return tuple(map(_instance, rows)) if isinstance(rows, list) else None
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError, JudgeError):
         return None
 
 

@@ -19,6 +19,7 @@ from judge.masking.images import MAX_PIXELS, ImageFormat, encode, inside, read_p
 from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
 from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
+from judge.types import Report
 
 # Contact sheets show so many pictures, evenly spread, and those first in which something is hidden.
 SHEET = 24
@@ -135,7 +136,7 @@ class MaskFolder:
         names: Sequence[str],
         *,
         workers: int | None = None,
-        report: Callable[[str, int, int], None] | None = None,
+        report: Report | None = None,
     ) -> Masked:
         """Mask the pictures ``names``; faults of single pictures are collected, not raised.
 
@@ -144,12 +145,12 @@ class MaskFolder:
         from joblib import cpu_count
 
         result = Masked()
-        unique = self._targets(names, result)
-        step = max(1, len(unique) // _CANDIDATES)
-        shown = set(list(unique)[::step][:_CANDIDATES])
+        targets = list(self._targets(names, result).items())
+        step = max(1, len(targets) // _CANDIDATES)
+        shown = {name for name, _ in targets[::step][:_CANDIDATES]}
         size = self.detector.batch
-        batches = [list(unique)[start : start + size] for start in range(0, len(unique), size)]
-        jobs = (partial(self._batch, [(name, unique[name]) for name in batch], shown) for batch in batches)
+        batches = (targets[start : start + size] for start in range(0, len(targets), size))
+        jobs = (partial(self._batch, batch, shown) for batch in batches)
         with _one_thread_each(), closing(_in_order(jobs, workers or cpu_count())) as results:
             for done in results:
                 result.rows += done.rows
@@ -229,11 +230,17 @@ def _in_order(jobs: Iterable[Callable[[], Masked]], workers: int) -> Generator[M
 
 @contextmanager
 def done_or_failed(done: Masked, name: str) -> Iterator[None]:
-    """A fault is noted beside the picture's name, and work goes on."""
+    """A fault is noted beside the picture's name, and work goes on; but not where nothing more can be written."""
     try:
         yield
     except JudgeError as error:
         done.failures.append((name, error))
+    except OSError:
+        raise
+    except Exception as error:  # OpenCV's own, or too little memory for a very large one.
+        reason = " ".join(str(error).split())
+        what, mend = f"cannot be masked ({type(error).__name__}: {reason})", "leave it out, or make it smaller"
+        done.failures.append((name, JudgeError(what, where=f"picture '{name}'", mend=mend)))
 
 
 @contextmanager

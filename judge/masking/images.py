@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ ImageFormat = Literal["png", "webp"]
 # What a folder of masked pictures holds beside them.
 SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # What we let Pillow look for: each of its other formats is a parser that no data set of captions needs. (Its JPEG
 # reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -33,6 +34,10 @@ _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 MAX_PIXELS = 89_478_485
 # A picture of MAX_PIXELS takes a quarter of this without any compression.
 MAX_FILE = 2**30
+# JPEG's markers: not the zeros that scans put after 255, nor the restarts within them, nor padding.
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_END, _TEM = 0xD9, 0x01
+_ORIENTATION = 0x0112
 _NOT_A_PICTURE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
 
 
@@ -123,8 +128,11 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> Pixels:
     try:
         with _open(data) as image:
             _check_size(*image.size, max_pixels, where)
-            if image.format in {"JPEG", "MPO"} and image.mode in {"RGB", "L"} and _is_complete(data):
-                return _decode_jpeg(data, where)
+            is_jpeg = image.format in {"JPEG", "MPO"}
+            if is_jpeg:
+                _check_end(data, where)
+            if is_jpeg and image.mode in {"RGB", "L"}:
+                return _decode_jpeg(data, image.getexif().get(_ORIENTATION, 1), where)
             return _decode_slowly(image, where)
     except UnidentifiedImageError:
         raise JudgeError("is not a picture", where=where, mend=_NOT_A_PICTURE) from None
@@ -179,23 +187,45 @@ def _check_size(width: int, height: int, max_pixels: int, where: str) -> None:
         raise JudgeError(what, where=where, mend="if you trust it, raise --max-pixels")
 
 
-def _decode_jpeg(data: bytes, where: str) -> Pixels:
-    """By OpenCV, several times as fast as Pillow; it applies the EXIF orientation itself."""
+def _decode_jpeg(data: bytes, orientation: int, where: str) -> Pixels:
+    """By OpenCV, several times as fast as Pillow.
+
+    Pillow turns it: it finds orientations that OpenCV does not (in XMP, or as a long number), and every other format
+    is turned by it as well.
+    """
     import cv2
 
-    pixels = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR_RGB)
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    pixels = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
     if pixels is None:
         raise JudgeError("is damaged", where=where, mend="download it again")
-    return cast("Pixels", pixels)
+    if orientation == 1:
+        return cast("Pixels", pixels)
+    from PIL import Image, ImageOps
+
+    turned = Image.fromarray(pixels)
+    turned.getexif()[_ORIENTATION] = orientation
+    return np.asarray(ImageOps.exif_transpose(turned))
 
 
-def _is_complete(data: bytes) -> bool:
-    """Whether a JPEG has its end: OpenCV fills a truncated one with grey and says nothing.
+def _check_end(data: bytes, where: str) -> None:
+    """Refuse a JPEG without an end: OpenCV fills one up with grey and says nothing, Pillow takes zeros for the rest.
 
-    An end-of-image marker must follow the last start of a scan (a thumbnail in the header has markers of its own;
-    within a scan both cannot occur). Where that fails Pillow looks again, so a false alarm costs time alone.
+    As a rule an end-of-image marker follows the last start of a scan (a thumbnail in the header has markers of its
+    own; within a scan both cannot occur). Where it does not, something may have been appended to a good picture, such
+    as a phone's film: then the markers decide, one after the other. A scan that is cut short and yet followed by an
+    end passes.
     """
-    return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
+    if data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda"):
+        return
+    place = 2
+    while found := _MARKER.search(data, place):
+        marker, place = found[0][1], found.end()
+        if marker == _END:
+            return
+        if marker != _TEM:  # Every other one has a length.
+            place += int.from_bytes(data[place : place + 2])
+    raise JudgeError("is truncated", where=where, mend="download it again")
 
 
 def _decode_slowly(image: Image, where: str) -> Pixels:

@@ -133,19 +133,21 @@ def select(
         instances: of one picture.
         labels: categories.
         threshold: least score; ground truth has 1.
-        foreground: "all"; "largest" (DBAC and DPAC mask only the foreground person: the largest not in a crowd, first
-            at a tie); or a share of the picture's area in (0, 1): all whose mask covers at least as much.
+        foreground: "all"; "largest" of each category (DBAC and DPAC mask only the foreground person: the largest not in
+            a crowd, first at a tie); or a share of the picture's area in (0, 1): all whose mask covers at least as
+            much.
 
     Raises:
         JudgeError: a share outside (0, 1).
     """
-    wanted = frozenset(labels)
+    wanted = tuple(labels)
     kept = tuple(instance for instance in instances if instance.label in wanted and instance.score >= threshold)
     if foreground == "all" or not kept:
         return kept
     if foreground == "largest":
         # A crowd is nobody's foreground, as long as somebody stands alone.
-        return (max(kept, key=lambda instance: (not instance.crowd, instance.area)),)
+        alike = ([instance for instance in kept if instance.label == label] for label in dict.fromkeys(wanted))
+        return tuple(max(some, key=lambda instance: (not instance.crowd, instance.area)) for some in alike if some)
     if not isinstance(foreground, float) or not 0 < foreground < 1:
         raise JudgeError(f"foreground is {foreground}", mend="take all, largest, or a share of the picture in (0, 1)")
     return tuple(instance for instance in kept if instance.area >= foreground * instance.size[0] * instance.size[1])

@@ -144,7 +144,7 @@ def _blur(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels
     weight = cv2.GaussianBlur(visible, (0, 0), sigma)[:, :, None]
     # A breath of the mean colour everywhere: it decides where no visible pixel is near.
     breath = 1e-3
-    mixed = (colours + breath * np.asarray(_visible_mean(pixels, region))) / (weight + breath)
+    mixed = (colours + breath * np.asarray(_visible_mean(pixels, region), dtype=np.float32)) / (weight + breath)
     return np.asarray(np.round(mixed).clip(0, 255), dtype=np.uint8)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -22,15 +22,13 @@ from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind, choose_device, write_detector
 from judge.masking.folder import Hiding
-from judge.masking.images import read_picture
+from judge.masking.images import inside, read_picture
 from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
 from judge.training.pupils import PUPILS, DetectorRecipe, Example, Examples, Pupil
+from judge.types import Report
 
 __all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]
-
-Report = Callable[[str, int, int], None]
-"""Told (what, done, total)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +100,7 @@ def train_detector(  # noqa: PLR0913 - a command's options
     truth = GroundTruth.read(instances, labels=labels)
     categories = tuple(name for name in truth.categories if truth.labels is None or name in truth.labels)
     train, held = split_pictures(truth, recipe.validation, recipe.seed)
-    for name in held:  # A fault is told before the training, not after it.
-        truth.detect([read_picture(pictures, name)])
+    _check(pictures, truth, train, held)
     data = Examples(pictures, train, truth, categories, recipe.image_size)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(recipe.seed)
@@ -116,8 +113,22 @@ def train_detector(  # noqa: PLR0913 - a command's options
     return TrainedDetector(out, categories, losses, len(train), len(held), overlap, time.monotonic() - began)
 
 
+def _check(pictures: Path, truth: GroundTruth, train: Sequence[str], held: Sequence[str]) -> None:
+    """Tell a fault before the training, not within or after it; training pictures are decoded in the first epoch."""
+    for _, fault in truth.strays:
+        raise fault
+    for name in train:
+        if not inside(pictures, name).is_file():
+            raise JudgeError("no such picture", where=f"{pictures / name}", mend="check --images, or download it")
+        truth.instances(name)
+    for name in held:
+        truth.detect([read_picture(pictures, name)])
+
+
 def _probe(out: Path) -> None:
     """Refuse a place that cannot be written before the work, not after it."""
+    if out.is_dir():
+        raise JudgeError("is a folder", where=f"--out {out}", mend="name a file")
     beside = out.with_name(f".{out.name}.{time.time_ns()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Header
+from judge.masking.detectors.yolo import GREY
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture
 
@@ -22,7 +23,6 @@ YOLO_SCALE = (0.33, 0.125, 1024)
 """Depth, width and most channels of the small YOLO: half of v8n's width, 1.0 M parameters."""
 
 _REMEMBERED = 2**30  # Bytes of decoded pictures kept between epochs.
-_GREY = 114
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class YoloPupil(Pupil):
 
     def loss(self, batch: Sequence[Example], device: torch.device) -> Tensor:
         """See :meth:`Pupil.loss`."""
-        pixels = np.full((len(batch), self.size, self.size, 3), _GREY, dtype=np.uint8)
+        pixels = np.full((len(batch), self.size, self.size, 3), GREY, dtype=np.uint8)
         # The prototypes' resolution, at which Ultralytics compares masks. (Half of it makes edges no better.)
         coarse = self.size // 4
         masks, meanings = [], np.zeros((len(batch), coarse, coarse), dtype=np.int64)

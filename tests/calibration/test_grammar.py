@@ -320,13 +320,18 @@ def test_an_empty_folder_is_taken_a_full_one_left_alone(tmp_path: Path) -> None:
     world = make_world(12)
     write_world(world, CAPTIONERS, tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(JudgeError, match="not empty"):
+    with pytest.raises(JudgeError, match="holds another world"):
         write_world(world, CAPTIONERS, tmp_path)
-    with pytest.raises(JudgeError, match="not empty"):
+    with pytest.raises(JudgeError, match="is a file"):
         write_world(world, CAPTIONERS, tmp_path / "labels.csv")
     with pytest.raises(JudgeError, match="cannot be written"):
         write_world(world, CAPTIONERS, tmp_path / "labels.csv" / "world")
+    with pytest.raises(JudgeError, match="holds something that is no world"):
+        write_world(world, CAPTIONERS, tmp_path / "captions", overwrite=True)
     assert sorted(tmp_path.rglob("*")) == before
+    write_world(make_world(13), {}, tmp_path, overwrite=True)
+    assert not (tmp_path / "captions" / "none.json").exists()
+    assert len(json.loads((tmp_path / "captions_human.json").read_text())["images"]) == 13
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])

@@ -269,15 +269,6 @@ PERSON = [{"id": 1, "name": "person"}]
         ({"annotations": {"1": []}}, "'annotations' is no list of records"),
         ({"categories": ["person"]}, "'categories' is no list of records"),
         ({"categories": [{"id": [1], "name": "person"}]}, "'id' is a list"),
-        ({"images": [{"id": 1, "file_name": None}]}, "images, record 0: 'file_name' is null"),
-        ({"images": [{"id": 1, "file_name": 7}]}, "'file_name' is a number"),
-        ({"images": [IMAGE, IMAGE | {"id": 2}]}, "'file_name' 1.jpg stands there twice"),
-        # The first would get no annotation, and its people would stay visible.
-        ({"images": [IMAGE, IMAGE | {"file_name": "2.jpg"}]}, "two images have one 'id'"),
-        ({"images": [{"file_name": "1.jpg"}]}, "'id' is null"),
-        ({"images": [IMAGE | {"id": {"a": 1}}]}, "'id' is an object"),
-        ({"annotations": [{"image_id": [1], "category_id": 1, "segmentation": SQUARE}]}, "'image_id' is a list"),
-        ({"annotations": [{"category_id": 1, "segmentation": SQUARE}]}, "'image_id' is null"),
         # Ids as texts: all annotations would be passed over, and nothing hidden.
         ({"annotations": [{"image_id": "1", "category_id": 1, "segmentation": SQUARE}]}, "no annotation's 'image_id'"),
     ],
@@ -289,6 +280,64 @@ def test_a_file_that_is_not_of_coco(tmp_path: Path, changes: Record, message: st
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+SOUND = {"id": 9, "image_id": 2, "category_id": 1, "segmentation": SQUARE}
+OTHER = {"id": 2, "file_name": "2.jpg", "height": HEIGHT, "width": WIDTH}
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ([IMAGE, IMAGE | {"id": 3}], "images, record 1: 'file_name' 1.jpg stands there twice"),
+        ([IMAGE, IMAGE], "'file_name' 1.jpg stands there twice"),
+        # The first would get no annotation, and its people would stay visible.
+        ([IMAGE, IMAGE | {"file_name": "3.jpg"}], "images, record 1: 'id' 1 stands there twice"),
+        ([{"file_name": "1.jpg"}], "images, record 0: 'id' is null"),
+        ([IMAGE | {"id": {"a": 1}}], "'id' is an object"),
+        ([IMAGE | {"height": 12.5}], "height and width are 12.5 and 20"),
+        ([IMAGE | {"width": "20"}], "height and width are 12 and 20"),
+        ([IMAGE | {"width": None}], "height and width are 12 and None"),
+        ([IMAGE | {"width": -20}], "height and width are 12 and -20"),
+        ([IMAGE | {"width": float("nan")}], "height and width are 12 and nan"),
+        ([IMAGE | {"width": 21.0}], "is 20 x 12, its annotation says 21 x 12"),
+    ],
+)
+def test_a_record_at_fault_costs_its_picture_alone(tmp_path: Path, images: list[Record], message: str) -> None:
+    path = coco_file(tmp_path / "i.json", [], images=[*images, OTHER], annotations=[SOUND])
+    truth = GroundTruth.read(path)
+    assert len(truth.instances("2.jpg", (HEIGHT, WIDTH))) == 1
+    for name in {image["file_name"] for image in images}:
+        with pytest.raises(JudgeError) as caught:
+            truth.instances(name, (HEIGHT, WIDTH))
+        assert message in str(caught.value)
+    assert truth.strays == ()
+
+
+def test_whole_numbers_may_be_written_as_floats(tmp_path: Path) -> None:
+    image = IMAGE | {"height": float(HEIGHT), "width": float(WIDTH)}
+    truth = GroundTruth.read(coco_file(tmp_path / "i.json", [], images=[image, OTHER]))
+    assert truth.instances("1.jpg", (HEIGHT, WIDTH)) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "message"),
+    [
+        ({"images": [OTHER, {"id": 1, "file_name": None}]}, "images, record 1", "'file_name' is null"),
+        ({"images": [OTHER, {"id": 1, "file_name": 7}]}, "images, record 1", "'file_name' is a number"),
+        ({"annotations": [SOUND | {"image_id": [1]}, SOUND]}, "annotations, record 0", "'image_id' is a list"),
+        ({"annotations": [SOUND, {"category_id": 1}]}, "annotations, record 1", "stays visible"),
+        ({"annotations": [SOUND, SOUND | {"image_id": float("nan")}]}, "annotations, record 1", "'image_id' is"),
+    ],
+)
+def test_records_that_belong_to_no_picture(tmp_path: Path, changes: Record, place: str, message: str) -> None:
+    path = coco_file(tmp_path / "i.json", [], **changes)
+    truth = GroundTruth.read(path)
+    assert len(truth.instances("2.jpg")) == 1
+    [(where, fault)] = truth.strays
+    assert where == place
+    assert message in str(fault)
+    assert f"{path}, {place}" in str(fault)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "[1]", "{}", '"text"', "\x89PNG", "a,b\n1,2\n", "{" * 100_000])

@@ -96,7 +96,7 @@ FOUND = (
         ({"labels": ["cat"], "foreground": "largest"}, []),
         ({"foreground": "largest"}, [3]),  # of two as large the first
         ({"foreground": "largest", "threshold": 0.05}, [2]),
-        ({"foreground": "largest", "labels": ["person", "dog"]}, [1]),
+        ({"foreground": "largest", "labels": ["person", "dog"]}, [3, 1]),  # one of each: hiding a dog hides no person
         ({"foreground": 0.3}, [3, 4]),  # as much as, not only more than
         ({"foreground": 0.31}, []),
         ({"foreground": 1e-9}, [0, 3, 4]),  # an empty mask covers no share

@@ -229,6 +229,9 @@ def test_faults(
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(JudgeError, match="cannot be written"):
         fit("yolo", few, tmp_path / "file" / "out.safetensors", DetectorRecipe(epochs=0, image_size=64))
+    (tmp_path / "folder.safetensors").mkdir()
+    with pytest.raises(JudgeError, match=r"folder.safetensors: is a folder. Name a file."):
+        fit("yolo", few, tmp_path / "folder.safetensors", quick)
     monkeypatch.setattr(pupils.MaskRcnnPupil, "loss", lambda *_: torch.full((), torch.nan, requires_grad=True))
     with pytest.raises(JudgeError, match=r"loss is nan in epoch 1.*[Ll]ower --learning-rate"):
         fit("maskrcnn", few, out, quick)

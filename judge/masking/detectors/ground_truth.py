@@ -15,16 +15,26 @@ from judge.masking.instances import Instance, Picture, from_box
 
 # COCO's own polygons reach over the border by a fraction of a pixel.
 _TOLERANCE = 2.0
+_WRONG = (0, 0)
 _SHAPE = "give a COCO instances file (images, annotations, categories)"
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A picture as the file describes it; width and height None where it does not say."""
+    """A picture as the file describes it.
+
+    Attributes:
+        name: of its file.
+        image_id: its "id"; None where that is at fault.
+        size: height and width; None where the file does not say.
+        faults: what stands in the way of using it.
+    """
 
     name: str
+    image_id: int | str | None
     size: tuple[int, int] | None
     annotations: list[Mapping[str, Any]] = field(default_factory=list)
+    faults: list[JudgeError] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class GroundTruth:
         source: the file.
         categories: the names of its categories, in file order.
         labels: the categories to read; others are neither checked nor returned. None for all.
+        strays: records that belong to no picture, and why: people whom they meant stay visible.
     """
 
     source: str
@@ -42,6 +53,7 @@ class GroundTruth:
     labels: frozenset[str] | None
     _entries: Mapping[str, _Entry]
     _category_names: Mapping[object, str]
+    strays: tuple[tuple[str, JudgeError], ...] = ()
     name: str = "gt"
     batch: int = 1
 
@@ -50,7 +62,7 @@ class GroundTruth:
         """Read a file of instances.
 
         Faults of single pictures and annotations come to light when the picture is asked for, so that they cost
-        that picture alone.
+        that picture alone; those that belong to no picture are ``strays``.
 
         Raises:
             JudgeError: not readable, not of COCO's format, a category that the file does not have.
@@ -65,14 +77,18 @@ class GroundTruth:
             if label not in names.values():
                 mend = nearest(label, sorted(set(names.values())))
                 raise JudgeError(f"no category '{label}'", where=source, mend=mend)
-        entries = _entries(images, source)
-        by_id = {_key(image, "id", source): entries[image["file_name"]] for image in images}
-        if len(by_id) < len(images):
-            raise JudgeError("two images have one 'id'", where=source, mend=_SHAPE)
+        entries, strays = _entries(images, source)
+        by_id = {entry.image_id: entry for entry in entries.values() if entry.image_id is not None}
         wanted = None if labels is None else frozenset(labels)
         joined = False
-        for annotation in annotations:
-            entry = by_id.get(_key(annotation, "image_id", source))
+        for number, annotation in enumerate(annotations):
+            image_id = annotation.get("image_id")
+            if not isinstance(image_id, int | str):
+                where = f"annotations, record {number}"
+                what = f"'image_id' is {kind_of(image_id)}: what it shows stays visible"
+                strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="mend the annotation")))
+                continue
+            entry = by_id.get(image_id)
             # Cut-down files often keep the annotations of the pictures that were left out.
             if entry is not None:
                 joined = True
@@ -81,7 +97,7 @@ class GroundTruth:
                     entry.annotations.append(annotation)
         if annotations and not joined:
             raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=_SHAPE)
-        return cls(source, tuple(dict.fromkeys(names.values())), wanted, entries, names)
+        return cls(source, tuple(dict.fromkeys(names.values())), wanted, entries, names, tuple(strays))
 
     @property
     def key(self) -> str:
@@ -92,6 +108,11 @@ class GroundTruth:
     def pictures(self) -> tuple[str, ...]:
         """The file names that the file lists, in its order."""
         return tuple(self._entries)
+
+    def image_id(self, name: str) -> int | str | None:
+        """COCO's id of a picture that the file lists; None where the file has none that can be used."""
+        entry = self._entries.get(name)
+        return entry.image_id if entry else None
 
     def categories_in(self, name: str) -> frozenset[str]:
         """The categories read of a picture's annotations; none for a picture that the file does not list."""
@@ -115,6 +136,8 @@ class GroundTruth:
             raise JudgeError(
                 f"picture '{name}' is not among its images", where=self.source, mend="give the file of these pictures"
             )
+        if entry.faults:
+            raise entry.faults[0]
         if size is not None and entry.size is not None and tuple(size) != entry.size:
             turned = " (turned by its EXIF orientation?)" if tuple(size[::-1]) == entry.size else ""
             what = f"is {size[1]} x {size[0]}, its annotation says {entry.size[1]} x {entry.size[0]}{turned}"
@@ -185,19 +208,51 @@ def _key(record: Mapping[str, Any], name: str, source: str) -> int | str:
     return value
 
 
-def _entries(images: Sequence[Mapping[str, Any]], source: str) -> dict[str, _Entry]:
+def _entries(
+    images: Sequence[Mapping[str, Any]], source: str
+) -> tuple[dict[str, _Entry], list[tuple[str, JudgeError]]]:
+    """The pictures by name, and the records that name none."""
     entries: dict[str, _Entry] = {}
+    strays: list[tuple[str, JudgeError]] = []
+    ids: dict[int | str, _Entry] = {}
     for number, image in enumerate(images):
-        name = image.get("file_name")
-        where = f"{source}, images, record {number}"
+        name, image_id = image.get("file_name"), image.get("id")
+        record = f"images, record {number}"
+        where = f"{source}, {record}"
         if not isinstance(name, str) or not name:
-            raise JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend="give the picture's file name")
+            mend = "give the picture's file name"
+            strays.append((record, JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)))
+            continue
+        known = image_id if isinstance(image_id, int | str) else None
         if name in entries:
-            raise JudgeError(f"'file_name' {name} stands there twice", where=where, mend="remove one")
-        height, width = image.get("height"), image.get("width")
-        known = isinstance(height, int) and isinstance(width, int)
-        entries[name] = _Entry(name, (height, width) if known else None)  # type: ignore[arg-type]
-    return entries
+            twice = JudgeError(f"'file_name' {name} stands there twice", where=where, mend="remove one")
+            entries[name].faults.append(twice)
+            continue
+        entry = entries[name] = _Entry(name, known, _size(image))
+        if known is None:
+            entry.faults.append(JudgeError(f"'id' is {kind_of(image_id)}", where=where, mend=_SHAPE))
+        elif ids.setdefault(known, entry) is not entry:
+            for one in (ids[known], entry):
+                one.faults.append(JudgeError(f"'id' {known} stands there twice", where=where, mend=_SHAPE))
+        if entry.size == _WRONG:
+            mend = "give the picture's width and height in pixels"
+            what = f"height and width are {image.get('height')} and {image.get('width')}"
+            entry.faults.append(JudgeError(what, where=where, mend=mend))
+    return entries, strays
+
+
+def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Height and width, None where the file has neither; ``_WRONG`` where they are no lengths in pixels."""
+    if image.get("height") is None and image.get("width") is None:
+        return None
+    height, width = _side(image.get("height")), _side(image.get("width"))
+    return (height, width) if height and width else _WRONG
+
+
+def _side(value: object) -> int:
+    """Pixels; some exporters write 480.0. 0 for what is no length."""
+    whole = type(value) is int or (isinstance(value, float) and value.is_integer())
+    return max(0, int(value)) if whole else 0  # type: ignore[call-overload]
 
 
 def _numbers(values: object, what: str, where: str) -> list[float]:

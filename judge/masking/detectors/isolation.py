@@ -89,13 +89,14 @@ def _undone() -> Iterator[None]:
     from PIL import Image
 
     threads, save, opened = cv2.getNumThreads(), torch.save, Image.open
+    printed = vars(torch._tensor_str.PRINT_OPTS).copy()
     try:
         with _environment(), warnings.catch_warnings(), np.printoptions():
             yield
     finally:
         cv2.setNumThreads(threads)
         torch.save, Image.open = save, opened
-        torch.set_printoptions(profile="default")  # type: ignore[no-untyped-call]  # torch has no types for it
+        torch.set_printoptions(**printed)  # type: ignore[no-untyped-call]  # torch has no types for it
 
 
 @contextmanager

@@ -239,7 +239,6 @@ def _build_small(architecture: Mapping[str, Any], classes: int, where: str) -> A
             rpn_post_nms_top_n_test=architecture["proposals"],
             rpn_batch_size_per_image=64,
             box_batch_size_per_image=architecture["rois"],
-            box_positive_fraction=architecture.get("positives",0.25),
         )
     except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         what = f"its architecture cannot be built ({type(error).__name__})"

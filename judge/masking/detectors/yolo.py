@@ -50,7 +50,8 @@ IOU = 0.7
 
 _MOST = 300
 _CANDIDATES = 30_000
-_GREY = 114
+GREY = 114
+"""What pictures are padded with, as Ultralytics does."""
 
 
 class Yolo:
@@ -166,7 +167,7 @@ class _Fit:
         """``pixels``, [*size, 3], scaled and padded with grey to [*outer, 3]."""
         import cv2
 
-        canvas = np.full((*self.outer, 3), _GREY, dtype=np.uint8)
+        canvas = np.full((*self.outer, 3), GREY, dtype=np.uint8)
         if self.inner != self.size:
             pixels = cast("Pixels", cv2.resize(pixels, self.inner[::-1], interpolation=cv2.INTER_LINEAR))
         canvas[self.top : self.top + self.inner[0], self.left : self.left + self.inner[1]] = pixels
