@@ -29,10 +29,10 @@ from joblib import Parallel, cpu_count, delayed
 from judge.config import MaskConfig, make_config
 from judge.jobs.mask import mask
 from judge.masking.images import encode, list_pictures, read_picture
+from judge.types import Report
 
 COCO = Path(__file__).parents[2] / "shared" / "data" / "coco-mini"
 MARKS = (1_000, 5_000, 10_000)
-Report = Callable[[str, int, int], None]
 
 
 def draw(folder: Path, pictures: int = 40) -> tuple[list[Path], dict[str, Any]]:
