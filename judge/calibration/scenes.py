@@ -140,7 +140,8 @@ def write_pictures(
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES, start=1)],
     }
     (folder / "instances.json").write_text(json.dumps(content), encoding="utf-8")
-    (folder / SHEET_NAME).write_bytes(encode(_sheet(scenes[:SHEET], seed, size)))
+    if scenes:
+        (folder / SHEET_NAME).write_bytes(encode(_sheet(scenes[:SHEET], seed, size)))
 
 
 def _sheet(scenes: Sequence[Scene], seed: int, size: int) -> Pixels:

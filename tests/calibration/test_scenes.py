@@ -210,7 +210,7 @@ def test_files_are_the_drawings(tmp_path: Path) -> None:
         coco = COCO(str(tmp_path / "instances.json"))
     assert [category["name"] for category in coco.cats.values()] == list(CATEGORIES)
     assert sorted(contents(tmp_path)) == sorted(
-        ["instances.json", *(f"images/{image['file_name']}" for image in coco.imgs.values())]
+        ["contact_sheet.png", "instances.json", *(f"images/{image['file_name']}" for image in coco.imgs.values())]
     )
     for scene in scenes:
         drawing, image = draw(scene, seed=4), coco.imgs[int(scene.image_id)]
