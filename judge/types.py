@@ -89,7 +89,7 @@ class Sample:
         words: the caption's words after masking and alignment; () when blanked.
         answers: indices into the target's classes; exactly one for ``attribute``.
         weight: importance in training (balances classes where all data is kept).
-        image: path of the picture that goes with the caption, where the judge sees one.
+        image: id of the picture that goes with the caption, where the judge sees one; None when blanked.
     """
 
     image_id: str

@@ -9,18 +9,25 @@ logits are the log-probabilities of the answers after the prompt.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError, nearest, require
+from judge.judges.prompts import Prompt
 from judge.types import Predictions, Sample, Target
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from judge.masking.instances import Pixels
+    from judge.masking.seen import SeenPictures
+
 Batch = Mapping[str, Any]
 Sharing = Literal["members", "data"]
+Sense = Literal["caption", "image"]
+Answering = Literal["restricted", "vocabulary"]
+Tuning = Literal["full", "frozen", "lora", "zero-shot"]
 
 
 class Judge(Protocol):
@@ -47,6 +54,88 @@ class Network(Protocol):
         ...
 
 
+class Features(Protocol):
+    """Pictures as a frozen backbone sees them, computed once.
+
+    Those of a :class:`RegionBackbone` also have ``regions``: how many of the positions, the last ones, are of things.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Positions of a picture, and features of each: (P, D)."""
+        ...
+
+    def rows(self, samples: Sequence[Sample]) -> Tensor:
+        """[B, P, D] float32, on the CPU; zeros for a sample without a picture."""
+        ...
+
+
+class Backbone(Protocol):
+    """A frozen network that turns pictures into features; it is a ``torch.nn.Module`` too."""
+
+    @property
+    def key(self) -> str:
+        """What its features depend on: architecture, weights by content, size, library version."""
+        ...
+
+    def prepare(self, pixels: Pixels) -> Tensor:
+        """A picture [H, W, 3] uint8 as the network takes it, [3, S, S] float32."""
+        ...
+
+    def __call__(self, pictures: Tensor) -> Tensor:
+        """[B, 3, S, S] -> [B, P, D]."""
+        ...
+
+
+@runtime_checkable
+class RegionBackbone(Protocol):
+    """A backbone that is also told where things are."""
+
+    @property
+    def regions(self) -> int:
+        """How many boxes of a picture it takes, R; the last R of its positions are theirs."""
+        ...
+
+    def __call__(self, pictures: Tensor, boxes: Tensor) -> Tensor:
+        """[B, 3, S, S] and [B, R, 4] (left, top, right, bottom in [0, 1]; zeros for no box) -> [B, P, D]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Materials:
+    """What judges are given beside their samples.
+
+    Attributes:
+        pictures: what they see of images; None where there are none.
+        prompt: how captioners are asked; None where nothing was said: ``make_prompt("gender")``.
+        answering: ImageCaptioner2's softmax over the answers alone, or over the whole vocabulary.
+        backbone: timm's name of the network that sees; None for the judge's own.
+        backbone_weights: "pretrained" (timm fetches them), "random", or a file of them.
+        image_size: pixels along a picture's side; None for the backbone's own.
+        tuning: what of a Hugging Face captioner is trained.
+        reader: transformers' name or folder of the encoder that reads for "vl-lic"; None: bert-base-uncased.
+        features: the pictures as the blueprint's backbone sees them; filled in by the trainer.
+    """
+
+    pictures: SeenPictures | None = None
+    prompt: Prompt | None = None
+    answering: Answering = "restricted"
+    backbone: str | None = None
+    backbone_weights: str = "pretrained"
+    image_size: int | None = None
+    tuning: Tuning = "full"
+    reader: str | None = None
+    features: Features | None = None
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What decides a judge's numbers, pictures and backbone apart."""
+        return self.prompt, self.answering, self.image_size, self.tuning, self.reader
+
+
+NOTHING = Materials()
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a network is trained. The target picks the loss.
@@ -55,8 +144,8 @@ class Recipe:
         epochs: passes over the training samples.
         learning_rate: of Adam.
         batch_size: samples an optimiser step, over all processes.
-        micro_batch: samples a forward pass, per process; None for the whole share of a batch. Gradients add up
-            to exactly those of the batch.
+        micro_batch: samples a forward pass, per process; None for the whole share of a batch, "auto" for as many
+            as fit into memory. Gradients add up to exactly those of the batch.
         keep: "last" epoch's weights, or those of the epoch with the "best" validation loss.
         sharing: how several processes are used by default: whole "members" (many small judges) or one
             judge on all of them, "data"-parallel (large ones).
@@ -65,7 +154,7 @@ class Recipe:
     epochs: int
     learning_rate: float
     batch_size: int = 64
-    micro_batch: int | None = None
+    micro_batch: int | Literal["auto"] | None = None
     keep: Literal["last", "best"] = "last"
     sharing: Sharing = "members"
 
@@ -78,28 +167,80 @@ class Blueprint:
         name: as users type it, and as every row of a table says.
         reference: paper and place, or what it stands in for.
         judge: makes a whole judge for a target; or
-        network: makes an untrained network for a target and its training samples (vocabulary), with
+        network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
+        senses: what it takes in; a judge that sees images measures metrics that hide people.
+        backbone: makes the frozen network whose features ``network`` finds among its materials; None for none.
+        regions: whether that is a :class:`RegionBackbone`.
+        mark: what its numbers depend on beside name and materials: the weights that it starts from.
+        tuned: recipes of their own for ways of tuning.
+        blanked: senses that it is denied, to find where bias enters ("sat-image-only").
     """
 
     name: str
     reference: str
     judge: Callable[[Target], Judge] | None = None
-    network: Callable[[Target, Sequence[Sample]], Network] | None = None
+    network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
+    senses: frozenset[Sense] = frozenset({"caption"})
+    backbone: Callable[[Materials], Backbone] | None = None
+    regions: bool = False
+    mark: Callable[[Materials], object] | None = None
+    tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
+    blanked: frozenset[Sense] = frozenset()
+
+    def perceive(self, sample: Sample) -> Sample:
+        """What is left of a sample once the senses that are denied are blanked."""
+        if not self.blanked:
+            return sample
+        words = () if "caption" in self.blanked else sample.words
+        return replace(sample, words=words, image=None if "image" in self.blanked else sample.image)
 
 
 # The one registry: name -> the file that offers it. Files load on first use, torch with them.
-FILES: dict[str, str] = {"linear": "linear", "lstm": "recurrent"}
+FILES: dict[str, str] = {
+    "linear": "linear",
+    "lstm": "recurrent",
+    "sat": "sat",
+    "grit": "grit",
+    "vl-lic": "bert",
+    "vl-lic-lstm": "classifier",
+}
+
+
+HUGGING_FACE = "hf:"
+# Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
+SELF = "self"
+# A suffix of a judge's name, and the sense that is then blanked.
+BLANKED: dict[str, Sense] = {"-image-only": "caption", "-caption-only": "image"}
 
 
 def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
+    A suffix blanks a sense ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder. "self" has
+    senses alone: :func:`name_self` says whose it is.
+
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
     """
     key = name.strip().lower()
+    for suffix, blanked in BLANKED.items():
+        if key.endswith(suffix):
+            whole = find_judge(name.strip()[: -len(suffix)])
+            left = whole.senses - whole.blanked
+            if len(left) < 2:
+                what = f"judge '{whole.name}' takes in the {next(iter(left))} alone"
+                raise JudgeError(what, where="--judge", mend=f"use '{whole.name}'")
+            return replace(whole, name=whole.name + suffix, blanked=frozenset({blanked}))
+    if key == SELF or key.startswith(HUGGING_FACE):
+        require("vision", "accelerate", "torch", "transformers")
+    if key.startswith(HUGGING_FACE):
+        from judge.judges.huggingface import make_blueprint
+
+        return make_blueprint(name.strip())
+    if key == SELF:
+        return Blueprint(SELF, "the captioner itself", senses=frozenset({"caption", "image"}))
     if key not in FILES:
         raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, list(FILES)))
     try:
@@ -110,3 +251,22 @@ def find_judge(name: str) -> Blueprint:
         ) from error
     blueprint: Blueprint = module.BLUEPRINTS[key]
     return blueprint
+
+
+def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
+    """The name under which ``judge`` is found: of "self", the checkpoint that wrote the captions of ``captioner``.
+
+    Args:
+        judge: "self", it with a sense blanked ("self-image-only"), or any other.
+        captioner: whose captions are judged.
+        models: captioner -> its checkpoint.
+
+    Raises:
+        JudgeError: nothing says which checkpoint that is.
+    """
+    if judge != SELF and judge.removeprefix(SELF) not in BLANKED:
+        return judge
+    if captioner not in models:
+        what = f"nothing says which checkpoint wrote the captions of '{captioner}'"
+        raise JudgeError(what, where=f"--judge {judge}", mend=f"add --model {captioner}=CHECKPOINT")
+    return f"{HUGGING_FACE}{models[captioner]}{judge.removeprefix(SELF)}"

@@ -1,0 +1,50 @@
+"""Where things are that can still be seen once others are hidden: boxes, without names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from judge.masking.instances import BoolMask, Instance
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, as shares of the picture's width and height, in [0, 1]."""
+
+MOST = 20
+"""Boxes of a picture; what is less certain, then smaller, goes."""
+
+_LEFT = 0.5
+
+
+def visible_boxes(
+    instances: Sequence[Instance], hidden: BoolMask, *, threshold: float = 0.0, most: int = MOST
+) -> tuple[Box, ...]:
+    """The boxes of what is left of ``instances``, the most certain first, then the largest.
+
+    A thing counts where at least half of its mask is left, and its box is that of what is left: the outline of a tie
+    on somebody hidden would tell who is hidden.
+
+    Args:
+        instances: of one picture, of any category.
+        hidden: its pixels that cannot be seen, [H, W].
+        threshold: least score.
+        most: boxes.
+    """
+    known = [instance for instance in instances if instance.score >= threshold and instance.area]
+    found: list[Box] = []
+    for instance in sorted(known, key=lambda instance: (-instance.score, -instance.area, instance.box)):
+        if len(found) == most:
+            break
+        left = instance.mask & ~hidden
+        if left.sum() >= _LEFT * instance.area:
+            found.append(_box(left))
+    return tuple(found)
+
+
+def _box(mask: BoolMask) -> Box:
+    height, width = mask.shape
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    ends = columns[0] / width, rows[0] / height, (columns[-1] + 1) / width, (rows[-1] + 1) / height
+    left, top, right, bottom = map(float, ends)
+    return left, top, right, bottom

@@ -1,0 +1,203 @@
+"""Frozen backbones: timm's own features, weights from a file or drawn alike everywhere, faults in one line."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from judge.errors import JudgeError
+from judge.judges import Materials
+from judge.judges.backbones import make_backbone
+
+SMALL = "test_resnet"
+DIGEST = """
+import hashlib, sys, torch
+from judge.judges import Materials
+from judge.judges.backbones import make_backbone
+torch.manual_seed(int(sys.argv[1]))
+backbone = make_backbone(Materials(backbone_weights="random", image_size=64), "test_resnet")
+parts = [tensor.numpy().tobytes() for tensor in backbone.state_dict().values()]
+print(hashlib.sha256(b"".join(parts)).hexdigest(), backbone.key)
+"""
+
+
+def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
+    """A whole network of timm's, its classifier too, and its weights in ``path``."""
+    torch.manual_seed(seed)
+    network = timm.create_model(name).eval()
+    # Scales, shifts and statistics are all alike in a new network, in a trained one never.
+    for tensor in network.state_dict().values():
+        if tensor.ndim == 1:
+            tensor.uniform_(0.5, 2)
+    save_file(network.state_dict(), path)
+    return network
+
+
+def test_random_weights_are_the_same_in_every_process_and_draw_from_nobodys_generator() -> None:
+    told = [
+        subprocess.run([sys.executable, "-c", DIGEST, seed], capture_output=True, text=True, check=True).stdout
+        for seed in "12"
+    ]
+    assert told[0] == told[1]
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    backbone = make_backbone(Materials(backbone_weights="random", image_size=64), SMALL)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert told[0].split(" ", 1)[1].strip() == backbone.key
+    assert not any(parameter.requires_grad for parameter in backbone.parameters())
+    assert not any(module.training for module in backbone.network.modules())
+
+
+@pytest.mark.parametrize("name", [SMALL, "test_vit"])
+def test_features_are_the_networks_last_ones(name: str, tmp_path: Path) -> None:
+    """Weights written by timm and read back: what timm's whole network finds before its classifier."""
+    path = tmp_path / "weights.safetensors"
+    network = saved(path, name)
+    backbone = make_backbone(Materials(backbone_weights=str(path)), name)
+    pictures = torch.rand(2, 3, 160, 160)
+    with torch.inference_mode():
+        found = backbone(pictures)
+        whole = network.forward_features(pictures)
+        if name == "test_vit":
+            found = network.norm(found)  # Which a ViT's features have not been through.
+    if name == SMALL:
+        expected = torch.stack([whole[:, :, row, column] for row in range(5) for column in range(5)], dim=1)
+    else:
+        expected = whole[:, network.num_prefix_tokens :]
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_the_key_is_of_content_and_size(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("one.safetensors", "renamed.safetensors", "other.safetensors")]
+    for path, seed in zip(paths, (0, 0, 1), strict=True):
+        saved(path, seed=seed)
+    one, renamed, other = (make_backbone(Materials(backbone_weights=str(path)), SMALL).key for path in paths)
+    assert one == renamed != other
+    sized = make_backbone(Materials(backbone_weights=str(paths[0]), image_size=64), SMALL).key
+    assert len({one, sized, make_backbone(Materials(backbone_weights="random"), SMALL).key}) == 3
+
+
+def test_pictures_are_squeezed_and_normalised() -> None:
+    backbone = make_backbone(Materials(backbone_weights="random", image_size=32), SMALL)
+    pixels = np.zeros((20, 50, 3), dtype=np.uint8)
+    pixels[:] = (255, 128, 0)
+    found = backbone.prepare(pixels)
+    assert (found.shape, found.dtype) == ((3, 32, 32), torch.float32)
+    config = timm.get_pretrained_cfg(SMALL)
+    expected = (np.array([255, 128, 0]) / 255 - config.mean) / config.std
+    assert found[:, 0, 0].numpy() == pytest.approx(expected, abs=1e-6)
+    # No border is lost: what stands at the edge of the longer side is still there.
+    pixels[:, -3:] = 255
+    assert (backbone.prepare(pixels)[2, :, -1] > found[2, :, -1]).all()
+
+
+def whole_file(path: Path) -> bytes:
+    saved(path)
+    return path.read_bytes()
+
+
+def of_another(name: str) -> Callable[[Path], bytes]:
+    def write(path: Path) -> bytes:
+        saved(path, name)
+        return path.read_bytes()
+
+    return write
+
+
+def pickled(_: Path) -> bytes:
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return exec, ("raise SystemExit('unpickled')",)
+
+    buffer = io.BytesIO()
+    torch.save({"weight": Trap()}, buffer, pickle_module=pickle)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: whole_file(path)[:-100], "is no safetensors file, or damaged"),
+        (lambda path: whole_file(path)[:50], "is no safetensors file, or damaged"),
+        (lambda path: b"", "is no safetensors file, or damaged"),
+        (pickled, "is no safetensors file, or damaged"),
+        (of_another("test_vit"), "weights are in it. Give weights of the network that --backbone names."),
+        (
+            of_another("test_efficientnet"),
+            "its weights do not fit into 'test_resnet' (Error(s) in loading state_dict for ResNet). Give",
+        ),
+    ],
+    ids=["truncated", "header", "empty", "pickle", "vit", "efficientnet"],
+)
+def test_files_that_are_no_weights_of_it(write: Callable[[Path], bytes], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "weights.pth"
+    path.write_bytes(write(path))
+    refused(Materials(backbone_weights=str(path)), f"--backbone-weights {path}: ", message)
+
+
+@pytest.mark.parametrize(("given", "network"), [("resnet34", "resnet18"), ("resnet18", "resnet34")])
+def test_a_deeper_or_shallower_sister_is_refused(given: str, network: str, tmp_path: Path) -> None:
+    """Their weights have each other's names and shapes."""
+    path = tmp_path / "weights.safetensors"
+    saved(path, given)
+    refused(Materials(backbone=network, backbone_weights=str(path)), f"--backbone-weights {path}: ", "weights")
+
+
+@pytest.mark.parametrize(
+    ("materials", "where", "message"),
+    [
+        (Materials(backbone="resent18"), "--backbone: ", "timm has no network 'resent18'. Did you mean 'resnet18'?"),
+        (
+            Materials(backbone="resnet50.nope", backbone_weights="random"),
+            "--backbone: ",
+            "timm has no weights 'nope' of 'resnet50'. Use 'resnet50', or see timm.list_pretrained().",
+        ),
+        (Materials(backbone_weights="nowhere"), "--backbone-weights nowhere: ", "cannot be read"),
+        (Materials(backbone_weights="."), "--backbone-weights .: ", "cannot be read"),
+        (
+            Materials(backbone="test_vit", backbone_weights="random", image_size=100),
+            "--image-size: ",
+            "'test_vit' cannot look at pictures of 100 pixels",
+        ),
+    ],
+)
+def test_faults(materials: Materials, where: str, message: str) -> None:
+    refused(materials, where, message)
+
+
+def test_weights_that_cannot_be_fetched_are_one_line_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody listens there: the hub's client would tell of every try."""
+    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    code = (
+        "import time\ntime.sleep = lambda seconds: None\n"
+        "from judge.judges import Materials\nfrom judge.judges.backbones import make_backbone\n"
+        "try:\n    make_backbone(Materials(), 'test_resnet.r160_in1k')\nexcept Exception as error:\n    print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **hub}
+    )
+    assert done.stdout.startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be had (")
+    assert done.stderr == ""
+
+
+def refused(materials: Materials, where: str, message: str) -> None:
+    with pytest.raises(JudgeError) as caught:
+        make_backbone(materials, SMALL)
+    line = str(caught.value)
+    assert line.startswith(where), line
+    assert message in line
+    assert "\n" not in line

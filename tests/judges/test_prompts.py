@@ -1,0 +1,56 @@
+"""How captioners are asked: the paper's sentences, one answer a class, faults in one line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.errors import JudgeError
+from judge.judges.prompts import SLOT, Prompt, make_prompt
+
+
+@pytest.mark.parametrize("attribute", ["gender", "race", "emotion", "skin"])
+def test_the_papers_template_serves_every_attribute(attribute: str) -> None:
+    """ImageCaptioner2, "Prompt construction"."""
+    prompt = make_prompt(attribute)
+    assert prompt.template == f"Therefore, the {attribute} is [Answer]"
+    assert prompt.question == f"Therefore, the {attribute} is"
+
+
+@given(st.text(), st.text())
+def test_the_question_is_what_stands_before_the_answer(before: str, after: str) -> None:
+    if SLOT not in before and SLOT not in after and (before + SLOT + after).count(SLOT) == 1:
+        assert Prompt(before + SLOT + after).question == before.strip()
+
+
+def test_classes_stand_for_themselves_where_nothing_else_is_said() -> None:
+    prompt = make_prompt("age", answers={"old": "grown up"})
+    assert prompt.words(("old", "very_old", "young")) == ("grown up", "very old", "young")
+    # Two classes may swap their words.
+    assert make_prompt("age", answers={"old": "young", "young": "old"}).words(("old", "young")) == ("young", "old")
+
+
+@pytest.mark.parametrize(
+    ("template", "answers", "message"),
+    [
+        ("It is", {}, "--template: 'It is' has 0 times [Answer]. Write it once, as in 'Therefore, the gender is"),
+        ("[Answer] [Answer]", {}, "has 2 times [Answer]"),
+        ("It is [answer]", {}, "has 0 times [Answer]"),
+        ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
+        ("It is [Answer]", {"old": "x", "young": "x"}, "classes 'old' and 'young' have one answer, 'x'"),
+        ("It is [Answer]", {"old": "young"}, "--answer: two classes have one answer: young, young."),
+        ("It is [Answer]", {"odl": "x"}, "--answer: no class 'odl'. Did you mean 'old'?"),
+    ],
+)
+def test_faults(template: str, answers: dict[str, str], message: str) -> None:
+    with pytest.raises(JudgeError) as caught:
+        Prompt(template, answers).words(("old", "young"))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_template_is_refused_and_none_is_the_papers() -> None:
+    assert make_prompt("gender", None) == make_prompt("gender")
+    with pytest.raises(JudgeError, match="has 0 times"):
+        make_prompt("gender", "")

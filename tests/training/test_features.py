@@ -1,0 +1,274 @@
+"""Features computed once: the backbone's own to half precision, kept by what is seen, made anew where damaged."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from judge.errors import JudgeError
+from judge.judges import Blueprint, Materials, find_judge
+from judge.judges.backbones import TimmBackbone, make_backbone
+from judge.masking.folder import Hiding
+from judge.masking.images import encode
+from judge.masking.instances import from_mask
+from judge.masking.seen import SeenPictures
+from judge.training.features import FeatureCache, FeatureStore
+from judge.training.sights import look
+from judge.types import Sample
+
+IMAGES = 18  # More than one batch.
+CPU = torch.device("cpu")
+EYES = Materials(backbone="test_resnet", backbone_weights="random", image_size=64)
+HIDDEN = np.zeros((40, 50), dtype=bool)
+HIDDEN[5:20, 10:40] = True
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Drawn pictures; the last two are the same."""
+    made = tmp_path / "pictures"
+    made.mkdir()
+    for image in range(IMAGES):
+        draw(made, image, number=min(image, IMAGES - 2))
+    return made
+
+
+def draw(folder: Path, image: int, *, number: int) -> None:
+    pixels = np.random.default_rng(number).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    (folder / f"{image}.png").write_bytes(encode(pixels))
+
+
+def seen(folder: Path, hiding: Hiding | None = None) -> SeenPictures:
+    names = {str(image): f"{image}.png" for image in range(IMAGES)}
+    return SeenPictures(folder, names, hiding, dict.fromkeys(names.values(), (from_mask(HIDDEN, "person"),)))
+
+
+@cache
+def eyes(materials: Materials) -> TimmBackbone:
+    return make_backbone(materials, "resnet18")
+
+
+def cache_of(pictures: SeenPictures, kept: Path, materials: Materials = EYES) -> FeatureCache:
+    keys = {image: pictures.key(image) for image in pictures.names}
+    return FeatureCache(eyes(materials), pictures, keys, kept)
+
+
+def filled(pictures: SeenPictures, kept: Path) -> tuple[FeatureStore, list[str]]:
+    """What is kept afterwards, and what had to be computed."""
+    cache = cache_of(pictures, kept)
+    missing = cache.missing()
+    cache.compute(missing, device=CPU)
+    assert cache.missing() == []
+    return cache.open(), missing
+
+
+def samples_of(*images: object) -> list[Sample]:
+    return [Sample(str(n), "human", 0, (), (0,), image=str(i) if i is not None else None) for n, i in enumerate(images)]
+
+
+def own(pictures: SeenPictures, image: str) -> Tensor:
+    """The backbone's features of one picture alone, in full precision."""
+    backbone = eyes(EYES)
+    with torch.inference_mode():
+        return backbone(backbone.prepare(pictures.read(image))[None])[0]
+
+
+def test_they_are_the_backbones_own_to_half_precision(folder: Path, tmp_path: Path) -> None:
+    pictures = seen(folder, Hiding())
+    store, _ = filled(pictures, tmp_path / "kept")
+    assert store.shape == tuple(own(pictures, "0").shape)
+    rows = store.rows(samples_of(17, None, 3, 3))
+    assert (rows.dtype, rows.shape) == (torch.float32, (4, *store.shape))
+    # Half precision has 11 significant bits; batches of another size may add up otherwise in the last of 24.
+    for row, image in ((rows[0], "17"), (rows[2], "3"), (rows[3], "3")):
+        torch.testing.assert_close(row, own(pictures, image), rtol=2**-11 + 1e-4, atol=1e-5)
+    assert not rows[1].any()
+    assert rows[0].any()
+
+
+def test_nothing_is_computed_twice(folder: Path, tmp_path: Path) -> None:
+    """Not in another run, not for another name of a picture, not for pictures that are added later."""
+    pictures, kept = seen(folder), tmp_path / "kept"
+    store, missing = filled(pictures, kept)
+    assert missing == [str(image) for image in range(IMAGES - 1)]
+    assert store.places["16"] == store.places["17"]
+    before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
+    again, missing = filled(pictures, kept)
+    assert missing == []
+    assert {path: path.stat().st_mtime_ns for path in kept.rglob("*")} == before
+    assert torch.equal(again.rows(samples_of(*range(IMAGES))), store.rows(samples_of(*range(IMAGES))))
+    draw(folder, 4, number=99)
+    assert filled(pictures, kept)[1] == ["4"]
+
+
+def test_another_mask_content_backbone_or_size_is_another_row(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    stores = [filled(seen(folder, hiding), kept)[0] for hiding in (None, Hiding(), Hiding(dilation=3))]
+    draw(folder, 7, number=99)
+    stores.append(filled(seen(folder), kept)[0])
+    rows = [store.rows(samples_of(7))[0] for store in stores]
+    assert len({row.numpy().tobytes() for row in rows}) == 4
+    # A file for each: no other picture was computed anew, and none was lost.
+    assert len({path for store in stores for path, _ in store.places.values()}) == 4
+    for materials in (replace(EYES, image_size=32), replace(EYES, backbone="test_byobnet")):
+        cache = cache_of(seen(folder), kept, materials)
+        assert len(cache.missing()) == IMAGES - 1
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def fewer_keys(path: Path) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text())[:-1]))
+
+
+DAMAGES: list[tuple[str, Callable[[Path], None]]] = [
+    ("*.npy", truncate),
+    ("*.npy", lambda path: path.write_bytes(b"")),
+    ("*.npy", lambda path: path.write_bytes(pickle.dumps([1, 2]))),
+    ("*.npy", Path.unlink),
+    ("*.npy", lambda path: np.save(path, np.zeros((17, 4, 96), dtype=np.float32))),
+    ("*.npy", lambda path: np.save(path, np.array([{}] * 17, dtype=object))),
+    ("*.json", truncate),
+    ("*.json", fewer_keys),
+    ("*.json", Path.unlink),
+    ("*.json", lambda path: path.write_text("7")),
+    ("*.json", lambda path: path.write_text(json.dumps([[]] * 17))),
+    ("*.json", lambda path: path.write_text(json.dumps(dict.fromkeys(map(str, range(IMAGES - 1)))))),
+    ("*.json", lambda path: path.write_bytes(b"\xff\xfe")),
+]
+
+
+@pytest.mark.parametrize(("which", "damage"), DAMAGES)
+def test_a_damaged_file_is_computed_anew(
+    which: str, damage: Callable[[Path], None], folder: Path, tmp_path: Path
+) -> None:
+    pictures, kept = seen(folder), tmp_path / "kept"
+    before = filled(pictures, kept)[0].rows(samples_of(*range(IMAGES)))
+    (path,) = kept.rglob(which)
+    damage(path)
+    store, missing = filled(pictures, kept)
+    assert len(missing) == IMAGES - 1
+    torch.testing.assert_close(store.rows(samples_of(*range(IMAGES))), before)
+
+
+def test_a_store_travels_to_other_processes_without_its_numbers(folder: Path, tmp_path: Path) -> None:
+    store, _ = filled(seen(folder), tmp_path / "kept")
+    before = store.rows(samples_of(*range(IMAGES)))
+    sent = pickle.dumps(store)
+    assert len(sent) < before.numel()
+    assert torch.equal(pickle.loads(sent).rows(samples_of(*range(IMAGES))), before)
+
+
+class Loud(nn.Module):
+    """A backbone beyond half precision."""
+
+    key = "loud"
+
+    def prepare(self, pixels: np.ndarray) -> Tensor:
+        return torch.zeros(3, 4, 4)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return torch.full((len(pictures), 2, 3), 7e4)
+
+
+def test_faults(folder: Path, tmp_path: Path) -> None:
+    pictures = seen(folder)
+    keys = {image: pictures.key(image) for image in pictures.names}
+    with pytest.raises(JudgeError, match="--backbone: its features do not fit into half precision"):
+        FeatureCache(Loud(), pictures, keys, tmp_path / "kept").compute(["0"], device=CPU)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JudgeError, match=r"--features .*file: cannot be written"):
+        FeatureCache(Loud(), pictures, keys, tmp_path / "file")
+    (folder / "16.png").write_bytes(b"no picture")
+    with pytest.raises(JudgeError, match=r"16\.png.*is not a picture"):
+        filled(seen(folder), tmp_path / "kept")
+    assert not list((tmp_path / "kept").rglob("*.npy"))
+
+
+class Large(Loud):
+    """Memory holds so many pictures a pass, and no more."""
+
+    key = "large"
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.passes: list[int] = []
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        if len(pictures) > self.room:
+            torch.empty(1 << 60, dtype=torch.uint8)
+        self.passes.append(len(pictures))
+        return pictures.flatten(2)[..., :3]
+
+    def prepare(self, pixels: np.ndarray) -> Tensor:
+        return torch.from_numpy(pixels[:4, :4].transpose(2, 0, 1) / 255).float()
+
+
+def test_as_many_pictures_at_a_time_as_memory_holds(folder: Path, tmp_path: Path) -> None:
+    pictures = seen(folder)
+    keys = {image: pictures.key(image) for image in pictures.names}
+    found = []
+    for room in (16, 5):
+        cache = FeatureCache(Large(room), pictures, keys, tmp_path / str(room))
+        cache.compute(cache.missing(), device=CPU)
+        found.append(cache.open().rows(samples_of(*range(IMAGES))))
+        assert cache.backbone.passes == {16: [16, 1], 5: [4, 4, 4, 4, 1]}[room]  # type: ignore[attr-defined]
+    assert torch.equal(*found)
+    with pytest.raises(JudgeError, match=r"--backbone: memory does not hold it and a single picture\. Take a smaller"):
+        FeatureCache(Large(0), pictures, keys, tmp_path / "0").compute(["0"], device=CPU)
+
+
+def judges(*names: str) -> Mapping[str, Blueprint]:
+    return {name: find_judge(name) for name in names}
+
+
+def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> None:
+    """Both variants of a judge, and two judges that are told of one backbone, share what is computed."""
+    materials = replace(EYES, pictures=seen(folder))
+    images = [str(image) for image in range(IMAGES)]
+    told: list[tuple[str, int, int]] = []
+    sights = look(
+        judges("sat", "sat-image-only", "vl-lic-lstm", "linear"),
+        images,
+        materials,
+        tmp_path / "kept",
+        report=lambda *units: told.append(units),
+    )
+    assert set(sights.features) == set(sights.backbones) == {"sat", "sat-image-only", "vl-lic-lstm"}
+    assert len(set(sights.backbones.values())) == 1
+    assert told == [("looking at pictures", IMAGES - 1, IMAGES - 1)]
+    assert sights.keys == {image: materials.pictures.key(image) for image in images}
+    expected = filled(seen(folder), tmp_path / "other")[0].rows(samples_of(*range(IMAGES)))
+    for features in sights.features.values():
+        torch.testing.assert_close(features.rows(samples_of(*range(IMAGES))), expected)
+
+
+def test_shares_of_a_launch_make_the_whole(folder: Path, tmp_path: Path) -> None:
+    """As ``look`` shares pictures out: all look what is missing before any computes."""
+    whole, _ = filled(seen(folder), tmp_path / "one")
+    parts = [cache_of(seen(folder), tmp_path / "two") for _ in range(2)]
+    missing = [part.missing() for part in parts]
+    assert missing[0] == missing[1]
+    for rank, part in enumerate(parts):
+        part.compute(missing[rank][rank::2], device=CPU)
+    for part in parts:
+        torch.testing.assert_close(
+            part.open().rows(samples_of(*range(IMAGES - 1))), whole.rows(samples_of(*range(IMAGES - 1)))
+        )
+
+
+def test_without_pictures_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="--images: there are no pictures for sat"):
+        look(judges("sat"), [], EYES, tmp_path)
