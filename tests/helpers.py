@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from judge.cli import app
@@ -26,6 +28,46 @@ def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, see
         rng.shuffle(words)
         samples.append(Sample(str(image), "human", 0, tuple(words), (answer,), image=f"{image}.png"))
     return samples
+
+
+class Glimpses:
+    """Features of pictures in memory: image id -> [P, D]; zeros for a sample without a picture."""
+
+    regions = 0
+
+    def __init__(self, pictures: Mapping[str, np.ndarray], shape: tuple[int, int]) -> None:
+        self.pictures, self.shape = pictures, shape
+
+    def rows(self, samples: Sequence[Sample]) -> Tensor:
+        found = np.zeros((len(samples), *self.shape), dtype=np.float32)
+        for row, sample in zip(found, samples, strict=True):
+            if sample.image is not None:
+                row[:] = self.pictures[sample.image]
+        return torch.from_numpy(found)
+
+
+def make_glimpses(
+    samples: Sequence[Sample], *, clue: float = 0.0, shape: tuple[int, int] = (4, 12), regions: int = 0, seed: int = 0
+) -> Glimpses:
+    """Noise, in which with probability ``clue`` one position gives the class of the picture's sample away.
+
+    ``regions``: further positions, of things whose boxes (4 columns) and presence (1) stand behind their features.
+    """
+    rng = np.random.default_rng(seed)
+    positions, columns = (shape[0] + regions, shape[1] + 5) if regions else shape
+    pictures = {}
+    for sample in samples:
+        picture = np.zeros((positions, columns))
+        picture[:, : shape[1]] = rng.normal(size=(positions, shape[1]))
+        if regions:
+            picture[shape[0] :, shape[1] :] = [0.25, 0.25, 0.75, 0.75, 1]
+        if rng.random() < clue:
+            picture[rng.integers(positions), sample.answers[0]] += 8
+        assert sample.image is not None
+        pictures[sample.image] = picture
+    glimpses = Glimpses(pictures, (positions, columns))
+    glimpses.regions = regions
+    return glimpses
 
 
 def accuracy(probabilities: np.ndarray, samples: Sequence[Sample]) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
 from judge.alignment import UNKNOWN
-from judge.judges import Batch, Blueprint, Recipe
+from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.scan import final_states
 from judge.types import Sample, Target
 
@@ -58,7 +58,7 @@ def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
     return {word: index for index, word in enumerate([_PADDING, UNKNOWN, *sorted(words)])}
 
 
-def _lstm(target: Target, samples: Sequence[Sample]) -> RecurrentClassifier:
+def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> RecurrentClassifier:
     return RecurrentClassifier(build_vocabulary(samples), len(target.classes))
 
 

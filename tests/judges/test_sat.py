@@ -1,0 +1,167 @@
+"""Show, Attend and Tell: every step against a slow loop over the paper's equations, and the answers' share of words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+from helpers import GENDER, THREE, Glimpses, make_glimpses, make_samples
+
+from judge.errors import JudgeError
+from judge.judges import Answering, Materials, find_judge
+from judge.judges.prompts import Prompt, make_prompt
+from judge.judges.sat import ShowAttendTell, ask
+from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.types import FloatArray, Sample, Target
+
+SAMPLES = make_samples(20)
+
+
+def make_sat(answering: Answering = "restricted", samples: Sequence[Sample] = SAMPLES) -> ShowAttendTell:
+    """A small one, with weights large enough that nothing is nearly linear."""
+    torch.manual_seed(1)
+    words = sorted({word for sample in samples for word in sample.words} | set(ask(None)))
+    vocabulary = {word: row for row, word in enumerate(["<pad>", "<unk>", *words])}
+    widths = {"embedding": 6, "hidden": 8, "attention": 5}
+    network = ShowAttendTell(vocabulary, ask(None), 2, make_glimpses(samples), **widths, answering=answering)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return network.eval()
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: FloatArray) -> FloatArray:
+    return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+
+
+def by_hand(network: ShowAttendTell, sample: Sample) -> FloatArray:
+    """All the output's scores after one sample's last word: Xu et al., equations 1 to 7 and section 4.2.1, in loops."""
+    weights = {name: tensor.double().numpy() for name, tensor in network.state_dict().items()}
+
+    def linear(layer: str) -> Callable[[FloatArray], FloatArray]:
+        matrix, bias = weights[f"{layer}.weight"], weights.get(f"{layer}.bias", 0.0)
+        return lambda x: matrix @ x + bias
+
+    picture = network.features.rows([sample])[0].double().numpy()
+    normed = [
+        (a - a.mean()) / np.sqrt(a.var() + 1e-5) * weights["sight.0.weight"] + weights["sight.0.bias"] for a in picture
+    ]
+    annotations = [linear("sight.1")(a) for a in normed]
+    begin = np.tanh(linear("start")(sum(annotations) / len(annotations)))
+    h, c = begin[:8], begin[8:]
+    for word in (*sample.words, *network.question):
+        embedded = weights["embedding.weight"][network.vocabulary.get(word, 1)]
+        energies = [linear("energy")(np.tanh(linear("look")(a) + linear("ask")(h)))[0] for a in annotations]
+        alpha = softmax(np.array(energies))
+        beta = sigmoid(linear("gate")(h))
+        z = beta * sum(share * a for share, a in zip(alpha, annotations, strict=True))
+        gates = linear("words")(embedded) + linear("sights")(z) + linear("memory")(h)
+        i, f, g, o = sigmoid(gates[:8]), sigmoid(gates[8:16]), np.tanh(gates[16:24]), sigmoid(gates[24:])
+        c = f * c + i * g
+        h = o * np.tanh(c)
+    # Deep output: from the word that was read last, the memory and what was looked at.
+    return linear("output")(np.tanh(embedded + linear("from_memory")(h) + linear("from_sight")(z)))
+
+
+def logits(network: ShowAttendTell, samples: Sequence[Sample]) -> FloatArray:
+    with torch.no_grad():
+        return network(network.collate(samples)).double().numpy()
+
+
+@pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
+def test_it_is_the_papers_network(answering: Answering) -> None:
+    network = make_sat(answering)
+    odd = [Sample("0", "human", 0, words, (0,), image="1.png") for words in ((), ("never", "seen"), ("clue0",) * 9)]
+    samples = [*SAMPLES[:4], *odd]
+    expected = [by_hand(network, sample) for sample in samples]
+    if answering == "vocabulary":
+        expected = [np.log(softmax(scores))[:2] for scores in expected]
+    assert logits(network, samples) == pytest.approx(np.array(expected), abs=1e-4)
+
+
+def test_neither_padding_nor_company_changes_an_answer() -> None:
+    network = make_sat()
+    together = logits(network, SAMPLES)
+    alone = np.concatenate([logits(network, [sample]) for sample in SAMPLES])
+    assert alone == pytest.approx(together, abs=1e-5)
+    batch = dict(network.collate(SAMPLES))
+    # Whatever stands in the padding.
+    batch["tokens"] = torch.nn.functional.pad(batch["tokens"], (0, 7), value=3)
+    for row, length in zip(batch["tokens"], batch["lengths"], strict=True):
+        row[length:] = 3
+    with torch.no_grad():
+        assert network(batch).double().numpy() == pytest.approx(together, abs=1e-5)
+
+
+def test_of_all_words_the_answers_have_a_share_and_of_the_answers_the_same_odds() -> None:
+    """With the same weights, the answers' rows of the output among them."""
+    some, every = make_sat("restricted"), make_sat("vocabulary")
+    shared = every.state_dict()
+    for name in ("output.weight", "output.bias"):
+        shared[name] = shared[name][:2]
+    some.load_state_dict(shared)
+    among_answers, among_words = logits(some, SAMPLES), np.exp(logits(every, SAMPLES))
+    assert (among_words.sum(axis=1) < 1).all()
+    odds = np.array([softmax(row) for row in among_answers])
+    assert among_words / among_words.sum(axis=1, keepdims=True) == pytest.approx(odds, abs=1e-5)
+
+
+def test_every_position_of_a_picture_counts_and_their_order_does_not() -> None:
+    """Soft attention is a weighted mean; nothing tells positions apart but what they show."""
+    network, before = make_sat(), make_glimpses(SAMPLES)
+    told = logits(network, SAMPLES)
+    network.features = Glimpses({name: rows[::-1] for name, rows in before.pictures.items()}, before.shape)
+    assert logits(network, SAMPLES) == pytest.approx(told, abs=1e-5)
+    for position in range(before.shape[0]):
+        other = {name: rows.copy() for name, rows in before.pictures.items()}
+        for rows in other.values():
+            rows[position, 0] += 3
+        network.features = Glimpses(other, before.shape)
+        assert np.abs(logits(network, SAMPLES) - told).max() > 1e-3
+
+
+def judge_of(answering: Answering, prompt: Prompt | None, target: Target = GENDER) -> NetworkJudge:
+    from dataclasses import replace
+
+    blueprint = find_judge("sat")
+    assert blueprint.recipe
+    recipe = replace(blueprint.recipe, epochs=4, learning_rate=2e-3, batch_size=16)
+    glimpses = make_glimpses(make_samples(300, target=target))
+    materials = Materials(features=glimpses, prompt=prompt, answering=answering)
+    return NetworkJudge(blueprint, target, recipe, Trainer(make_accelerator()), materials)
+
+
+def test_out_of_the_whole_vocabulary_it_learns_to_answer_with_answers() -> None:
+    samples = make_samples(300, target=THREE)
+    judge = judge_of("vocabulary", make_prompt("mood"), THREE).fit(samples[:200], seed=0, validation=samples[200:240])
+    found = judge.predict(samples[240:]).probabilities
+    assert (found.sum(axis=1) < 1).all()
+    assert found.sum(axis=1).min() > 0.9
+    assert found.argmax(axis=1).tolist() == [sample.answers[0] for sample in samples[240:]]
+
+
+def test_the_template_is_read() -> None:
+    """Every word of it is known; another template makes other numbers; a class that is none is refused."""
+    samples = make_samples(60)
+    found = []
+    for prompt in (None, make_prompt("gender"), Prompt("A picture of a [Answer]")):
+        judge = judge_of("restricted", prompt).fit(samples[:50], seed=0, validation=samples[50:])
+        assert set(judge.network.question) <= judge.network.vocabulary.keys()
+        found.append(judge.predict(samples).probabilities)
+    assert judge.network.question == ("a", "picture", "of", "a")
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+    with pytest.raises(JudgeError, match=r"no class 'femal'\. Did you mean 'female'\?"):
+        judge_of("restricted", Prompt("A [Answer]", {"femal": "woman"})).fit(samples, seed=0)
+
+
+def test_an_empty_caption_under_a_template_that_begins_with_the_answer() -> None:
+    samples = make_samples(40)
+    judge = judge_of("restricted", Prompt("[Answer] it is.")).fit(samples[:30], seed=0, validation=samples[30:])
+    found = judge.predict([Sample("x", "human", 0, (), (0,)), *samples[:2]]).probabilities
+    assert np.isfinite(found).all()
