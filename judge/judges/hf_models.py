@@ -1,0 +1,325 @@
+"""Captioners of Hugging Face's transformers: loading them, and what of them is trained.
+
+Only what transformers itself brings runs here: ``trust_remote_code`` is always False, and weights are safetensors.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import float32, nn
+
+from judge.errors import JudgeError, require
+from judge.judges import Tuning
+
+Layout = Literal["causal", "decoder", "encoder"]
+"""Where a prompt goes: ``causal``, among the tokens that the answer continues, pictures among them or before them
+(BLIP, BLIP-2, GIT, LLaVA, PaliGemma, Qwen2-VL); ``decoder``, into the decoder of a network whose encoder sees the
+picture (VisionEncoderDecoder, Florence-2); ``encoder``, beside the picture, and the decoder holds the answer alone
+(BLIP-2 and InstructBLIP with a T5)."""
+
+_RANK = 16
+_ENDLESS = 2**31
+
+
+@dataclass(frozen=True)
+class Captioner:
+    """A checkpoint, loaded.
+
+    Attributes:
+        reference: its folder, or its name on the hub.
+        model: transformers' model, float32, on the CPU.
+        tokenizer: pads on the right; absolute positions (BLIP, GIT, GPT-2, BART) do not stand the left.
+        images: the image processor.
+        processor: of text and pictures together; None where the family has none (VisionEncoderDecoder).
+        layout: where prompts go.
+    """
+
+    reference: str
+    model: Any
+    tokenizer: Any
+    images: Any
+    processor: Any
+    layout: Layout
+
+    @property
+    def family(self) -> str:
+        """Transformers' name of the architecture ("blip-2")."""
+        return str(self.model.config.model_type)
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The arguments of the model's forward pass."""
+        return frozenset(inspect.signature(self.model.forward).parameters)
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that the part that writes can read and write, prompt included; None where nothing limits them."""
+        return room_for_text(self.model.config.get_text_config(decoder=True), self.tokenizer)
+
+    @property
+    def seeing(self) -> nn.Module:
+        """The vision backbone.
+
+        Raises:
+            JudgeError: transformers does not say which part that is.
+        """
+        model = self.model
+        if self.family == "vision-encoder-decoder":
+            found = model.encoder
+        else:
+            found = model.git.image_encoder if self.family == "git" else model.get_encoder(modality="image")
+        if not isinstance(found, nn.Module) or found is model:
+            what = f"which part of a '{self.family}' model sees is not known"
+            raise JudgeError(what, where=place(self.reference), mend="choose --tuning full, lora or zero-shot")
+        return found
+
+    @property
+    def writing(self) -> nn.Module:
+        """The language part; the whole model where transformers does not tell it apart."""
+        found = self.model.git.encoder if self.family == "git" else self.model.get_decoder()
+        assert isinstance(found, nn.Module)
+        return found
+
+
+def place(reference: str) -> str:
+    """What users typed to name this checkpoint."""
+    return f"--judge hf:{reference}"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings, no progress bars of transformers, its hub and peft; the user's own settings come back after it."""
+    import transformers
+
+    talk: Any = transformers.logging
+    level, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
+    hub = logging.getLogger("huggingface_hub")
+    hub_level = hub.level
+    talk.set_verbosity(logging.CRITICAL)
+    hub.setLevel(logging.CRITICAL)
+    talk.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        talk.set_verbosity(level)
+        hub.setLevel(hub_level)
+        if bars:
+            talk.enable_progress_bar()
+
+
+def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
+    """The captioner in a folder, or of a name on the hub (fetched by transformers, if it may).
+
+    Args:
+        reference: the folder, or the name.
+        where: what users typed to name it, for messages; None where it is a judge.
+
+    Raises:
+        JudgeError: no such folder or name; not a captioner of images; needs code of its own; no or broken
+            safetensors; weights, tokenizer or image processor missing; transformers is not installed.
+    """
+    require("vision", "transformers", "PIL")
+    where = where or place(reference)
+    path = Path(reference).expanduser()
+    name = str(path) if path.is_dir() else reference
+    if not path.is_dir() and (not reference.strip() or path.is_absolute() or reference.startswith((".", "~"))):
+        raise JudgeError("no such folder", where=where, mend="check the path")
+    with quiet():
+        _check_kind(name, where)
+        model = _load_model(name, where)
+        tokenizer, images, processor = _load_processors(name, where)
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if model.config.model_type in {"blip-2", "instructblip"} and processor is not None:
+        # Checkpoints saved before 2024 leave it to the model's configuration.
+        processor.num_query_tokens = processor.num_query_tokens or model.config.num_query_tokens
+    return Captioner(reference, model, tokenizer, images, processor, _layout(model))
+
+
+def _layout(model: Any) -> Layout:
+    config = model.config
+    if config.model_type in {"vision-encoder-decoder", "florence2"}:
+        return "decoder"
+    return "encoder" if config.is_encoder_decoder or config.get_text_config().is_encoder_decoder else "causal"
+
+
+def _check_kind(name: str, where: str) -> None:
+    """Look at the configuration before any weight is touched."""
+    from transformers import CONFIG_MAPPING, PreTrainedConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    try:
+        config: dict[str, Any] = PreTrainedConfig.get_config_dict(name)[0]
+    except Exception as error:
+        mend = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
+        raise JudgeError(f"no checkpoint is there ({first_line(error)})", where=where, mend=mend) from error
+    kind = config.get("model_type")
+    if not kind:
+        raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend="check the name")
+    if kind not in CONFIG_MAPPING:
+        if config.get("auto_map"):
+            raise _needs_code(where)
+        what = f"transformers knows no '{kind}'"
+        raise JudgeError(what, where=where, mend="update transformers, or choose another captioner")
+    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        what = f"'{kind}' does not caption images: a judge must see the picture and write"
+        raise JudgeError(what, where=where, mend="choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL")
+
+
+def _needs_code(where: str) -> JudgeError:
+    what = "needs code of its own, which would run with your rights; it is refused"
+    mend = "choose a checkpoint that transformers loads by itself (trust_remote_code is never on)"
+    return JudgeError(what, where=where, mend=mend)
+
+
+def _load_model(name: str, where: str) -> Any:
+    import transformers
+
+    loader: Any = transformers.AutoModelForImageTextToText
+    try:
+        # float32: training needs it, and the trainer's autocast picks the precision of the products.
+        model, notes = loader.from_pretrained(
+            name, dtype=float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            raise _needs_code(where) from error
+        if "safetensors" in str(error) and isinstance(error, OSError):
+            mend = "convert them with transformers' save_pretrained; pickles are never loaded"
+            raise JudgeError("no weights in safetensors are there", where=where, mend=mend) from error
+        what = f"the weights cannot be read ({first_line(error)})"
+        raise JudgeError(what, where=where, mend="fetch or save the checkpoint again") from error
+    check_weights(notes, where)
+    return model.eval()
+
+
+def check_weights(notes: Mapping[str, Any], where: str) -> None:
+    """Refuse a model of which a part is left as chance made it.
+
+    Args:
+        notes: what ``from_pretrained`` says of its loading.
+        where: what users typed to name the checkpoint.
+
+    Raises:
+        JudgeError: weights are missing, or have another shape.
+    """
+    # A pooler is never asked, and often not saved.
+    missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key)
+    if missing or notes["mismatched_keys"]:
+        what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
+        raise JudgeError(what, where=where, mend="fetch or save the checkpoint again")
+
+
+def knows_words(tokenizer: Any) -> bool:
+    """Whether it has any: without its files transformers 5 makes a tokenizer of special tokens alone."""
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    return not special.issuperset(tokenizer.get_vocab().values())
+
+
+def room_for_text(config: Any, tokenizer: Any) -> int | None:
+    """Tokens that a text model reads, by its positions and by its tokenizer; None where nothing limits them.
+
+    Args:
+        config: of the text model.
+        tokenizer: its own; one that knows no limit says 10^30.
+    """
+    said = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
+    known = [value for value in (*said, tokenizer.model_max_length) if isinstance(value, int)]
+    return min((value for value in known if 0 < value < _ENDLESS), default=None)
+
+
+def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
+    """Tokenizer, image processor, and both in one (None where the family has no such class)."""
+    import transformers
+
+    loaders: Any = transformers
+    try:
+        processor = loaders.AutoProcessor.from_pretrained(name, trust_remote_code=False)
+        if hasattr(processor, "tokenizer") and hasattr(processor, "image_processor"):
+            tokenizer, images = processor.tokenizer, processor.image_processor
+        else:
+            # VisionEncoderDecoder has no processor of its own.
+            tokenizer = loaders.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            images, processor = loaders.AutoImageProcessor.from_pretrained(name, trust_remote_code=False), None
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            raise _needs_code(where) from error
+        raise _no_processor(where, first_line(error)) from error
+    if not knows_words(tokenizer):
+        raise _no_processor(where, "the vocabulary is empty")
+    return tokenizer, images, processor
+
+
+def _no_processor(where: str, why: str) -> JudgeError:
+    what = f"its tokenizer or image processor is missing or at fault ({why})"
+    return JudgeError(what, where=where, mend="save them beside the weights (processor.save_pretrained)")
+
+
+def first_line(error: Exception) -> str:
+    """What a library says, short enough for a line."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:160].rstrip(" .:")
+
+
+def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
+    """Decide what is trained, through ``requires_grad``.
+
+    ``full``: everything. ``frozen``: all but the vision backbone. ``lora``: new low-rank matrices beside the linear
+    layers of the language part (rank 16, alpha 32; Hu et al., ICLR 2022), nothing else. ``zero-shot``: nothing.
+
+    Returns:
+        The parts that stay as they are, dropout and running statistics included.
+
+    Raises:
+        JudgeError: see :attr:`Captioner.seeing`; peft is not installed.
+    """
+    model = captioner.model
+    if tuning == "zero-shot":
+        model.requires_grad_(requires_grad=False)
+        return (model,)
+    if tuning == "frozen":
+        captioner.seeing.requires_grad_(requires_grad=False)
+        return (captioner.seeing,)
+    if tuning == "lora":
+        model.requires_grad_(requires_grad=False)
+        _add_lora(captioner)
+        return (captioner.seeing,)
+    return ()
+
+
+def _add_lora(captioner: Captioner) -> None:
+    require("vision", "peft")
+    from peft import LoraConfig, inject_adapter_in_model
+
+    config = LoraConfig(r=_RANK, lora_alpha=2 * _RANK, target_modules=_linear_layers(captioner))
+    with quiet():
+        # In place, so that the model keeps its class and the signature of its forward pass.
+        inject_adapter_in_model(config, captioner.model)
+
+
+def _linear_layers(captioner: Captioner) -> list[str]:
+    """Full names of the language part's linear layers, the one that spells the vocabulary left out."""
+    from transformers.pytorch_utils import Conv1D
+
+    model, words = captioner.model, captioner.model.get_input_embeddings().num_embeddings
+    inside = {id(module) for module in captioner.writing.modules()}
+    inside -= {id(module) for module in captioner.seeing.modules()}
+    return [
+        name
+        for name, module in model.named_modules()
+        if id(module) in inside
+        and isinstance(module, nn.Linear | Conv1D)
+        and module is not model.get_output_embeddings()
+        and words not in module.weight.shape
+    ]

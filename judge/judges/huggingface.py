@@ -1,0 +1,181 @@
+"""Any captioner of Hugging Face as a judge: how probable does it find each answer after the prompt?
+
+The evidence is ImageCaptioner2's (Abdelrahman et al., AAAI 2024): the picture with people hidden, the masked caption, a
+cloze sentence. The captioner is teacher-forced: it reads the prompt as if it had written it, or been told it in a
+chat, and nothing is generated. An answer of several tokens has the product of their probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from judge.errors import JudgeError
+from judge.files import mark_of
+from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
+from judge.judges.hf_models import Captioner, first_line, load_captioner, place, tune
+from judge.judges.hf_prompts import Row, Tokens, blank, encode, go_on, lay_out, plain, processing, spell_answers
+from judge.judges.prompts import make_prompt
+from judge.types import Sample, Target
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_RECIPE = Recipe(epochs=5, learning_rate=2e-5, batch_size=64, micro_batch=8, keep="best", sharing="data")
+
+
+class AnswerJudge(nn.Module):
+    """Log-probability of each class's answer.
+
+    ``forward`` takes ``shared`` (tensors of the model's own), ``passes`` (a dict of int64 tensors [B, T], padded on the
+    right, for each forward pass) and ``ends`` ([B] for each pass: how far from the right end the prompt's last token
+    is), and returns natural log-probabilities [B, A] over the model's whole vocabulary, each at most 0. The softmax
+    over classes (``answering == "restricted"``) is the trainer's.
+
+    One pass serves all answers that differ in their last token alone: all single-token ones, as a rule.
+
+    Raises:
+        JudgeError: an answer that the tokenizer cannot spell; two answers of the same tokens; a processor that takes
+            text and pictures in no known way; see :func:`~judge.judges.hf_models.tune`.
+    """
+
+    def __init__(self, captioner: Captioner, target: Target, materials: Materials) -> None:
+        super().__init__()
+        self.has_idle_weights = True
+        self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
+        prompt = materials.prompt or make_prompt("gender")
+        self.question = plain(prompt.question)
+        self.room: int | None = None
+        try:
+            alone = lay_out(captioner, [blank()], [self.question]).rows[0]
+        except Exception as error:
+            what = f"its processor takes pictures and text in a way not known here ({first_line(error)})"
+            raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner") from error
+        asked = next(iter(alone.values()))
+        self.answers = spell_answers(captioner.tokenizer, asked, prompt.words(target.classes))
+        self.prefixes = _prefixes(self.answers)
+        if captioner.room is not None:
+            self.room = max(0, captioner.room - len(asked) - max(map(len, self.answers)))
+        self.accepted = captioner.takes
+        self.still = tune(captioner, materials.tuning)
+        self.model: nn.Module = captioner.model
+
+    def train(self, mode: bool = True) -> AnswerJudge:
+        """As ever, but what is frozen keeps its dropout off and its running statistics."""
+        super().train(mode)
+        for part in self.still:
+            part.eval()
+        return self
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """What the captioner reads of these samples, one padded text for each forward pass.
+
+        Raises:
+            JudgeError: a sample has a picture and the judge was given none; a picture is missing or at fault, to the
+                captioner's processor too.
+        """
+        pictures, texts = [self._picture(sample) for sample in samples], [self._text(sample) for sample in samples]
+        try:
+            prompts = lay_out(self.captioner, pictures, texts)
+        except Exception:
+            # One of them is at fault: which one?
+            for sample, picture, text in zip(samples, pictures, texts, strict=True):
+                with processing(f"picture of image '{sample.image_id}'"):
+                    lay_out(self.captioner, [picture], [text])
+            raise
+        lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
+        passes = [self._pad([self._extend(row, prefix) for row in prompts.rows]) for prefix in self.prefixes]
+        ends = [int(lengths.max()) + len(prefix) + 1 - lengths for prefix in self.prefixes]
+        return {"shared": prompts.shared, "passes": passes, "ends": ends, "keep": [int(end.max()) for end in ends]}
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Log-probabilities [B, A], float32."""
+        found: dict[Tokens, list[Tensor]] = {}
+        for prefix, text, end, keep in zip(self.prefixes, batch["passes"], batch["ends"], batch["keep"], strict=True):
+            # Only what stands at and after the first prompt's end is spelled: a vocabulary for every position of every
+            # prompt would be most of the memory. GIT's logits begin with its picture; from the right end they agree.
+            wanted = {"use_cache": False, "logits_to_keep": keep}
+            extra = {name: value for name, value in wanted.items() if name in self.accepted}
+            logits = self.model(**batch["shared"], **text, **extra).logits
+            rows = torch.arange(len(end), device=logits.device)
+            steps = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
+            found[prefix] = steps
+        return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
+
+    def _sum(self, tokens: Tokens, found: Mapping[Tokens, list[Tensor]]) -> Tensor:
+        """[B]: the log-probabilities of an answer's tokens, from the first pass that reads all but its last."""
+        read = len(tokens) - 1
+        steps = next(found[prefix] for prefix in self.prefixes if prefix[:read] == tokens[:-1])
+        return torch.stack([step[:, token] for step, token in zip(steps, tokens, strict=False)]).sum(dim=0)
+
+    def _picture(self, sample: Sample) -> Image:
+        from PIL import Image
+
+        if sample.image is None:
+            return blank()
+        if self.pictures is None:
+            what = f"sample of image '{sample.image_id}' has a picture, and the judge was given none"
+            raise JudgeError(what, where=place(self.captioner.reference), mend="give --images")
+        return Image.fromarray(self.pictures.read(sample.image))
+
+    def _text(self, sample: Sample) -> str:
+        """The caption and the question; of a caption too long for the model's positions the beginning."""
+        words = sample.words
+        while words and self.room is not None:
+            length = len(encode(self.captioner.tokenizer, plain(" ".join(words))))
+            if length <= self.room:
+                break
+            words = words[: min(len(words) - 1, len(words) * self.room // length)]
+        return f"{plain(' '.join(words))} {self.question}".strip()
+
+    def _extend(self, row: Row, prefix: Tokens) -> Row:
+        """A row with the first tokens of an answer after it."""
+        return {name: [*values, *go_on(self.captioner.family, name, prefix)] for name, values in row.items()}
+
+    def _pad(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        width = max(len(values) for row in rows for values in row.values())
+        padding = self.captioner.tokenizer.pad_token_id or 0
+        return {
+            name: torch.tensor(
+                [row[name] + [padding if name.endswith("input_ids") else 0] * (width - len(row[name])) for row in rows]
+            )
+            for name in rows[0]
+        }
+
+
+def _prefixes(answers: Sequence[Tokens]) -> tuple[Tokens, ...]:
+    """What must be read before the last token of each answer; one that another begins with needs no pass."""
+    read = {tokens[:-1] for tokens in answers}
+    return tuple(
+        sorted(
+            prefix for prefix in read if not any(other != prefix and other[: len(prefix)] == prefix for other in read)
+        )
+    )
+
+
+def make_blueprint(reference: str) -> Blueprint:
+    """The judge that a captioner makes; it is loaded when a network is asked for.
+
+    Args:
+        reference: a folder, or a name on the hub; "hf:" may stand before it.
+    """
+    name = reference.strip().removeprefix(HUGGING_FACE)
+
+    def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
+        return AnswerJudge(load_captioner(name), target, materials)
+
+    return Blueprint(
+        f"{HUGGING_FACE}{name}",
+        "abdelrahman2024imagecaptioner2, with a captioner of transformers",
+        network=network,
+        mark=lambda _: (version("transformers"), mark_of(name)),
+        # A pretrained network forgets under a larger rate; LoRA stands ten times as much.
+        recipe=_RECIPE,
+        tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
+        senses=frozenset({"caption", "image"}),
+    )
