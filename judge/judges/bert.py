@@ -1,0 +1,182 @@
+"""VL-LIC as published: ResNet-50's features beside a text encoder of transformers, BERT unless told otherwise.
+
+Source: Abdelrahman et al., AAAI 2024, section 5.7 (VL-LIC: ResNet-50 and BERT, a classifier on both); Hirota et al.,
+CVPR 2022, supplement A.1, for the classifier (two linear layers, batch normalisation before each, LeakyReLU between)
+and its training (BERT-ft: 5 epochs, 1e-5, the encoder fine-tuned). The picture's features stay as they are, averaged.
+
+Only what transformers itself brings runs here: ``trust_remote_code`` is always False, and weights are safetensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from judge.alignment import UNKNOWN, is_special
+from judge.errors import JudgeError, require
+from judge.files import mark_of
+from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
+from judge.judges.backbones import make_backbone
+from judge.judges.hf_models import check_weights, first_line, knows_words, quiet, room_for_text
+from judge.types import Sample, Target
+
+READER = "bert-base-uncased"
+_OTHERWISE = "name the folder of one with --reader, or use --judge vl-lic-lstm"
+# RoBERTa and its like count positions from 2.
+_OFFSET = 2
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A text encoder, loaded.
+
+    Attributes:
+        model: transformers' model, float32, on the CPU.
+        tokenizer: its own; pads on the right.
+    """
+
+    model: Any
+    tokenizer: Any
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that it can read; None where nothing limits them."""
+        known = room_for_text(self.model.config, self.tokenizer)
+        return None if known is None else known - _OFFSET
+
+    def spell(self, words: Sequence[str]) -> str:
+        """A caption as its tokenizer takes it.
+
+        A hidden word ("<gender>") becomes its mask, and a word that alignment took out becomes its unknown word: both
+        are what it has for them. Nothing that people wrote can: our tokens never join a bracket to a letter.
+        """
+        unknown = self.tokenizer.unk_token or ""
+        masked = self.tokenizer.mask_token or unknown
+        return " ".join(unknown if w == UNKNOWN else masked if is_special(w) else w for w in words)
+
+
+def load_reader(reference: str | None) -> Reader:
+    """The text encoder in a folder, or of a name on the hub (fetched by transformers, if it may).
+
+    Raises:
+        JudgeError: no such folder or name; no encoder of text; no or broken safetensors; no tokenizer; transformers is
+            not installed.
+    """
+    require("vision", "transformers")
+    import transformers
+
+    where = f"--reader {reference}" if reference else f"text encoder '{READER}'"
+    path = Path(reference or READER).expanduser()
+    name = str(path) if path.is_dir() else (reference or READER)
+    if not path.is_dir() and (path.is_absolute() or name.startswith((".", "~"))):
+        raise JudgeError("no such folder", where=where, mend="check the path")
+    loader: Any = transformers
+    with quiet():
+        _check_kind(name, where)
+        try:
+            model, notes = loader.AutoModel.from_pretrained(
+                name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            )
+            tokenizer = loader.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        except Exception as error:  # The hub's client, the file system and transformers each have errors of their own.
+            what = f"its weights or tokenizer cannot be had in safe form ({first_line(error)})"
+            raise JudgeError(what, where=where, mend=_OTHERWISE) from error
+    check_weights(notes, where)
+    if not knows_words(tokenizer) or tokenizer.pad_token_id is None:
+        raise JudgeError("its tokenizer is missing", where=where, mend="save it beside the weights")
+    tokenizer.padding_side = "right"
+    return Reader(model.eval(), tokenizer)
+
+
+def _check_kind(name: str, where: str) -> None:
+    """Look at the configuration before any weight is touched: what fills masks in text is an encoder of text."""
+    from transformers import PreTrainedConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    try:
+        config: dict[str, Any] = PreTrainedConfig.get_config_dict(name)[0]
+    except Exception as error:
+        raise JudgeError(f"cannot be had ({first_line(error)})", where=where, mend=_OTHERWISE) from error
+    kind = config.get("model_type")
+    if kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
+        what = f"'{kind}' is no encoder of text" if kind else "no checkpoint of transformers is there (config.json)"
+        raise JudgeError(what, where=where, mend="choose BERT, RoBERTa, DistilBERT or their like")
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation that stands a batch of one: by what it has seen so far."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, D] -> [B, D]."""
+        if len(x) > 1 or not self.training:
+            return super().forward(x)
+        return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
+class PretrainedClassifier(nn.Module):
+    """What an encoder reads and what is seen, side by side -> classes.
+
+    ``forward`` takes ``text`` (the encoder's own tensors, [B, T]) and ``features`` [B, P, D], and returns logits
+    [B, A]. The encoder's output at its first token ([CLS]) stands for the caption.
+
+    Args:
+        reader: fine-tuned with the rest.
+        classes: A.
+        features: pictures as the backbone sees them; averaged over positions, as ResNet's own classifier does.
+        width: between the two linear layers.
+    """
+
+    def __init__(self, reader: Reader, classes: int, features: Features, *, width: int = 256) -> None:
+        super().__init__()
+        self.has_idle_weights = True  # Of a pooler, which is not asked.
+        self.reader, self.features = reader, features
+        self.encoder: nn.Module = reader.model
+        both = reader.model.config.hidden_size + features.shape[1]
+        self.output = nn.Sequential(
+            BatchNorm(both), nn.Linear(both, width), BatchNorm(width), nn.LeakyReLU(), nn.Linear(width, classes)
+        )
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """The encoder's tokens, padded; of a caption too long for it the beginning; pictures' features."""
+        lines = [self.reader.spell(sample.words) for sample in samples]
+        room = self.reader.room
+        text = self.reader.tokenizer(
+            lines, padding=True, truncation=room is not None, max_length=room, return_tensors="pt"
+        )
+        return {"text": dict(text), "features": self.features.rows(samples)}
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits [B, A]."""
+        read = self.encoder(**batch["text"]).last_hidden_state[:, 0]
+        logits: Tensor = self.output(torch.cat([read, batch["features"].mean(dim=1)], dim=1))
+        return logits
+
+
+def _vl_lic(target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
+    assert materials.features is not None
+    return PretrainedClassifier(load_reader(materials.reader), len(target.classes), materials.features)
+
+
+def _backbone(materials: Materials) -> Backbone:
+    load_reader(materials.reader)  # Better refused now than when all pictures have been looked at.
+    return make_backbone(materials, "resnet50")
+
+
+BLUEPRINTS = {
+    "vl-lic": Blueprint(
+        "vl-lic",
+        "abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, supplement A.1; devlin2019bert",
+        network=_vl_lic,
+        # Neither micro-batches nor shares: batch normalisation is of what passes at once.
+        recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64, keep="best"),
+        senses=frozenset({"caption", "image"}),
+        backbone=_backbone,
+        mark=lambda materials: (version("transformers"), mark_of(materials.reader or READER)),
+    )
+}
