@@ -1,19 +1,29 @@
 """Run by test_scripts.py under ``accelerate launch --num_processes 2``: one judge on both processes.
 
 Compares with the same judge trained by each process alone. Batches of 7 leave shares of 4 and 3 samples, the last
-batch holds a single one: the gradient must still be that of the whole batch.
+batch holds a single one: the gradient must still be that of the whole batch. Then once more with the judge's weights
+in shards, as FSDP lays them (Accelerate does that on GPUs alone; torch's own on CPUs too), killed and resumed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
-from judge.judges import Batch, Blueprint, Recipe
-from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.errors import JudgeError
+from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe
+from judge.training.losses import make_optimiser
+from judge.training.trainer import NetworkJudge, Trainer, _Task, make_accelerator
 from judge.types import Sample, Target
 
 TARGET = Target("attribute", ("female", "male"))
@@ -22,7 +32,7 @@ TARGET = Target("attribute", ("female", "male"))
 class Bag(nn.Module):
     """Counts of words, two linear layers; no dropout, so that only gradients decide."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__()
         self.words = sorted({word for sample in samples for word in sample.words})
         self.layers = nn.Sequential(nn.Linear(len(self.words), 8), nn.Tanh(), nn.Linear(8, len(target.classes)))
@@ -33,6 +43,40 @@ class Bag(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         logits: Tensor = self.layers(batch["counts"])
         return logits
+
+
+class Normed(Bag):
+    """With batch normalisation, which is of what passes at once."""
+
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
+        super().__init__(target, samples)
+        self.layers.insert(1, nn.BatchNorm1d(8))
+
+
+class Sharding(Trainer):
+    """Shards weights where Accelerate would."""
+
+    def _prepare(self, task: _Task) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
+        self.sharded = True
+        # On a GPU Accelerate calls the same function.
+        fully_shard(task.module.layers[0], mesh=MESH())
+        model = fully_shard(task.module, mesh=MESH())
+        optimiser = make_optimiser(model, task.recipe)
+        return model, optimiser, optimiser
+
+
+@functools.cache
+def MESH() -> DeviceMesh:  # noqa: N802 - a constant, once processes have met
+    return init_device_mesh("cpu", (2,))
+
+
+class KilledError(Exception):
+    """Stands for SIGKILL."""
+
+
+def kill(done: int, loss: float) -> None:
+    if done == 3:
+        raise KilledError
 
 
 def main() -> None:
@@ -46,13 +90,28 @@ def main() -> None:
     accelerator = make_accelerator()
     assert accelerator.num_processes == 2
 
-    def probabilities(sharing: str) -> np.ndarray:
-        trainer = Trainer(accelerator, sharing=sharing)
+    def probabilities(sharing: str, kind: type[Trainer] = Trainer, **rest: Any) -> np.ndarray:
+        trainer = kind(accelerator, sharing=sharing, **rest)
         judge = NetworkJudge(blueprint, TARGET, recipe, trainer).fit(samples, seed=0, validation=samples[:9])
         return judge.predict(samples).probabilities
 
     alone, together = probabilities("members"), probabilities("data")
     assert np.abs(alone - together).max() < 1e-5, np.abs(alone - together).max()
+    assert np.abs(alone - probabilities("data", Sharding)).max() < 1e-5
+    kept = {"checkpoint": Path(sys.argv[1]) / "training.safetensors", "seconds": 0}
+    with contextlib.suppress(KilledError):
+        probabilities("data", Sharding, on_epoch=kill, **kept)
+    accelerator.wait_for_everyone()  # The file is written.
+    epochs: list[int] = []
+    resumed = probabilities("data", Sharding, on_epoch=lambda done, loss: epochs.append(done), **kept)
+    assert epochs == [4, 5, 6], epochs
+    assert np.abs(alone - resumed).max() < 1e-5
+    network = Normed(TARGET, samples)
+    with contextlib.suppress(JudgeError):
+        Trainer(accelerator, sharing="data").fit(
+            network, samples, target=TARGET, recipe=recipe, seed=0, validation=samples
+        )
+        raise AssertionError("normalised share by share")
     if accelerator.is_main_process:
         print("equal")  # noqa: T201 - test_scripts.py reads it
 

@@ -15,9 +15,11 @@ from judge.calibration.world import Captioner
 ROOT = Path(__file__).parents[1]
 
 
-def launch(*arguments: object, config: Path = ROOT / "accelerate_config.yaml") -> subprocess.CompletedProcess[str]:
+def launch(
+    *arguments: object, config: Path = ROOT / "accelerate_config.yaml", timeout: float = 300
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", config, *arguments]
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +58,26 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 2
 
 
-def test_one_judge_on_two_processes_equals_one(run_file: Path) -> None:
-    """Data-parallel, without dropout's share in it: gradients of two halves are those of the whole batch."""
-    done = launch("--num_processes", 2, ROOT / "tests" / "data_parallel.py")
+def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:
+    """Data-parallel and sharded, without dropout's share in it: gradients of two halves are the whole batch's."""
+    done = launch("--num_processes", 2, ROOT / "tests" / "data_parallel.py", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "equal" in done.stdout
+
+
+@pytest.mark.parametrize(("rank", "told"), [("0", 0), ("1", 1), ("all", 0)])
+def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank: str, told: int) -> None:
+    """In the midst of a sum; said once, by the main process where it has met it too. No process waits for ever."""
+    script, out = ROOT / "tests" / "fault_in_one.py", run_file.parent / f"fault-{rank}"
+    launched = ["--num_processes", 2, script, rank, run_file, "--judge", "lstm", "--sharing", "data", "--out", out]
+    done = launch(*launched, timeout=90)
+    assert done.returncode != 0
+    assert [line for line in done.stderr.splitlines() if line.startswith("judge: ")] == [
+        f"judge: rank {told}: no room."
+    ]
+    # Of its own the launcher has one to tell, of ours there is none.
+    assert "judge/training" not in done.stderr
+    assert not out.exists()
 
 
 def test_a_launch_that_starts_one_process_for_two_is_refused(run_file: Path, tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from judge.errors import JudgeError
 from judge.files import write_whole
 from judge.types import FloatArray
 
@@ -21,8 +23,26 @@ if TYPE_CHECKING:
     import torch
 
 
+@dataclass
+class History:
+    """How a training went, epoch by epoch.
+
+    Attributes:
+        training: mean loss over the training samples, while they were learnt from.
+        validation: over the validation samples, after each epoch; empty where no epoch was chosen.
+    """
+
+    training: list[float] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+
+    @property
+    def best(self) -> int | None:
+        """The epoch of least validation loss, the earliest of equals, from 1; None where none was chosen."""
+        return self.validation.index(min(self.validation)) + 1 if self.validation else None
+
+
 class Checkpoint:
-    """The resumable state of one training: weights, Adam's moments, epoch, and the best weights so far.
+    """The resumable state of one training: weights, Adam's moments, history, and the best weights so far.
 
     No generator state is kept: every epoch draws from a stream of its own, named by seed and epoch, so that a
     resumed training is the uninterrupted one bit for bit (on one device).
@@ -31,65 +51,155 @@ class Checkpoint:
         write_to: the file; None to keep nothing on disk (or in processes that must not write).
         read_from: the file to resume from; may be absent.
         seconds: at least this long between two writes.
+        agree: what all processes take for whether a write is due; for weights that lie in shards among them, which
+            they put together for the one that writes.
     """
 
-    def __init__(self, write_to: Path | None, *, read_from: Path | None = None, seconds: float = 0.0) -> None:
-        self.write_to, self.read_from, self.seconds = write_to, read_from, seconds
+    def __init__(
+        self,
+        write_to: Path | None,
+        *,
+        read_from: Path | None = None,
+        seconds: float = 0.0,
+        agree: Callable[[bool], bool] = bool,
+    ) -> None:
+        self.write_to, self.read_from, self.seconds, self.agree = write_to, read_from, seconds, agree
         self.written = time.monotonic()
-        self.best_loss = math.inf
+        self.history = History()
         self.best: dict[str, torch.Tensor] = {}
 
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
-        """Remember the weights if ``loss`` is the least so far (the earliest of equals)."""
-        if loss < self.best_loss:
-            self.best_loss = loss
+        """Remember the weights if the validation ``loss`` is the least so far (the earliest of equals)."""
+        if loss < min(self.history.validation, default=math.inf):
             self.best = {name: tensor.detach().clone() for name, tensor in _trained(module).items()}
+        self.history.validation.append(loss)
 
     def restore_best(self, module: torch.nn.Module) -> None:
         """Put the remembered weights back, where any were remembered."""
         if self.best:
-            module.load_state_dict(self.best, strict=False)
+            _load(module, self.best)
 
-    def save(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, epoch: int, seed: int) -> None:
-        """Write the state after ``epoch`` epochs."""
-        if self.write_to is None or time.monotonic() - self.written < self.seconds:
+    def save(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, seed: int) -> None:
+        """Write the state after an epoch."""
+        if not self.agree(self.write_to is not None and time.monotonic() - self.written >= self.seconds):
             return
-        from safetensors.torch import save
 
         tensors = {f"model/{name}": tensor for name, tensor in _trained(module).items()}
         for index, slots in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser/{index}/{slot}": tensor for slot, tensor in slots.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
-        meta = {"epoch": str(epoch), "seed": str(seed), "best_loss": repr(self.best_loss)}
-        self.write_to.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.write_to, save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, meta))
+        _write(self.write_to, tensors, {"seed": str(seed), "history": json.dumps(asdict(self.history))})
         self.written = time.monotonic()
 
     def load(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, seed: int) -> int:
-        """Resume into ``module`` and ``optimiser``; the number of epochs already done, 0 without a file."""
-        if self.read_from is None or not self.read_from.exists():
+        """Resume into ``module`` and ``optimiser``; the number of epochs already done, 0 without a whole file."""
+        kept = _read(self.read_from) if self.read_from else None
+        if kept is None or kept[1].get("seed") != str(seed) or "history" not in kept[1]:
             return 0
-        from safetensors import safe_open
-
+        tensors, meta = kept
         model: dict[str, torch.Tensor] = {}
         slots: dict[int, dict[str, torch.Tensor]] = {}
-        with safe_open(self.read_from, framework="pt") as file:
-            meta = file.metadata()
-            if meta["seed"] != str(seed):
-                return 0
-            for key in file.keys():  # noqa: SIM118 - a safetensors handle is not a mapping
-                part, _, name = key.partition("/")
-                if part == "model":
-                    model[name] = file.get_tensor(key)
-                elif part == "best":
-                    self.best[name] = file.get_tensor(key)
-                else:
-                    index, _, slot = name.partition("/")
-                    slots.setdefault(int(index), {})[slot] = file.get_tensor(key)
-        module.load_state_dict(model, strict=False)
-        optimiser.load_state_dict({"state": slots, "param_groups": optimiser.state_dict()["param_groups"]})
-        self.best_loss = float(meta["best_loss"])
-        return int(meta["epoch"])
+        for key, tensor in tensors.items():
+            part, _, name = key.partition("/")
+            if part == "model":
+                model[name] = tensor
+            elif part == "best":
+                self.best[name] = tensor
+            else:
+                index, _, slot = name.partition("/")
+                slots.setdefault(int(index), {})[slot] = tensor
+        _load(module, model)
+        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        state = {
+            index: {slot: _laid_out(tensor, weights[index]) for slot, tensor in found.items()}
+            for index, found in slots.items()
+        }
+        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        self.history = History(**json.loads(meta["history"]))
+        return len(self.history.training)
+
+
+def save_weights(path: Path | None, module: torch.nn.Module, meta: Mapping[str, str]) -> None:
+    """The weights of a trained judge, of frozen ones none; ``path`` None in processes that must not write."""
+    _write(path, _trained(module), meta)
+
+
+def load_weights(path: Path, module: torch.nn.Module) -> None:
+    """What :func:`save_weights` wrote, into a network made of the same samples.
+
+    Raises:
+        JudgeError: no file there, or a damaged one.
+    """
+    kept = _read(path)
+    if kept is None:
+        raise JudgeError("there are no weights, or not all of them", where=str(path), mend="train the judge again")
+    _load(module, kept[0])
+
+
+def read_history(path: Path) -> History | None:
+    """How the training went whose weights :func:`save_weights` wrote; None without a whole file."""
+    kept = _read(path)
+    return History(**json.loads(kept[1]["history"])) if kept else None
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]] | None:
+    """Tensors and notes of a file; of one that is absent or damaged None: its judge is trained anew."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            # A safetensors handle is not a mapping.
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return None
+
+
+def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, str]) -> None:
+    from safetensors.torch import save
+
+    whole = {}
+    for name, tensor in tensors.items():
+        # All processes put shards together, also those that write nothing: these keep nothing either.
+        together = _whole(tensor.detach())
+        if path is not None:
+            whole[name] = together.cpu().contiguous()
+    if path is not None:
+        _put(path, save(whole, dict(meta)))
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file whole, in a folder that is made if need be.
+
+    Raises:
+        JudgeError: a full or foreign disk.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+    except OSError as error:
+        mend = "name a folder that you own, on a disk with room"
+        raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend=mend) from error
+
+
+def _load(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+    own = module.state_dict()
+    module.load_state_dict({name: _laid_out(tensor, own[name]) for name, tensor in tensors.items()}, strict=False)
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of which each process may hold a shard (FSDP)."""
+    whole: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return whole
+
+
+def _laid_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """``tensor`` in shards, where ``like`` is and ``tensor`` is not; scalars are in every process."""
+    if not hasattr(like, "full_tensor") or hasattr(tensor, "full_tensor") or tensor.dim() == 0:
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    placed: Any = like
+    return distribute_tensor(tensor.to(placed.device), placed.device_mesh, placed.placements)
 
 
 def _trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -109,16 +219,17 @@ def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, 
     """A finished member: its probabilities [N, A] and what its judge chose."""
     from safetensors.numpy import save
 
-    write_whole(path, save({"probabilities": np.ascontiguousarray(probabilities)}, {"notes": json.dumps(dict(notes))}))
+    _put(path, save({"probabilities": np.ascontiguousarray(probabilities)}, {"notes": json.dumps(dict(notes))}))
 
 
 def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:
-    """What :func:`save_predictions` wrote, or None where there is none."""
-    if not path.exists():
-        return None
-    from safetensors import safe_open
+    """What :func:`save_predictions` wrote, or None where there is none, or no whole one."""
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, framework="np") as file:
-        probabilities: FloatArray = file.get_tensor("probabilities")
-        notes: dict[str, Any] = json.loads(file.metadata()["notes"])
+    try:
+        with safe_open(path, framework="np") as file:
+            probabilities: FloatArray = file.get_tensor("probabilities")
+            notes: dict[str, Any] = json.loads(file.metadata()["notes"])
+    except (OSError, SafetensorError):
+        return None
     return probabilities, notes

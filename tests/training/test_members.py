@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from helpers import GENDER, make_samples
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
+from judge.judges import Materials
+from judge.masking.seen import SeenPictures
 from judge.training.checkpoint import load_predictions, save_predictions
-from judge.training.members import Member, Workshop, train_members
+from judge.training.members import _Job, _luggage, train_members
+from judge.training.workshop import Member, Sights, Workshop, name_members
 from judge.types import Sample
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
@@ -95,10 +101,71 @@ def test_finished_members_are_taken_from_the_store(tmp_path: Path) -> None:
     assert not np.array_equal(other[1], first[1])
 
 
+def test_damaged_answers_are_found_anew_and_a_disk_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    members = make_members("lstm", seeds=1)[:1]
+    workshop = Workshop(QUICK, workers=1, store=tmp_path)
+    first = numbers(members, workshop)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for size in (0, 5, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        assert np.array_equal(numbers(members, workshop), first)
+        assert path.read_bytes() == whole
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(JudgeError, match=rf"{path.name}: cannot be written \(Is a directory\)\. Name a folder"):
+        numbers(members, workshop)
+
+
+def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
+    """Of all caption indices and both sides; one that reads is another for each."""
+    samples = make_samples(40)
+    split = Split(("0",), ("1",), {"female": 1.0, "male": 1.0})
+    others = [
+        tuple(replace(sample, index=index, words=(*s, str(index))) for sample in samples)
+        for index, s in ((0, "ab"), (1, "cd"))
+    ]
+    others.append(tuple(replace(sample, side="generated") for sample in samples))
+
+    def distinct(judge: str) -> tuple[int, int]:
+        members = [Member(judge, GENDER, evidence, split, 0) for evidence in others]
+        return len(set(name_members(members, Workshop(sights=Sights())))), len({member.stream for member in members})
+
+    assert distinct("sat-image-only") == (1, 1)
+    assert distinct("sat") == distinct("sat-caption-only") == (3, 2)
+
+
+def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
+    members, before = make_members("lstm", seeds=1)[:1], torch.get_num_threads()
+
+    def names(**sharing: Any) -> set[str]:
+        found = set()
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found |= set(name_members(members, Workshop(sights=Sights(), **sharing)))
+        return found
+
+    try:
+        assert len(names(sharing="members")) == 1
+        assert len(names(sharing="data")) == (1 if torch.accelerator.is_available() else 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
+    pictures = SeenPictures(Path(), {str(n): f"{n}.png" for n in range(40)})
+    workshop = Workshop(materials=Materials(pictures=pictures))
+    for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
+        members = make_members("lstm", seeds=1)
+        sent = _luggage(_Job(0, replace(members[0], judge=judge), "key"), workshop).materials.pictures
+        assert (sent is pictures) == travels
+        assert travels or sent is None
+
+
 def test_progress_counts_epochs() -> None:
     told: list[tuple[int, int]] = []
     members = make_members("lstm")
-    train_members([*members, members[0]], Workshop(QUICK, workers=1), report=lambda *units: told.append(units))
+    train_members([*members, members[0]], Workshop(QUICK, workers=1), report=lambda what, *units: told.append(units))
     assert told == sorted(told)
     assert told[-1] == (4 * 2, 4 * 2)
 

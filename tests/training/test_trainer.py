@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,8 @@ from helpers import GENDER, THREE, accuracy, make_samples
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Batch, Blueprint, Recipe, find_judge
+from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
+from judge.training.checkpoint import read_history
 from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
 from judge.types import Sample, Target
 
@@ -21,7 +24,7 @@ from judge.types import Sample, Target
 class Words(nn.Module):
     """Mean of word vectors, dropout, linear: small, but with every part a real judge has."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__()
         self.index = {word: i for i, word in enumerate(sorted({word for s in samples for word in s.words}))}
         self.vectors = nn.EmbeddingBag(len(self.index), 8)
@@ -39,7 +42,7 @@ class Words(nn.Module):
 class Pictures(nn.Module):
     """A classifier on pixels: the picture of an image is drawn from its name; its class is its brighter half."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(len(target.classes)))
         self.layers(self.collate(samples[:1])["pixels"])
@@ -62,7 +65,7 @@ class Pictures(nn.Module):
 class Prompted(nn.Module):
     """A captioner as judge: a language model over caption + template, read at the answers' word pieces."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__()
         words = sorted({word for s in samples for word in s.words} | {"therefore", *target.classes})
         self.index = {word: i for i, word in enumerate(words)}
@@ -135,7 +138,7 @@ def test_seed_decides_everything() -> None:
 class Plain(Words):
     """Without dropout, which draws other masks for other shapes."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__(target, samples)
         self.output = nn.Sequential(nn.Linear(8, len(target.classes)))
 
@@ -146,6 +149,29 @@ def test_micro_batches_add_up_to_the_batch() -> None:
     whole = make_judge(Plain).fit(weighted, seed=0).predict(samples).probabilities
     pieces = make_judge(Plain, micro_batch=5).fit(weighted, seed=0).predict(samples).probabilities
     assert pieces == pytest.approx(whole, abs=1e-5)
+
+
+class Normed(Plain):
+    """With batch normalisation, which is of what passes at once; asks for 1 GB a sample where it is told to."""
+
+    greedy = False
+
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
+        super().__init__(target, samples)
+        self.output = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, len(target.classes)))
+
+    def forward(self, batch: Batch) -> Tensor:
+        if self.greedy and self.training:
+            torch.empty(len(batch["starts"]) << 30, dtype=torch.uint8)
+        return super().forward(batch)
+
+
+def test_batches_that_are_normalised_are_not_cut_up() -> None:
+    samples = make_samples(50, clue=0.5)
+    with pytest.raises(JudgeError, match=r"--micro-batch 5: batch normalisation is of whole batches\. Leave it out"):
+        make_judge(Normed, micro_batch=5).fit(samples, seed=0)
+    whole, fitting = (make_judge(Normed, micro_batch=size).fit(samples, seed=0) for size in (None, "auto"))
+    assert np.array_equal(whole.predict(samples).probabilities, fitting.predict(samples).probabilities)
 
 
 def test_weights_are_copies() -> None:
@@ -188,6 +214,11 @@ def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after:
     assert epochs == list(range(killed_after + 1, 6))
     assert np.array_equal(whole, resumed)
     assert [entry.name for entry in tmp_path.iterdir()] == ["training.safetensors"]
+    path.write_bytes(path.read_bytes()[:-1])  # A damaged one is none.
+    epochs.clear()
+    anew = fit(Trainer(make_accelerator(), checkpoint=path, seconds=0, on_epoch=lambda done, loss: epochs.append(done)))
+    assert epochs == [1, 2, 3, 4, 5]
+    assert np.array_equal(whole, anew)
 
 
 def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
@@ -205,7 +236,7 @@ def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
 class Tied(Prompted):
     """Embedding and output share their weights, as in most captioners; the decoder is frozen."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__(target, samples)
         self.decoder = nn.GRU(16, 16, batch_first=True).requires_grad_(False)
         self.head = nn.Linear(16, len(self.index))
@@ -245,6 +276,127 @@ class Broken(Words):
         return super().forward(batch) / 0
 
 
+def test_history_tells_every_epoch_and_survives_a_kill(tmp_path: Path) -> None:
+    samples, validation = make_samples(60, clue=0.7), make_samples(60, clue=0.7, seed=9)
+    recipe = Recipe(epochs=6, learning_rate=0.2, batch_size=16, keep="best")
+    blueprint = Blueprint("test", "this test", network=Words, recipe=recipe)
+
+    def fit(epochs: int, checkpoint: Path | None) -> NetworkJudge:
+        trainer = Trainer(make_accelerator(), checkpoint=checkpoint, seconds=0)
+        judge = NetworkJudge(blueprint, GENDER, replace(recipe, epochs=epochs), trainer)
+        return judge.fit(samples, seed=0, validation=validation)
+
+    whole = fit(6, None)
+    fit(3, tmp_path / "training.safetensors")
+    resumed = fit(6, tmp_path / "training.safetensors")
+    assert resumed.history == whole.history
+    assert (len(whole.history.training), len(whole.history.validation)) == (6, 6)
+    found = whole.predict(validation)
+    by_hand = float(-np.log([row[s.answers[0]] for row, s in zip(found.probabilities, validation, strict=True)]).mean())
+    assert min(whole.history.validation) == pytest.approx(by_hand)
+    assert found.notes == {"epoch": 1 + int(np.argmin(whole.history.validation))}
+
+
+def test_a_judge_that_was_kept_answers_as_before(tmp_path: Path) -> None:
+    samples = make_samples(60, clue=0.6)
+    judge = make_judge(Tied).fit(samples, seed=3)
+    judge.save(tmp_path / "judge.safetensors")
+    path = tmp_path / "judge.safetensors"
+    again = make_judge(Tied).restore(samples, path, seed=3)
+    assert np.array_equal(judge.predict(samples).probabilities, again.predict(samples).probabilities)
+    assert read_history(path) == judge.history
+    path.write_bytes(path.read_bytes()[:-1])
+    assert read_history(path) is None
+    with pytest.raises(JudgeError, match=r"judge\.safetensors: there are no weights, or not all of them"):
+        make_judge(Tied).restore(samples, path, seed=3)
+
+
+class Greedy(Plain):
+    """Asks for 1 GB a sample while it learns."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        if self.training:
+            torch.empty(len(batch["starts"]) << 30, dtype=torch.uint8)
+        return super().forward(batch)
+
+
+def in_little_memory(code: str) -> str:
+    """What ``code`` prints in a process that may take 5 GB more than it has (address space; nothing is touched)."""
+    limit = (
+        "import resource, test_trainer as t\nfrom pathlib import Path\n"
+        "held = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))\n"
+    )
+    places = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    script = f"import sys; sys.path[:0] = {places}\n{limit}{code}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_out_of_memory_says_what_would_fit_and_auto_takes_it() -> None:
+    code = """
+samples = t.make_samples(50, clue=0.5)
+try:
+    t.make_judge(t.Greedy, batch_size=32).fit(samples, seed=0)
+except t.JudgeError as error:
+    print(error)
+halved = t.make_judge(t.Greedy, batch_size=32, micro_batch="auto").fit(samples, seed=0)
+print(halved.trainer.micro_batch)
+whole = t.make_judge(t.Plain, batch_size=32).fit(samples, seed=0)
+print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabilities).max() < 1e-5)
+"""
+    said, size, same = in_little_memory(code).splitlines()
+    assert said == (
+        "training: memory does not hold 32 samples a forward pass. --micro-batch 4 would fit, and adds up to the "
+        "same batches; or auto."
+    )
+    assert (size, same) == ("4", "True")
+
+
+def test_out_of_memory_under_batch_normalisation_asks_for_smaller_batches() -> None:
+    code = """
+t.Normed.greedy = True
+try:
+    t.make_judge(t.Normed, batch_size=32, micro_batch="auto").fit(t.make_samples(50), seed=0)
+except t.JudgeError as error:
+    print(error)
+"""
+    said = "training: memory does not hold 32 samples a forward pass. --batch-size 4 would fit.\n"
+    assert in_little_memory(code) == said
+
+
+class Asked(Plain):
+    """Not trained; memory holds so many samples a pass, and no more."""
+
+    room = 5
+
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
+        super().__init__(target, samples)
+        self.requires_grad_(requires_grad=False)
+        self.passes: list[int] = []
+
+    def forward(self, batch: Batch) -> Tensor:
+        if len(batch["starts"]) > self.room:
+            torch.empty(1 << 60, dtype=torch.uint8)
+        self.passes.append(len(batch["starts"]))
+        return super().forward(batch)
+
+
+def test_a_judge_that_is_asked_as_it_is_takes_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = make_samples(50)
+    judge = make_judge(Asked, micro_batch="auto").fit(samples, seed=0)
+    found = judge.predict(samples).probabilities
+    network = judge.network
+    assert isinstance(network, Asked)
+    assert network.passes == [3] * 16 + [2]
+    monkeypatch.setattr(Asked, "room", 50)
+    assert judge.predict(samples).probabilities == pytest.approx(found, abs=1e-6)
+    monkeypatch.setattr(Asked, "room", 0)
+    with pytest.raises(JudgeError, match="predicting: memory does not hold a single sample a forward pass"):
+        judge.predict(samples)
+
+
 def test_nan_loss_is_one_clear_line() -> None:
     with pytest.raises(JudgeError, match=r"training: loss is nan in epoch 1\. Lower --learning-rate"):
         make_judge(Broken).fit(make_samples(20), seed=0)
@@ -263,7 +415,7 @@ def test_lstm_ignores_padding() -> None:
     samples = make_samples(40)
     blueprint = find_judge("lstm")
     assert blueprint.network
-    network = blueprint.network(GENDER, samples)
+    network = blueprint.network(GENDER, samples, NOTHING)
     assert isinstance(network, nn.Module)
     network.eval()
     long = Sample("x", "human", 0, samples[0].words * 5, (0,))

@@ -1,0 +1,83 @@
+"""How much fits into memory: found out by trying, and left as if nothing had been tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from torch import nn
+
+T = TypeVar("T")
+
+
+class OutOfMemory(Exception):  # noqa: N818 - a condition, not yet a fault
+    """Memory ran out; it holds on to none of the tensors of what failed, as torch's own error does."""
+
+
+def watched(work: Callable[[], T]) -> T:
+    """Torch's several errors for it, of GPUs and CPUs, as one.
+
+    Raises:
+        OutOfMemory: memory ran out.
+    """
+    try:
+        return work()
+    except RuntimeError as error:
+        if not should_reduce_batch_size(error):
+            raise
+    # Out here the error is gone, and the frames with it.
+    raise OutOfMemory
+
+
+def halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
+    """What ``work`` makes of so many samples a pass, halved from ``size`` on until they fit; and how many did.
+
+    Raises:
+        OutOfMemory: memory does not hold a single one.
+    """
+    while True:
+        try:
+            return watched(lambda tried=size: work(tried)), size  # type: ignore[misc]
+        except OutOfMemory:
+            clear_device_cache(garbage_collection=True)
+            if size == 1:
+                raise
+            size //= 2
+
+
+def most_that_fit(module: nn.Module, step: Callable[[int], object], most: int) -> int:
+    """The most samples, halved from ``most`` on, of which a training step fits into memory; 0 if not even one.
+
+    Args:
+        module: is trained, by Adam, for whose moments room is left.
+        step: adds the gradients of so many samples.
+        most: to begin with.
+    """
+    while most and not _fits(module, step, most):
+        most //= 2
+    return most
+
+
+def _fits(module: nn.Module, step: Callable[[int], object], size: int) -> bool:
+    kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    module.zero_grad(set_to_none=True)
+    try:
+        with torch.random.fork_rng():
+            watched(lambda: _try(module, step, size))
+        fits = True
+    except OutOfMemory:
+        fits = False
+    module.zero_grad(set_to_none=True)
+    clear_device_cache(garbage_collection=True)
+    for name, buffer in module.named_buffers():
+        buffer.copy_(kept[name])
+    return fits
+
+
+def _try(module: nn.Module, step: Callable[[int], object], size: int) -> None:
+    trained = [weight for weight in module.parameters() if weight.requires_grad]
+    moments = [torch.zeros_like(weight) for weight in trained for _ in range(2)]
+    step(size)
+    del moments

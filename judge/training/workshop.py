@@ -1,0 +1,229 @@
+"""What is to be trained, and how: members, the workshop, and a name for each result.
+
+A member is one judge to train: what it learns from, what it is scored on, its seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from judge.corpus.splits import Split
+from judge.errors import JudgeError
+from judge.judges import NOTHING, Blueprint, Features, Materials, Recipe, Sharing, find_judge
+from judge.types import Report, Sample, Target
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One judge to train.
+
+    Attributes:
+        judge: name in the registry.
+        target: what it guesses.
+        samples: the evidence of one side and caption index; shared by all members that split it.
+        split: which images it learns from and is scored on.
+        seed: the run's seed number. The training seed also takes fold and, of judges that read, caption index, but
+            neither side nor captioner: identical evidence makes identical judges.
+    """
+
+    judge: str
+    target: Target
+    samples: tuple[Sample, ...]
+    split: Split
+    seed: int
+
+    def training(self) -> list[Sample]:
+        """What it learns from, weighted by class."""
+        return [replace(sample, weight=self._weight(sample)) for sample in self._of(self.split.train)]
+
+    def validation(self) -> list[Sample]:
+        """What chooses its epoch, weighted by class; often empty."""
+        return [replace(sample, weight=self._weight(sample)) for sample in self._of(self.split.validation)]
+
+    def test(self) -> list[Sample]:
+        """What it is scored on, in the order of ``samples``."""
+        return self._of(self.split.test)
+
+    def _of(self, images: Sequence[str]) -> list[Sample]:
+        wanted, perceive = set(images), find_judge(self.judge).perceive
+        return [perceive(sample) for sample in self.samples if sample.image_id in wanted]
+
+    def _weight(self, sample: Sample) -> float:
+        if self.target.kind == "tasks":
+            return 1.0
+        return self.split.weights[self.target.classes[sample.answers[0]]]
+
+    @property
+    def stream(self) -> int:
+        """The training seed."""
+        index = 0 if "caption" in find_judge(self.judge).blanked else self.samples[0].index
+        numbers = (self.seed, index, self.split.fold)
+        return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Sights:
+    """What the judges of a run see, looked at before the first is trained.
+
+    Attributes:
+        keys: image id -> what its picture shows, hashed.
+        backbones: judge -> the key of its backbone, and of the boxes that it is told.
+        features: judge -> the pictures as its backbone sees them.
+    """
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    backbones: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, Features] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """How members are trained.
+
+    Attributes:
+        recipe: overrides of the blueprints' recipes, field -> value, e.g. {"epochs": 2}.
+        sharing: how several processes are used; None for each judge's own default.
+        mixed_precision: Accelerate's ("no", "bf16", "fp16"); None for its own setting.
+        workers: members trained at a time on this machine; None for one a core. A launch of several
+            processes, or a GPU, has one a process.
+        store: folder of finished members and of trainings under way; None to keep none.
+        keeps_weights: whether trained networks are kept there too.
+        materials: what judges are given beside their samples.
+        features: folder of pictures' features, shared by all runs.
+        sights: what judges see; None where it has not been looked at.
+    """
+
+    recipe: dict[str, Any] = field(default_factory=dict)
+    sharing: Sharing | None = None
+    mixed_precision: str | None = None
+    workers: int | None = None
+    store: Path | None = None
+    keeps_weights: bool = False
+    materials: Materials = NOTHING
+    features: Path = Path("runs/features")
+    sights: Sights | None = None
+
+    def look(self, members: Sequence[Member], report: Report | None = None) -> Workshop:
+        """A workshop in which what judges see has been looked at; by all processes of a launch, each a share.
+
+        Raises:
+            JudgeError: as :func:`~judge.training.sights.look`.
+        """
+        looking = {member.judge: find_judge(member.judge) for member in members}
+        if self.sights is not None or not any("image" in blueprint.senses for blueprint in looking.values()):
+            return self if self.sights is not None else replace(self, sights=Sights())
+        from judge.training.sights import look
+
+        images = {sample.image for member in members for sample in member.samples if sample.image is not None}
+        sights = look(looking, sorted(images), self.materials, self.features, launched=launched(), report=report)
+        return replace(self, sights=sights)
+
+    def file_of(self, key: str) -> Path | None:
+        """Where the answers of the member with this name are kept; its weights beside them."""
+        return self.store / f"{key}.safetensors" if self.store else None
+
+    def recipe_of(self, blueprint: Blueprint) -> Recipe | None:
+        """The judge's recipe with the overrides in place; None for judges that train themselves."""
+        recipe = blueprint.tuned.get(self.materials.tuning, blueprint.recipe)
+        return replace(recipe, **self.recipe) if recipe else None
+
+    def units(self, member: Member) -> int:
+        """Units of work of a member, for progress: its epochs, or 1."""
+        recipe = self.recipe_of(find_judge(member.judge))
+        return recipe.epochs if recipe else 1
+
+    def sharing_of(self, member: Member) -> Sharing:
+        """A judge that trains itself is always whole; a network as asked, or as its recipe says."""
+        recipe = self.recipe_of(find_judge(member.judge))
+        return "members" if recipe is None else self.sharing or recipe.sharing
+
+
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def launched() -> bool:
+    """Whether ``accelerate launch``, torchrun or mpirun started this process."""
+    return "ACCELERATE_MIXED_PRECISION" in os.environ or any(name in os.environ for name in _RANKS)
+
+
+def is_main_process() -> bool:
+    """Whether this process writes the files and talks to the user."""
+    return next((os.environ[name] for name in _RANKS if name in os.environ), "0") == "0"
+
+
+def in_main_process(work: Callable[[], T]) -> T:
+    """What ``work`` returns, in every process: the main one does it, the others wait.
+
+    Raises:
+        JudgeError: what ``work`` raised; in all processes.
+    """
+    if not launched():
+        return work()
+    from judge.training.trainer import gather, make_accelerator
+
+    make_accelerator()
+    found: T | None = None
+    fault: JudgeError | None = None
+    if is_main_process():
+        try:
+            found = work()
+        except JudgeError as error:  # The others wait in gather: tell them before giving up.
+            fault = error
+    main, fault = gather((found, fault))[0]
+    if fault is not None:
+        raise fault
+    return cast(T, main)
+
+
+def name_members(members: Sequence[Member], workshop: Workshop) -> list[str]:
+    """A name for each member's result: equal names, equal numbers. The workshop must have looked."""
+    assert workshop.sights is not None
+    views = [(id(member.samples), find_judge(member.judge).blanked) for member in members]
+    shared = dict(zip(views, members, strict=True))
+    evidence = {view: _evidence_digest(member, workshop.sights) for view, member in shared.items()}
+    return [_key(member, workshop, evidence[view]) for member, view in zip(members, views, strict=True)]
+
+
+def _key(member: Member, workshop: Workshop, evidence: str) -> str:
+    """A name for the member's result: everything that decides it, hashed. Equal names, equal numbers."""
+    blueprint = find_judge(member.judge)
+    recipe = workshop.recipe_of(blueprint)
+    packages = [version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
+    assert workshop.sights is not None
+    seen = workshop.sights.backbones.get(member.judge), workshop.materials.told if recipe else None
+    start = blueprint.mark(workshop.materials) if blueprint.mark else None
+    # What is kept for later runs is found wherever it was trained; the file says where that was.
+    place = recipe and (workshop.mixed_precision if workshop.keeps_weights else _place(member, workshop))
+    setting = (packages, member.judge, member.target, recipe, member.stream, place, seen, start)
+    return hashlib.blake2b(repr((setting, member.split, evidence)).encode(), digest_size=16).hexdigest()
+
+
+def _place(member: Member, workshop: Workshop) -> tuple[str, ...]:
+    """Precision, device and, where processes train one judge together, their number, and their threads on CPUs."""
+    import torch
+
+    precision = workshop.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
+    if workshop.sharing_of(member) == "members":
+        return precision, device, "whole"
+    threads = str(torch.get_num_threads()) if device == "cpu" else ""
+    return precision, device, os.environ.get("WORLD_SIZE", "1"), threads
+
+
+def _evidence_digest(member: Member, sights: Sights) -> str:
+    """Of what the member's judge perceives."""
+    digest = hashlib.blake2b(digest_size=16)
+    for sample in map(find_judge(member.judge).perceive, member.samples):
+        seen = sights.keys.get(sample.image) if sample.image is not None else None
+        digest.update(repr((sample.image_id, sample.words, sample.answers, seen)).encode())
+    return digest.hexdigest()
