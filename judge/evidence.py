@@ -95,11 +95,11 @@ def build_evidence(
     Raises:
         JudgeError: no image in common; one class only; a class with fewer than 10 images.
     """
-    if metric.target != "attribute" or set(metric.hidden) - {"attribute words"}:
+    if metric.target != "attribute" or set(metric.hidden) - {"attribute words", "people"}:
         raise JudgeError(
             f"metric '{metric.name}' hides {', '.join(metric.hidden)} and asks for {metric.target}",
             where="--metrics",
-            mend="this version builds evidence for metrics that hide attribute words and ask for the attribute",
+            mend="this version hides attribute words and people, and asks for the attribute",
         )
     images, dropped = common_images(corpus.human, captioner, labels.by_image)
     classes = {image: labels.by_image[image] for image in images}
@@ -115,12 +115,13 @@ def build_evidence(
         [words for _, _, words in masked["human"]], (words for _, _, words in masked["generated"]), how=metric.alignment
     )
     masked["human"] = [(image, index, words) for (image, index, _), words in zip(masked["human"], human, strict=True)]
+    answer_of = {image: target.classes.index(name) for image, name in classes.items()}
     samples: dict[tuple[Side, int], tuple[Sample, ...]] = {}
     for side, rows in masked.items():
         kept, dropped[f"{side} captions beyond the common number"] = _indices(rows, len(images))
         for index in kept:
             samples[side, index] = tuple(
-                Sample(image, side, index, words, (target.classes.index(classes[image]),))
+                Sample(image, side, index, words, (answer_of[image],), image=image if metric.looks else None)
                 for image, position, words in rows
                 if position == index
             )

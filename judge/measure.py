@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -16,13 +15,17 @@ from judge.corpus import Corpus
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.errors import JudgeError
 from judge.evidence import Evidence, TextOptions, build_evidence, resolve_labels
-from judge.judges import find_judge
+from judge.judges import find_judge, name_self
 from judge.lexicon import Lexicon
+from judge.masking.seen import SeenPictures
 from judge.metrics import Metric, find_metric
 from judge.statistics.summary import Summary, summarise
-from judge.training.members import Member, Workshop, train_members
-from judge.types import Labels, Predictions, Report
+from judge.training.members import train_members
+from judge.training.workshop import Member, Workshop, name_members
+from judge.types import Labels, Predictions, Report, Side
 
+See = Callable[[Sequence[str]], SeenPictures]
+DEFAULT_JUDGE = "linear"
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 
 
@@ -38,6 +41,7 @@ class Plan:
         folds: of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
         text: how captions become words.
+        models: captioner -> the checkpoint that wrote its captions, where known: the judge "self".
         resamples, level: of intervals and tests.
     """
 
@@ -48,6 +52,7 @@ class Plan:
     folds: int = 10
     first_seed: int = 0
     text: TextOptions = field(default_factory=TextOptions)
+    models: Mapping[str, str] = field(default_factory=dict)
     resamples: int = 2000
     level: float = 0.95
 
@@ -56,9 +61,9 @@ class Plan:
         """The seeds that will run."""
         return range(self.first_seed, self.first_seed + (self.seeds or SEEDS[self.protocol]))
 
-    def splits(self, classes: Mapping[str, str], seed: int) -> list[Split]:
-        """The splits of one seed over images and their classes."""
-        return make_splits(self.protocol, classes, seed=seed, folds=self.folds)
+    def splits(self, classes: Mapping[str, str], seed: int, holdout: tuple[float, float]) -> list[Split]:
+        """The splits of one seed over images and their classes; ``holdout``: the metric's."""
+        return make_splits(self.protocol, classes, seed=seed, folds=self.folds, holdout=holdout)
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,7 @@ def measure(
     *,
     lexicon: Lexicon | None,
     workshop: Workshop | None = None,
+    see: See | None = None,
     report: Report | None = None,
     ready: Callable[[], None] | None = None,
 ) -> Result:
@@ -118,6 +124,7 @@ def measure(
         lexicon: the words that reveal the attribute; None where none do.
         workshop: how judges are trained.
         report: told of progress.
+        see: gives the pictures of images, people hidden; None where there are none.
         ready: called once all that can be refused has been looked at, before the first judge is trained.
 
     Raises:
@@ -126,10 +133,10 @@ def measure(
     metrics = [find_metric(name) for name in plan.metrics]
     labels = resolve_labels(corpus, lexicon, plan.text)
     jobs = list(_jobs(corpus, metrics, plan, labels=labels, lexicon=lexicon))
+    workshop = _furnish(workshop or Workshop(), jobs, see)
     if ready:
         ready()
-    tell = partial(report, "training judges") if report else None
-    found = train_members([job.member for job in jobs], workshop or Workshop(), report=tell)
+    found = train_members([job.member for job in jobs], workshop, report=report)
     if report:
         report("intervals and tests", 0, 0)
     parts = [
@@ -145,11 +152,87 @@ def measure(
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedJudge:
+    """A judge that a run needs, and the name of its files in the workshop's store; several may share them."""
+
+    captioner: str
+    metrics: tuple[str, ...]
+    judge: str
+    side: Side
+    index: int
+    seed: int
+    fold: int
+    key: str
+
+
+def train(
+    corpus: Corpus,
+    plan: Plan,
+    *,
+    lexicon: Lexicon | None,
+    workshop: Workshop,
+    see: See | None = None,
+    report: Report | None = None,
+) -> list[TrainedJudge]:
+    """Train all judges that :func:`measure` would ask, and keep them in the workshop's store, where it finds them.
+
+    Raises:
+        JudgeError: as ``measure``.
+    """
+    labels = resolve_labels(corpus, lexicon, plan.text)
+    metrics = [find_metric(name) for name in plan.metrics]
+    jobs = list(_jobs(corpus, metrics, plan, labels=labels, lexicon=lexicon))
+    members = [job.member for job in jobs]
+    workshop = _furnish(workshop, jobs, see).look(members, report)
+    train_members(members, workshop, report=report)
+    return [
+        TrainedJudge(
+            job.evidence.captioner,
+            tuple(metric.name for metric in job.metrics),
+            job.judge,
+            job.member.samples[0].side,
+            job.member.samples[0].index,
+            job.member.seed,
+            job.member.split.fold,
+            key,
+        )
+        for job, key in zip(jobs, name_members(members, workshop), strict=True)
+    ]
+
+
+def _furnish(workshop: Workshop, jobs: Sequence[_Job], see: See | None) -> Workshop:
+    """A workshop with the pictures that its judges look at."""
+    images = sorted({sample.image for job in jobs for sample in job.member.samples if sample.image is not None})
+    if not images:
+        return workshop
+    if see is None:
+        names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.looks)
+        what = f"judges of {', '.join(names)} see pictures, and there are none"
+        raise JudgeError(what, where="--images", mend="give the folder of pictures")
+    return replace(workshop, materials=replace(workshop.materials, pictures=see(images)))
+
+
+def check(corpus: Corpus, plan: Plan, *, lexicon: Lexicon | None) -> None:
+    """Refuse what ``measure`` would refuse before it looks at a picture.
+
+    Raises:
+        JudgeError: as ``measure``.
+    """
+    labels = resolve_labels(corpus, lexicon, plan.text)
+    for _ in _jobs(corpus, [find_metric(name) for name in plan.metrics], plan, labels=labels, lexicon=lexicon):
+        pass
+
+
+@dataclass(frozen=True, slots=True)
 class _Job:
-    """A member, the evidence it comes from and the metrics that read its predictions."""
+    """A member, the evidence it comes from and the metrics that read its predictions.
+
+    ``judge``: as users type it and tables say it; the member's is where it is found ("self" is some checkpoint).
+    """
 
     evidence: Evidence
     metrics: tuple[Metric, ...]
+    judge: str
     member: Member
 
 
@@ -157,7 +240,6 @@ def _jobs(
     corpus: Corpus, metrics: Sequence[Metric], plan: Plan, *, labels: Labels, lexicon: Lexicon | None
 ) -> Iterator[_Job]:
     """Every judge to train. Metrics that agree in their evidence share it, and its judges."""
-    judges = [find_judge(name).name for name in plan.judges]
     for captioner in corpus.generated:
         for alike in _group(metrics):
             evidence = build_evidence(
@@ -165,15 +247,34 @@ def _jobs(
             )
             _check_folds(evidence, plan)
             two_sided = any(metric.amplification != "one_side" for metric in alike)
-            splits = [(s, split) for s in plan.seed_numbers for split in plan.splits(evidence.classes, s)]
+            splits = [
+                (seed, split)
+                for seed in plan.seed_numbers
+                for split in plan.splits(evidence.classes, seed, alike[0].holdout)
+            ]
             held = {(split.fold, seed): set(split.test) for seed, split in splits}
-            for judge in judges:
+            for judge in choose_judges(alike[0], plan.judges):
+                found = name_self(judge, captioner.name, plan.models)
                 for seed, split in splits:
                     for (side, _), samples in evidence.samples.items():
                         # A later caption index may be missing in the whole of a small fold.
                         scored = not held[split.fold, seed].isdisjoint(sample.image_id for sample in samples)
                         if scored and (two_sided or side == "generated"):
-                            yield _Job(evidence, alike, Member(judge, evidence.target, samples, split, seed))
+                            member = Member(found, evidence.target, samples, split, seed)
+                            yield _Job(evidence, alike, judge, member)
+
+
+def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
+    """Those of ``judges`` that have the senses ``metric`` asks for.
+
+    Where none has, "linear" reads, and the judge of the metric's own paper sees.
+
+    Raises:
+        JudgeError: no such judge.
+    """
+    known = [find_judge(name) for name in judges]
+    fitting = [blueprint.name for blueprint in known if ("image" in blueprint.senses) == metric.looks]
+    return fitting or [metric.judge if metric.looks else DEFAULT_JUDGE]
 
 
 def _group(metrics: Sequence[Metric]) -> list[tuple[Metric, ...]]:
@@ -204,7 +305,7 @@ def _rows(job: _Job, metric: Metric, predictions: Predictions) -> pd.DataFrame:
             "side": test[0].side,
             "index": test[0].index,
             "metric": metric.name,
-            "judge": job.member.judge,
+            "judge": job.judge,
             "seed": job.member.seed,
             "fold": job.member.split.fold,
             "answer": classes[truth],
@@ -232,11 +333,12 @@ def _describe(
                 "dropped": {reason: count for reason, count in evidence.dropped.items() if count},
                 "alignment": asdict(evidence.alignment),
                 "coverage": _coverage(evidence),
+                "checkpoint": plan.models.get(evidence.captioner),
                 "chosen": {},
             },
         )
         for name, value in predictions.notes.items():
-            sides = entry["chosen"].setdefault(f"{name} ({job.member.judge})", {})
+            sides = entry["chosen"].setdefault(f"{name} ({job.judge})", {})
             counts = sides.setdefault(job.member.samples[0].side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
     return {

@@ -31,6 +31,7 @@ class Metric:
         score: key of ``scores.SCORES``.
         amplification: key of ``amplification.AMPLIFICATIONS``.
         reference: key in ``references.bib``, and where in the paper.
+        holdout: shares of the images, under ``paper``, that judges are scored on, and that choose their epoch.
         variant: what a reader has to know where published codes differ.
     """
 
@@ -45,11 +46,17 @@ class Metric:
     amplification: str
     reference: str
     variant: str = ""
+    holdout: tuple[float, float] = (0.1, 0.0)
 
     @property
-    def evidence(self) -> tuple[tuple[Hidden, ...], AlignmentName, TargetKind]:
+    def evidence(self) -> tuple[tuple[Hidden, ...], AlignmentName, TargetKind, tuple[float, float]]:
         """Rows that agree in this share their judges: LIC and Leakage train once."""
-        return self.hidden, self.alignment, self.target
+        return self.hidden, self.alignment, self.target, self.holdout
+
+    @property
+    def looks(self) -> bool:
+        """Whether its judges see images."""
+        return "people" in self.hidden
 
 
 METRICS: dict[str, Metric] = {
@@ -92,6 +99,47 @@ METRICS: dict[str, Metric] = {
             amplification="one_side",
             reference="zhao2021understanding, as formulated in hirota2022quantifying, eq. 1",
             variant="generated side alone; no amplification",
+        ),
+        Metric(
+            "imagecaptioner2",
+            "ImageCaptioner2",
+            hidden=("attribute words", "people"),
+            alignment="none",
+            judge="sat",
+            target="attribute",
+            direction=None,
+            score="confidence",
+            amplification="difference",
+            reference="abdelrahman2024imagecaptioner2, eq. 1-2",
+            holdout=(0.2, 0.1),
+        ),
+        Metric(
+            "imagecaptioner2-ratio",
+            "ImageCaptioner2 (ratio)",
+            hidden=("attribute words", "people"),
+            alignment="none",
+            judge="sat",
+            target="attribute",
+            direction=None,
+            score="confidence",
+            amplification="ratio",
+            reference="abdelrahman2024imagecaptioner2, eq. 2",
+            variant="generated over human; 1 means no amplification",
+            holdout=(0.2, 0.1),
+        ),
+        Metric(
+            "vl-lic",
+            "VL-LIC",
+            hidden=("attribute words", "people"),
+            alignment="constant",
+            judge="vl-lic",
+            target="attribute",
+            direction=None,
+            score="confident_accuracy",
+            amplification="difference",
+            reference="abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, eq. 9-11",
+            variant="judge vl-lic reads with BERT, as the paper's; vl-lic-lstm with LIC's LSTM",
+            holdout=(0.2, 0.1),
         ),
     )
 }

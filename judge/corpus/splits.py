@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,34 +56,54 @@ def balanced_holdout(classes: Mapping[str, str], *, seed: int, test: float = 0.1
     )
 
 
-def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10) -> list[Split]:
+def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10, validation: float = 0.0) -> list[Split]:
     """``folds`` splits in which every image is scored exactly once, by a judge that never saw it.
 
     All images count. Classes are balanced by weight, not by leaving images out: an image of class k
-    weighs n / (K n_k) in training, n and n_k counted in that fold's training images.
+    weighs n / (K n_k) in training, n and n_k counted in that fold's training images. ``validation`` of them, by class,
+    choose an epoch and are not learnt from.
     """
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedKFold, train_test_split
 
     ids = sorted(classes)
     names = [classes[image] for image in ids]
     cut = StratifiedKFold(folds, shuffle=True, random_state=seed).split(ids, names)
-    return [
-        _weighted([ids[i] for i in train], [ids[i] for i in test], classes, fold=k)
-        for k, (train, test) in enumerate(cut)
-    ]
+    splits = []
+    for fold, (learnt, scored) in enumerate(cut):
+        train, chosen = learnt, learnt[:0]
+        if validation:
+            drawn = np.random.RandomState([seed, fold])  # scikit-learn's kind
+            size = max(math.ceil(validation * len(learnt)), len(set(names)))  # Of each class one, if need be.
+            train, chosen = train_test_split(
+                learnt, test_size=size, stratify=[names[i] for i in learnt], random_state=drawn
+            )
+        parts = [tuple(ids[i] for i in sorted(part)) for part in (train, scored, chosen)]
+        splits.append(Split(parts[0], parts[1], _weights(parts[0], classes), parts[2], fold=fold))
+    return splits
 
 
-def make_splits(protocol: Protocol, classes: Mapping[str, str], *, seed: int, folds: int = 10) -> list[Split]:
-    """The splits of one seed: one balanced hold-out under ``paper``, ``folds`` of them under ``crossfit``."""
+def make_splits(
+    protocol: Protocol,
+    classes: Mapping[str, str],
+    *,
+    seed: int,
+    folds: int = 10,
+    holdout: tuple[float, float] = (0.1, 0.0),
+) -> list[Split]:
+    """The splits of one seed: one balanced hold-out under ``paper``, ``folds`` of them under ``crossfit``.
+
+    ``holdout``: the shares of the images that the paper's judges are scored on, and that choose their epoch; under
+    ``crossfit`` as large a share of what is not scored chooses.
+    """
+    test, validation = holdout
     if protocol == "paper":
-        return [balanced_holdout(classes, seed=seed)]
-    return stratified_folds(classes, seed=seed, folds=folds)
+        return [balanced_holdout(classes, seed=seed, test=test, validation=validation)]
+    return stratified_folds(classes, seed=seed, folds=folds, validation=validation / (1 - test))
 
 
-def _weighted(train: Sequence[str], test: Sequence[str], classes: Mapping[str, str], *, fold: int) -> Split:
+def _weights(train: Sequence[str], classes: Mapping[str, str]) -> dict[str, float]:
     counts = Counter(classes[image] for image in train)
-    weights = {name: len(train) / (len(counts) * count) for name, count in counts.items()}
-    return Split(tuple(train), tuple(test), weights, fold=fold)
+    return {name: len(train) / (len(counts) * count) for name, count in counts.items()}
 
 
 def _by_class(classes: Mapping[str, str]) -> dict[str, list[str]]:

@@ -49,8 +49,10 @@ def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.keep(config.inputs())
-    hiding, correlated = choose_hiding(config)
-    detector = open_detector(config.detector, config, hiding.labels, report=report)
+    hiding, correlated = choose_hiding(config, config.mode, seed=config.seed)
+    detector = open_detector(
+        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, report=report
+    )
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()

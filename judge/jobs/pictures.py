@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from judge.config import PictureSettings
+from judge.config import HidingSettings, RunConfig
 from judge.cooccurrence import attribute_shares, counts
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, nearest, require
-from judge.jobs.evaluate import choose_lexicon, labels_of
+from judge.jobs.labels import choose_lexicon, labels_of
+from judge.judges import find_judge
 from judge.masking.cache import Cached
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
 from judge.masking.images import list_pictures
 from judge.masking.instances import PERSON
+from judge.masking.people import Mode
+from judge.masking.seen import SeenPictures, see_pictures
+from judge.training.workshop import in_main_process
 from judge.types import Labels, Report
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
@@ -91,7 +97,7 @@ def label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
     return None
 
 
-def choose_hiding(config: PictureSettings) -> tuple[Hiding, Correlated | None]:
+def choose_hiding(config: HidingSettings, mode: Mode, *, seed: int) -> tuple[Hiding, Correlated | None]:
     """What ``config`` hides, and how the object was chosen where BA chose it.
 
     Raises:
@@ -113,17 +119,23 @@ def choose_hiding(config: PictureSettings) -> tuple[Hiding, Correlated | None]:
         labels=tuple(label for label in wanted if label),
         threshold=config.threshold,
         foreground=config.foreground,
-        mode=config.mode,
+        mode=mode,
         share=config.share,
         dilation=config.dilation,
         fill=config.fill,
-        seed=config.seed,
+        seed=seed,
     )
     return hiding, chosen
 
 
 def open_detector(
-    name: str, config: PictureSettings, labels: tuple[str, ...], *, report: Report | None = None
+    name: str,
+    config: HidingSettings,
+    labels: tuple[str, ...],
+    *,
+    device: str | None = None,
+    batch: int = 8,
+    report: Report | None = None,
 ) -> Detector:
     """The detector called ``name``, what it finds kept in ``config.cache`` (ground truth apart, which is a file).
 
@@ -137,8 +149,8 @@ def open_detector(
         labels=labels,
         weights=config.weights.get(name) or config.weights.get(""),
         trust=config.trust_weights,
-        device=config.device,
-        batch=config.batch_size,
+        device=device,
+        batch=batch,
         mask_threshold=config.mask_threshold,
         say=(lambda line: report(line, 0, 0)) if report else None,
     )
@@ -167,3 +179,61 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
     with suppress(JudgeError):  # The file says where its pictures lie: others are a matter of courtesy.
         others = [name for name in list_pictures(folder) if name not in listed]
     return list(truth.pictures), len(others)
+
+
+def see(config: RunConfig, image_ids: Sequence[str], *, report: Report | None = None) -> SeenPictures:
+    """The pictures of ``image_ids`` as judges see them, and where things are, if one of them asks.
+
+    Where things are is the detector's to say; with nothing to be hidden it is not run, but the instances file is read.
+
+    Raises:
+        JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``see_pictures``.
+    """
+    return in_main_process(lambda: _see(config, image_ids, report))
+
+
+def _see(config: RunConfig, image_ids: Sequence[str], report: Report | None) -> SeenPictures:
+    assert config.images is not None
+    require("images", "cv2", "PIL", "pycocotools")
+    truth = GroundTruth.read(config.instances) if config.instances else None
+    names = name_pictures(config.images, truth, image_ids)
+    regions = any(find_judge(name).regions for name in config.judge)
+    look = partial(see_pictures, config.images, names, max_pixels=config.max_pixels, regions=regions, report=report)
+    if config.mask == "none":
+        plain = SeenPictures(config.images, names, max_pixels=config.max_pixels)
+        return look(detector=truth, hiding=None) if regions and truth else plain
+    hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
+    if config.detector == "gt" and truth and set(truth.categories) >= set(hiding.labels):
+        # Read already. Where things of all categories are, only judges with an eye for regions ask.
+        known = truth if regions else replace(truth, labels=frozenset(hiding.labels))
+        return look(detector=known, hiding=hiding)
+    return look(detector=open_detector(config.detector, config, hiding.labels, report=report), hiding=hiding)
+
+
+def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
+    """Image id -> the name of its picture: by the "id" in the instances file, else by its name.
+
+    Raises:
+        JudgeError: no folder, no picture in it.
+    """
+    known: dict[str, str] = {}
+    listed = [(truth.image_id(name), name) for name in truth.pictures] if truth else []
+    # What stands first counts; a name that can be no image's is passed over.
+    for key, name in [*listed, *((name, name) for name in list_pictures(folder))]:
+        with suppress(ValueError):
+            known.setdefault(canonical_id(key), name)
+    return known
+
+
+def name_pictures(folder: Path, truth: GroundTruth | None, image_ids: Sequence[str]) -> dict[str, str]:
+    """The pictures of ``image_ids``; see :func:`known_pictures`.
+
+    Raises:
+        JudgeError: no folder, no picture in it; an image without a picture.
+    """
+    known = known_pictures(folder, truth)
+    missing = [image for image in image_ids if image not in known]
+    if missing:
+        what = f"no picture of image '{missing[0]}' ({len(missing)} of {len(image_ids)} images have none)"
+        raise JudgeError(what, where=f"--images {folder}", mend="add them, or leave out their captions")
+    return {image: known[image] for image in image_ids}

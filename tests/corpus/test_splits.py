@@ -62,3 +62,37 @@ def test_same_seed_same_split_whatever_the_order() -> None:
     for protocol in ("paper", "crossfit"):
         assert make_splits(protocol, images, seed=1) == make_splits(protocol, backwards, seed=1)
         assert make_splits(protocol, images, seed=1) != make_splits(protocol, images, seed=2)
+
+
+@given(classes, st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_imagecaptioner2_learns_from_70_chooses_by_10_and_is_scored_on_20_percent(
+    images: dict[str, str], seed: int
+) -> None:
+    (split,) = make_splits("paper", images, seed=seed, holdout=(0.2, 0.1))
+    smallest = min(Counter(images.values()).values())
+    for part, share in ((split.train, 0.7), (split.validation, 0.1), (split.test, 0.2)):
+        sizes = Counter(images[image] for image in part)
+        assert len(sizes) == len(set(images.values()))
+        assert len(set(sizes.values())) == 1
+        assert len(part) / len(sizes) == pytest.approx(share * smallest, abs=1.1)
+    assert not {*split.train} & {*split.validation}
+    assert not {*split.test} & {*split.train, *split.validation}
+
+
+@given(classes, st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str, str], seed: int) -> None:
+    """10 of the 80 percent that the paper does not score; every class among them, none of it learnt from."""
+    splits = make_splits("crossfit", images, seed=seed, folds=5, holdout=(0.2, 0.1))
+    for split in splits:
+        learnt, chosen, scored = set(split.train), set(split.validation), set(split.test)
+        assert (learnt | chosen | scored) == images.keys()
+        assert len(learnt) + len(chosen) + len(scored) == len(images)
+        assert len(chosen) == pytest.approx((len(images) - len(scored)) / 8, abs=max(1, len(set(images.values()))))
+        assert {images[image] for image in chosen} == set(images.values())
+    assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
+    assert make_splits("crossfit", dict(reversed(images.items())), seed=seed, folds=5, holdout=(0.2, 0.1)) == splits
+    # Folds choose apart from each other, and a metric without validation learns from all.
+    assert len({split.validation for split in splits}) == len(splits)
+    assert not any(split.validation for split in make_splits("crossfit", images, seed=seed, folds=5))
