@@ -26,6 +26,17 @@ def write_whole(path: Path, data: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
+def mark_of(reference: str) -> tuple[tuple[str, int, int], ...]:
+    """What tells a folder of weights from itself written anew: (name, bytes, time of writing in ns) of its files.
+
+    Nothing for what is no folder (a name on the hub, or no name): it stands for itself.
+    """
+    folder = Path(reference).expanduser()
+    known = bool(reference) and folder.is_dir()  # Of "" pathlib makes the folder that one happens to be in.
+    files = sorted(path for path in folder.iterdir() if path.is_file()) if known else []
+    return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+
+
 class OutputFolder:
     """A folder that a command makes: work goes on beside it, the last step gives it its name.
 
