@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from judge.config import LabelSettings, RunConfig, make_config
+from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
-from judge.corpus.labels import read_labels
 from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import TextOptions
-from judge.lexicon import Lexicon, load_lexicon, shipped_lexicons
-from judge.measure import Plan, Result, measure
+from judge.jobs.labels import choose_lexicon, labels_of
+from judge.jobs.models import add_captions, known_models, pictures_to_caption, silent_models, stand_ins
+from judge.jobs.pictures import see
+from judge.judges import Materials
+from judge.judges.prompts import make_prompt
+from judge.lexicon import Lexicon
+from judge.measure import Plan, Result, check, measure
+from judge.metrics import find_metric
 from judge.report.directory import RunDirectory
-from judge.training.members import Workshop, is_main_process
-from judge.types import Labels, Report
+from judge.training.workshop import Workshop, is_main_process
+from judge.types import Report
 
 
 def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **settings: Any) -> Result:
@@ -77,26 +86,73 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     if directory:
         directory.check()
         directory.keep(config.inputs())
+    silent = silent_models(config, corpus)
     lexicon = choose_lexicon(config)
     corpus = corpus or read_corpus(config, lexicon)
     plan, workshop = make_plan(config), make_workshop(config)
+    if config.checkpoints:
+        open_checkpoints(config.checkpoints)
+    looking = partial(see, config, report=report) if config.images else None
     if directory is None:
-        return measure(corpus, plan, lexicon=lexicon, workshop=workshop, report=report)
-    workshop = replace(workshop, store=directory.store)
+        corpus = _captioned(config, corpus, plan, silent=silent, directory=None, report=report)
+        result = measure(corpus, plan, lexicon=lexicon, workshop=workshop, see=looking, report=report)
+        return replace(result, run={**result.run, **describe_sight(config)})
+    workshop = replace(workshop, store=config.checkpoints or directory.store)
     with directory.working():
-        result = measure(corpus, plan, lexicon=lexicon, workshop=workshop, report=report, ready=directory.begin)
+        corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, report=report)
+        # Where captions have been written, the folder has been begun.
+        ready = None if silent else directory.begin
+        result = measure(corpus, plan, lexicon=lexicon, workshop=workshop, see=looking, report=report, ready=ready)
+        result = replace(result, run={**result.run, **describe_sight(config)})
         if is_main_process():
             directory.finish(config.to_yaml(), result)
     return result
 
 
-def choose_lexicon(config: LabelSettings) -> Lexicon | None:
-    """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide."""
-    if config.lexicon == "none":
-        return None
-    if config.lexicon is None:
-        return load_lexicon(config.attribute) if config.attribute in shipped_lexicons() else None
-    return load_lexicon(config.lexicon)
+def describe_sight(config: RunConfig) -> dict[str, Any]:
+    """What numbers of judges that see depend on beside captions, for ``metrics.json`` and under the table."""
+    if not any(find_metric(name).looks for name in config.metrics):
+        return {}
+    names = ["mask", "answer_softmax", "backbone", "backbone_weights", "image_size", "reader", "tuning"]
+    if config.mask != "none":
+        names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
+    prompt = make_prompt(config.attribute, config.template, config.answers)
+    told = {name: value for name, value in config.model_dump(mode="json").items() if name in names}
+    return {"sight": told | {"template": prompt.template, "answers": dict(prompt.answers)}}
+
+
+def _captioned(
+    config: RunConfig,
+    corpus: Corpus,
+    plan: Plan,
+    *,
+    silent: Mapping[str, str],
+    directory: RunDirectory | None,
+    report: Report | None,
+) -> Corpus:
+    """``corpus`` with the captions of ``silent``, once all has been looked at that could be refused after hours."""
+    if not silent:
+        return corpus
+    pictures = pictures_to_caption(config, corpus)
+    check(stand_ins(corpus, list(silent), pictures.names), plan, lexicon=choose_lexicon(config))
+    if any(find_metric(name).looks for name in plan.metrics):
+        see(config, [])
+    return add_captions(config, corpus, silent, pictures, directory=directory, report=report)
+
+
+def open_checkpoints(folder: Path) -> set[str]:
+    """Make the folder of trained judges; those that it holds.
+
+    Raises:
+        JudgeError: it cannot be made, or nothing can be written into it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".judge.", dir=folder):
+            return {path.stem for path in folder.glob("*.safetensors")}
+    except OSError as error:
+        what, mend = f"cannot be made or written ({error.strerror})", "name a folder that you own"
+        raise JudgeError(what, where=f"--checkpoints {folder}", mend=mend) from error
 
 
 def read_corpus(config: RunConfig, lexicon: Lexicon | None) -> Corpus:
@@ -106,20 +162,6 @@ def read_corpus(config: RunConfig, lexicon: Lexicon | None) -> Corpus:
         options = replace(options, refusals=config.refusals)
     labels = labels_of(config, lexicon)
     return Corpus.read(human=config.human, captions=config.captions, labels=labels, options=options)
-
-
-def labels_of(config: LabelSettings, lexicon: Lexicon | None) -> Labels | None:
-    """The labels that ``config`` names, if it names any."""
-    if config.labels is None:
-        return None
-    return read_labels(
-        config.labels,
-        attribute=config.attribute,
-        lexicon=lexicon,
-        id_column=config.id_column,
-        label_column=config.label_column,
-        spellings=config.label_values,
-    )
 
 
 def make_plan(config: RunConfig) -> Plan:
@@ -134,6 +176,7 @@ def make_plan(config: RunConfig) -> Plan:
         text=TextOptions(config.contractions, config.text),
         resamples=config.resamples,
         level=config.level,
+        models=known_models(config),
     )
 
 
@@ -141,7 +184,19 @@ def make_workshop(config: RunConfig) -> Workshop:
     """The part of ``config`` that says how judges are trained."""
     return Workshop(
         recipe=config.recipe(),
+        store=config.checkpoints,
+        keeps_weights=config.checkpoints is not None,
         sharing=config.sharing,
         mixed_precision=config.precision,
         workers=config.workers,
+        materials=Materials(
+            prompt=make_prompt(config.attribute, config.template, config.answers),
+            answering=config.answer_softmax,
+            backbone=config.backbone,
+            backbone_weights=config.backbone_weights,
+            image_size=config.image_size,
+            tuning=config.tuning,
+            reader=config.reader,
+        ),
+        features=config.features,
     )

@@ -1,0 +1,176 @@
+"""``judge train``, then ``judge evaluate``: the numbers of one command, also after a kill, also on two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partialmethod
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers import judge
+from safetensors import safe_open
+from test_scripts import ROOT, launch
+
+from judge.calibration.grammar import make_world, write_world
+from judge.calibration.world import Captioner
+from judge.judges.sat import ShowAttendTell
+
+SIZE = 64
+FILES = (5 + 2) * 3  # Judges that differ.
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Judges of every kind: one that trains itself, one that reads, one that sees."""
+    folder = tmp_path_factory.mktemp("train")
+    captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
+    files = write_world(make_world(120, seed=5), captioners, folder / "world", pictures=SIZE)
+    return {
+        "human": str(files.human),
+        "captions": [str(path) for path in files.captions.values()],
+        "labels": str(files.labels),
+        "images": str(files.folder / "images"),
+        "instances": str(files.folder / "instances.json"),
+        "metrics": ["lic", "imagecaptioner2"],
+        "judge": ["lstm", "linear", "sat"],
+        "backbone": "resnet18",
+        "backbone_weights": "random",
+        "image_size": SIZE,
+        "features": str(folder / "features"),
+        "protocol": "paper",
+        "seeds": 1,
+        "epochs": 2,
+        "learning_rate": 0.002,
+        "resamples": 100,
+    }
+
+
+@pytest.fixture(scope="module")
+def expected(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """``scores.parquet`` of ``judge evaluate`` alone."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    assert judge("evaluate", written(settings, out.parent), "--out", out).exit_code == 0
+    return (out / "scores.parquet").read_bytes()
+
+
+def written(settings: dict[str, object], folder: Path) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+def scores(run_file: Path, kept: Path, out: Path) -> bytes:
+    """Of an evaluation that finds all judges trained: it could not have trained one in so few epochs."""
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    done = judge("evaluate", run_file, "--checkpoints", kept, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+    return (out / "scores.parquet").read_bytes()
+
+
+def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
+    run_file, kept = written(settings, tmp_path), tmp_path / "kept"
+    first = judge("train", run_file, "--checkpoints", kept)
+    assert first.exit_code == 0, first.output
+    assert scores(run_file, kept, tmp_path / "out") == expected
+    rows = json.loads((kept / "judges.json").read_text())
+    # 2 captioners x (5 human captions + 1) x 3 judges; the human side is one and the same for both.
+    assert len(rows) == 36
+    assert len({row["answers"] for row in rows}) == FILES
+    assert first.stdout.startswith(f"{FILES} judges, ")
+    for row in rows:
+        network = row["judge"] != "linear"
+        assert (row["weights"] is not None) == network
+        assert len(row["losses"]["training"]) == (2 if network else 0)
+        assert (row["best_epoch"] in {1, 2}) == (row["judge"] == "sat")
+    with safe_open(kept / next(row["weights"] for row in rows if row["judge"] == "sat"), framework="np") as file:
+        assert file.metadata()["judge"] == "sat"
+        assert "embedding.weight" in file.keys()  # noqa: SIM118 - no mapping
+    again = judge("train", run_file, "--checkpoints", kept)
+    assert f"{FILES} judges ({FILES} were there)" in again.stdout
+    assert json.loads((kept / "judges.json").read_text()) == rows
+    # A damaged file of weights is none.
+    damaged = kept / next(row["weights"] for row in rows if row["judge"] == "sat")
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert judge("train", run_file, "--checkpoints", kept).exit_code == 0
+    told = json.loads((kept / "judges.json").read_text())
+    assert sum(row["weights"] is None for row in told) > sum(row["weights"] is None for row in rows)
+
+
+def test_killed_and_started_again(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
+    run_file, kept = written(settings, tmp_path), tmp_path / "kept"
+    command = [sys.executable, "-m", "judge", "train", str(run_file), "--checkpoints", str(kept), "--workers", "1"]
+    victim = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    patience = time.monotonic() + 120
+    while len(list(kept.glob("*.weights.safetensors"))) < 3 and time.monotonic() < patience:
+        time.sleep(0.05)
+        assert victim.poll() is None
+    os.killpg(victim.pid, signal.SIGKILL)
+    victim.wait()
+    done = len([path for path in kept.glob("*.safetensors") if ".weights" not in path.name])
+    assert 2 <= done < FILES
+    again = judge("train", run_file, "--checkpoints", kept)
+    assert f"{FILES} judges ({done} were there)" in again.stdout, again.output
+    assert scores(run_file, kept, tmp_path / "out") == expected
+
+
+def test_two_processes_train_what_one_does(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
+    """Judges shared out among processes, pictures looked at by both: the same numbers, to the last digit."""
+    run_file, kept = written(settings | {"features": str(tmp_path / "features")}, tmp_path), tmp_path / "kept"
+    config = ROOT / "scripts" / "configs" / "cpu.yaml"
+    done = launch(ROOT / "scripts" / "train.py", run_file, "--checkpoints", kept, config=config)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"{FILES} judges, ") == 1
+    assert scores(run_file, kept, tmp_path / "out") == expected
+
+
+def test_one_seeing_judge_on_two_processes(
+    settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data-parallel: to 1e-3, dropout apart, which draws other masks on other shares."""
+    told = {"judge": ["sat"], "metrics": ["imagecaptioner2"], "captions": settings["captions"][:1], "epochs": 6}
+    run_file = written(settings | told, tmp_path)
+    script = ROOT / "tests" / "without_dropout.py"
+    done = launch("--num_processes", 2, script, run_file, "--sharing", "data", "--out", tmp_path / "on2")
+    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(ShowAttendTell, "__init__", partialmethod(ShowAttendTell.__init__, dropout=0.0))
+    # Workers are processes of their own: one judge at a time is trained here.
+    done = judge("evaluate", run_file, "--workers", 1, "--out", tmp_path / "on1")
+    assert done.exit_code == 0, done.output
+    one, two = (json.loads((tmp_path / f"on{n}" / "metrics.json").read_text())["results"] for n in (1, 2))
+    for name in ("human", "generated", "amplification"):
+        assert two[0][name] == pytest.approx(one[0][name], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["cpu", "1_gpu", "8_gpus", "2_nodes", "fsdp"])
+def test_shipped_configs_are_accelerates_own(name: str) -> None:
+    """Every key is one that this version of Accelerate reads, and the numbers are the file's name."""
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(ROOT / "scripts" / "configs" / f"{name}.yaml"))
+    expected = {"cpu": (1, 2), "1_gpu": (1, 1), "8_gpus": (1, 8), "2_nodes": (2, 16), "fsdp": (1, 8)}[name]
+    assert (config.num_machines, config.num_processes) == expected
+    if name == "fsdp":
+        assert (config.distributed_type.value, config.fsdp_config["fsdp_version"]) == ("FSDP", 2)
+
+
+def test_faults(settings: dict[str, object], tmp_path: Path) -> None:
+    run_file = written(settings, tmp_path)
+    (tmp_path / "file").write_text("")
+    for extra, message in [
+        (["--checkpoints", tmp_path / "file"], "file: cannot be made or written (File exists)"),
+        (["--micro-batch", "0"], "'micro_batch.constrained-int': input should be greater than or equal to 1"),
+        (["--model", "mine=nowhere"], "captioner 'mine' has no captions. Write them first: judge caption"),
+    ]:
+        done = judge("train", run_file, *extra)
+        assert (done.exit_code, message in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
+    assert judge("train", "nowhere.yaml").exit_code == 2
+    done = judge("evaluate", run_file, "--checkpoints", tmp_path / "file", "--out", tmp_path / "out")
+    assert (done.exit_code, "file: cannot be made or written (File exists)" in done.stderr) == (2, True)
+    assert not list(tmp_path.glob("out*"))

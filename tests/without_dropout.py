@@ -1,0 +1,18 @@
+"""Run by test_train_command.py under ``accelerate launch``: ``judge evaluate`` with judges that drop nothing out.
+
+Masks of dropout are drawn share by share, so that one judge on two processes trains under other masks than on one.
+Without them gradients decide alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partialmethod
+
+from judge.cli import app
+from judge.judges.sat import ShowAttendTell
+
+ShowAttendTell.__init__ = partialmethod(ShowAttendTell.__init__, dropout=0.0)
+
+if __name__ == "__main__":
+    app(["evaluate", *sys.argv[1:]])
