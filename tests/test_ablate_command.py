@@ -47,7 +47,7 @@ def test_boxes_of_real_people_hide_what_is_beside(shared: Path, tmp_path: Path) 
     coco = shared / "coco-mini"
     instances = coco / "annotations" / "instances_val2017.json"
     out = tmp_path / "out"
-    arguments = ["--images", coco / "val2017", "--instances", instances, "--detectors", "gt", "--mode", "box"]
+    arguments = ["--images", coco / "val2017", "--instances", instances, "--detectors", "gt", "--mask", "box"]
     assert judge("ablate", "detectors", *arguments, "--out", out, "--resamples", "100").exit_code == 0
     truth, hidden, people = COCO(instances), 0, 0
     for image in truth.imgs.values():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 
 import numpy as np
 
 from judge.config import AblateDetectorsConfig
 from judge.errors import JudgeError
 from judge.files import OutputFolder
+from judge.jobs.exchange import as_row, run_each, seeing
 from judge.jobs.pictures import choose_hiding, open_detector, picture_names
 from judge.masking.detectors import Detector, detect_each
 from judge.masking.detectors.ground_truth import GroundTruth
@@ -21,10 +22,13 @@ from judge.masking.instances import Instance, Picture
 from judge.masking.overlap import Counts, DetectorRow, Overlap, average_precision, count, pool
 from judge.masking.people import hide
 from judge.masking.sheet import Tile, contact_sheet, tile
+from judge.measure import Result
+from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Report
 
 FIGURES = "detectors.json"
+_BATCH = 8  # Pictures that a detector sees at a time.
 
 
 @dataclass
@@ -45,44 +49,72 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class DetectorAblation:
-    """A row per detector, and the pictures that could not be looked at."""
+    """What was found.
+
+    Attributes:
+        rows: one per detector: what it finds.
+        failures: the pictures that could not be looked at.
+        results: detector -> what judges measure where it hides people; empty where no captions were given.
+        agreements: of amplifications with those of the first detector.
+    """
 
     rows: tuple[DetectorRow, ...]
     failures: tuple[tuple[str, JudgeError], ...]
+    results: Mapping[str, Result] = field(default_factory=dict)
+    agreements: Sequence[Agreement] = ()
 
 
 def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = None) -> DetectorAblation:
     """Compare detectors with ground truth on the pictures of ``config.instances``.
 
-    Writes ``detectors.json``, ``contact_sheet.png`` (what each leaves visible) and ``ablate.yaml`` to ``config.out``.
+    Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6). Writes
+    ``detectors.json``, ``contact_sheet.png`` (what each leaves visible) and ``ablate.yaml`` to ``config.out``.
 
     Raises:
         JudgeError: what concerns all pictures; faults of single ones are in the result's ``failures``.
     """
     out = OutputFolder(config.out, mark=FIGURES, what="ablation", overwrite=config.overwrite)
     out.check()
-    if config.instances is None:
-        raise JudgeError("ground truth is needed", where="--instances", mend="give the COCO instances of the pictures")
     out.keep(config.inputs())
-    hiding, _ = choose_hiding(config)
+    hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
     truth = GroundTruth.read(config.instances, labels=hiding.labels)
-    detectors = {name: open_detector(name, config, hiding.labels, report=report) for name in config.detectors}
+    detectors = {
+        name: open_detector(name, config, hiding.labels, device=config.device, batch=_BATCH, report=report)
+        for name in config.detectors
+    }
     names, _ = picture_names(config.images, truth)
     seen = _look(names, truth, detectors=detectors, hiding=hiding, config=config, report=report)
     seen.failures += truth.strays
     if not seen.truth:
         return DetectorAblation((), seen.faults)
+    results, agree = _judge(config, report) if config.human else ({}, [])
     if report:
         report("intervals", 0, 0)
     rows = tuple(_row(name, seen, hiding, config) for name in config.detectors)
     out.begin()
     with out.working(), out.mendable():
-        text = json.dumps({"results": [_entry(row) for row in rows]}, indent=2, allow_nan=False)
+        judged = {name: [as_row(summary) for summary in found.summaries] for name, found in results.items()}
+        found = {
+            "results": [_entry(row) for row in rows],
+            "judges": judged,
+            "agreement": [asdict(row) for row in agree],
+        }
+        text = json.dumps(found, indent=2, allow_nan=False)
         (out.partial / FIGURES).write_text(text + "\n", encoding="utf-8")
         (out.partial / SHEET_NAME).write_bytes(encode(contact_sheet(seen.tiles)))
         (out.partial / "ablate.yaml").write_text(config.to_yaml(), encoding="utf-8")
         out.publish()
-    return DetectorAblation(rows, seen.faults)
+    return DetectorAblation(rows, seen.faults, results, agree)
+
+
+def _judge(config: AblateDetectorsConfig, report: Report | None) -> tuple[dict[str, Result], list[Agreement]]:
+    """The same run with each detector."""
+    metrics = seeing(config.metrics)
+    results = run_each(
+        config, {name: {"detector": name, "metrics": metrics} for name in config.detectors}, report=report
+    )
+    summaries = {name: found.summaries for name, found in results.items()}
+    return results, agreements(summaries, level=config.level)
 
 
 def _look(
@@ -95,9 +127,9 @@ def _look(
     report: Report | None,
 ) -> _Seen:
     seen = _Seen(found={name: {} for name in detectors}, counts={name: [] for name in detectors})
-    for start in range(0, len(names), config.batch_size):
+    for start in range(0, len(names), _BATCH):
         pictures, known = [], []
-        for name in names[start : start + config.batch_size]:
+        for name in names[start : start + _BATCH]:
             try:
                 picture = read_picture(config.images, name, max_pixels=config.max_pixels)
                 known.append(truth.detect([picture])[0])
@@ -111,7 +143,7 @@ def _look(
             if len(found) == len(detectors):
                 _compare(seen, picture, instances, found, hiding)
         if report:
-            report("looking for people", min(start + config.batch_size, len(names)), len(names))
+            report("looking for people", min(start + _BATCH, len(names)), len(names))
     return seen
 
 

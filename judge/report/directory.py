@@ -17,7 +17,7 @@ from judge.files import OutputFolder
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.statistics.summary import Summary
-from judge.training.members import is_main_process
+from judge.training.workshop import is_main_process
 
 _LOG = "log.jsonl"
 

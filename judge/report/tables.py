@@ -11,10 +11,11 @@ from rich.table import Table
 
 from judge.masking.overlap import DetectorRow
 from judge.measure import Result
-from judge.metrics import METRICS
+from judge.metrics import METRICS, Metric
 from judge.scores import SCORES
 from judge.types import Interval
 
+_ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # A side whose captions name the attribute this much less often than people's is pointed out.
 _QUIET = 0.5
 
@@ -35,16 +36,18 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column(f"names {attribute}: one/none/several", justify="right")
     for summary in result.summaries:
-        further = [_number(values.get(f"{summary.captioner} {summary.metric}")) for values in (extra or {}).values()]
+        further = [
+            format_number(values.get(f"{summary.captioner} {summary.metric}")) for values in (extra or {}).values()
+        ]
         table.add_row(
             escape(summary.captioner),
             f"{METRICS[summary.metric].title} ({summary.judge})",
-            _number(summary.human),
-            _number(summary.generated),
-            _number(summary.amplification, signed=True),
+            format_number(summary.human),
+            format_number(summary.generated),
+            format_number(summary.amplification, signed=True),
             *further,
-            _number(summary.sd),
-            _interval(summary.interval, signed=True),
+            format_number(summary.sd),
+            format_interval(summary.interval, signed=True),
             _p_value(summary.p_value),
             f"{summary.images:,}",
             str(summary.seeds),
@@ -64,30 +67,32 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table:
     for heading in ("AP", "AP50", "detections/people", "images"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        cells = [
-            cell for name in headings for cell in (_number(getattr(row.overlap, name)), _interval(row.intervals[name]))
-        ]
-        precisions = (_number(row.precision), _number(row.precision_50))
+        shares = [(getattr(row.overlap, name), row.intervals[name]) for name in headings]
+        cells = [cell for share, found in shares for cell in (format_number(share), format_interval(found))]
+        precisions = (format_number(row.precision), format_number(row.precision_50))
         table.add_row(escape(row.detector), *cells, *precisions, f"{row.people}/{row.of}", f"{row.pictures:,}")
     return table
 
 
 def footnotes(result: Result) -> list[str]:
     """What a reader must know beside the table, a line each."""
-    return [*_method(result.run), *_chance(result), *_captioners(result.run)]
+    return [*_method(result), *_sight(result.run), *_chance(result), *_captioners(result.run)]
 
 
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
-    return list(_quiet(result.run))
+    return [*_quiet(result.run), *_unlike_the_paper(result.run)]
 
 
-def _method(run: Mapping[str, Any]) -> Iterator[str]:
+def _method(result: Result) -> Iterator[str]:
+    run = result.run
     seeds = f"{len(run['seeds'])} seed{'s' if len(run['seeds']) > 1 else ''}"
     if run["protocol"] == "crossfit":
         yield f"Protocol crossfit: {run['folds']} folds, every image scored by a judge that never saw it; {seeds}."
     else:
-        yield f"Protocol paper: classes subsampled to equal size, 90/10 hold-out; {seeds}."
+        rows = dict.fromkeys(METRICS[summary.metric] for summary in result.summaries)
+        told = ", ".join(f"{_shares(row)} for {row.title}" for row in rows)
+        yield f"Protocol paper: classes subsampled to equal size; hold-out {told}; {seeds}."
     yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
     labels = run["labels"]
     yield f"Labels {'DERIVED' if labels['derived'] else 'from'}: {labels['source']}."
@@ -95,6 +100,29 @@ def _method(run: Mapping[str, Any]) -> Iterator[str]:
         yield "Labels left out: " + ", ".join(
             f"{value or 'empty'} {count:,}" for value, count in labels["ignored"].items()
         )
+
+
+def _shares(metric: Metric) -> str:
+    """Shares of the images for training, for choosing an epoch and for scores: "70/10/20"."""
+    test, validation = metric.holdout
+    return "/".join(f"{100 * share:.0f}" for share in (1 - test - validation, validation, test) if share)
+
+
+def _sight(run: Mapping[str, Any]) -> Iterator[str]:
+    """What judges see, through what, and what they are asked."""
+    if not (sight := run.get("sight")):
+        return
+    if sight["mask"] == "none":
+        yield "Pictures as they are: nobody is hidden from judges."
+    else:
+        what = {"both": f"people and {sight['category'] or 'the object'}", "object": sight["category"] or "the object"}
+        hidden = what.get(sight["hide"], "people")
+        grown = f", grown by {sight['dilation']} pixels" if sight["dilation"] else ""
+        yield f"Pictures: {hidden} hidden as {sight['detector']} finds them, {sight['mask']}, {sight['fill']}{grown}."
+    size = f" at {sight['image_size']} pixels" if sight["image_size"] else ""
+    network = sight["backbone"] or "each judge's own network"
+    yield f"Seen through {network}, weights: {sight['backbone_weights']}{size}."
+    yield f'Asked: "{sight["template"]}", probabilities {_ANSWERING[sight["answer_softmax"]]}.'
 
 
 def _chance(result: Result) -> Iterator[str]:
@@ -120,12 +148,19 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
         if left_out:
             yield f"{name} left out: " + ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) + "."
         for what, sides in entry["chosen"].items():
+            if what.startswith("epoch "):  # One for each judge: in metrics.json.
+                continue
             yield f"{name} chose {what}: " + "; ".join(f"{side} {_counts(sides[side])}" for side in sides) + "."
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     """Like "0.03 x3, 0.1 x47", by value."""
     return ", ".join(f"{value} x{counts[value]}" for value in sorted(counts, key=float))
+
+
+def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:
+    if run["attribute"] == "emotion" and run.get("sight", {"mask": "none"})["mask"] != "none":
+        yield "for emotion ImageCaptioner2's authors hide words alone, and leave pictures as they are: --mask none"
 
 
 def _quiet(run: Mapping[str, Any]) -> Iterator[str]:
@@ -147,14 +182,16 @@ def _coverage(coverage: Mapping[str, Any] | None, side: str) -> str:
     return "/".join(f"{share:.0%}" for share in shares)
 
 
-def _number(value: float | None, *, signed: bool = False) -> str:
+def format_number(value: float | None, *, signed: bool = False) -> str:
+    """Three digits after the point; a dash for what is absent."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:+.3f}" if signed else f"{value:.3f}"
 
 
-def _interval(found: Interval | None, *, signed: bool = False) -> str:
-    return f"[{_number(found.low, signed=signed)}, {_number(found.high, signed=signed)}]" if found else "-"
+def format_interval(found: Interval | None, *, signed: bool = False) -> str:
+    """[low, high]; a dash for what is absent."""
+    return f"[{format_number(found.low, signed=signed)}, {format_number(found.high, signed=signed)}]" if found else "-"
 
 
 def _p_value(value: float | None) -> str:

@@ -1,0 +1,78 @@
+"""Do two lists of scores agree? Pearson's r over captioners, with Fisher's interval, and Spearman's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from judge.statistics.summary import Summary
+from judge.types import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Agreement of two lists.
+
+    Attributes:
+        pearson: r in [-1, 1]; None for fewer than two pairs, or where a list is constant.
+        interval: of r, by Fisher's transformation; None for fewer than four pairs.
+        spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
+        pairs: how many.
+    """
+
+    pearson: float | None
+    interval: Interval | None
+    spearman: float | None
+    pairs: int
+
+
+def correlate(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Correlation:
+    """Pearson's and Spearman's correlation of two lists of one length (scipy).
+
+    Raises:
+        ValueError: the lists differ in length.
+    """
+    from scipy import stats
+
+    pairs = len(first)
+    if len(second) != pairs:
+        raise ValueError(f"{pairs} and {len(second)} values")
+    if pairs < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return Correlation(None, None, None, pairs)
+    found = stats.pearsonr(first, second)
+    interval = None
+    if pairs > 3:
+        bounds = found.confidence_interval(level)
+        interval = Interval(float(bounds.low), float(bounds.high), level)
+    return Correlation(float(found.statistic), interval, float(stats.spearmanr(first, second).statistic), pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far amplifications of a variant of a run go with those of its first variant, over captioners."""
+
+    metric: str
+    judge: str
+    variant: str
+    correlation: Correlation
+
+
+def agreements(variants: Mapping[str, Sequence[Summary]], *, level: float = 0.95) -> list[Agreement]:
+    """Every variant against the first, metric by metric and judge by judge."""
+    first, *others = variants
+    found = []
+    for metric, judge in dict.fromkeys((row.metric, row.judge) for row in variants[first]):
+        truth = _amplifications(variants[first], metric, judge)
+        for other in others:
+            known = _amplifications(variants[other], metric, judge)
+            both = [name for name in truth if name in known]
+            pairs = [truth[name] for name in both], [known[name] for name in both]
+            found.append(Agreement(metric, judge, other, correlate(*pairs, level=level)))
+    return found
+
+
+def _amplifications(rows: Sequence[Summary], metric: str, judge: str) -> dict[str, float]:
+    mine = [row for row in rows if (row.metric, row.judge) == (metric, judge)]
+    return {row.captioner: row.amplification for row in mine if row.amplification is not None}

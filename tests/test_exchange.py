@@ -1,0 +1,167 @@
+"""``judge ablate masks``, and the second half of ``judge ablate detectors``: one run with one thing exchanged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from helpers import judge
+from judges.test_huggingface import FAMILIES
+
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
+from judge.judges.hf_models import quiet
+
+SIZE = 64
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
+    return write_world(make_world(80, seed=5), captioners, tmp_path_factory.mktemp("w") / "world", pictures=SIZE)
+
+
+@pytest.fixture
+def run_file(world: WorldFiles, tmp_path: Path) -> Path:
+    """Judges that learn next to nothing: what is asked here is which numbers stand where."""
+    settings = {
+        "human": str(world.human),
+        "labels": str(world.labels),
+        "images": str(world.folder / "images"),
+        "instances": str(world.folder / "instances.json"),
+        "backbone": "resnet18",
+        "backbone_weights": "random",
+        "image_size": SIZE,
+        "features": str(tmp_path / "features"),
+        "cache": str(tmp_path / "cache"),
+        "protocol": "paper",
+        "seeds": 1,
+        "epochs": 1,
+        "batch_size": 16,
+        "learning_rate": 0.002,
+        "resamples": 100,
+        "workers": 1,
+    }
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+def captions(world: WorldFiles) -> list[object]:
+    return [part for path in world.captions.values() for part in ("--captions", path)]
+
+
+def measured(run_file: Path, out: Path, *arguments: object) -> list[dict[str, Any]]:
+    done = judge("evaluate", run_file, "--out", out, *arguments)
+    assert done.exit_code == 0, done.output
+    rows: list[dict[str, Any]] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    return rows
+
+
+NUMBERS = ("captioner", "metric", "judge", "human", "generated", "amplification")
+
+
+def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    """Each column is a run of ``judge evaluate`` with that detector."""
+    weights = tmp_path / "yolo.safetensors"
+    pictures = ["--images", world.folder / "images", "--instances", world.folder / "instances.json"]
+    trained = judge(
+        "train", "detector", "--kind", "yolo", *pictures, "--epochs", 1, "--image-size", SIZE, "--out", weights
+    )
+    assert trained.exit_code == 0, trained.output
+    found = [*captions(world), "--weights", weights, "--threshold", "0.05", "--metrics", "lic,imagecaptioner2"]
+    out = tmp_path / "out"
+    done = judge(
+        "ablate", "detectors", run_file, *found, "--judge", "sat,linear", "--detectors", "gt,yolo", "--out", out
+    )
+    assert done.exit_code == 0, done.output
+    ablated = json.loads((out / "detectors.json").read_text(encoding="utf-8"))
+    assert [row["detector"] for row in ablated["results"]] == ["gt", "yolo"]
+    for detector in ("gt", "yolo"):
+        alone = measured(
+            run_file,
+            tmp_path / detector,
+            *found,
+            "--judge",
+            "sat",
+            "--metrics",
+            "imagecaptioner2",
+            "--detector",
+            detector,
+        )
+        assert [[row[name] for name in NUMBERS] for row in ablated["judges"][detector]] == [
+            [row[name] for name in NUMBERS] for row in alone
+        ]
+    (agreement,) = ablated["agreement"]
+    assert (agreement["variant"], agreement["correlation"]["pairs"]) == ("yolo", 2)
+    assert "yolo with gt over 2 captioners: Pearson" in done.stdout
+    # A mask that hides less, or more, shows something else.
+    assert ablated["judges"]["gt"] != ablated["judges"]["yolo"]
+
+
+def test_masks_of_files_change_what_judges_see(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    given = [*captions(world)[:2], "--metrics", "imagecaptioner2,lic", "--judge", "sat,linear"]
+    done = judge(
+        "ablate", "masks", run_file, *given, "--masks", "box,none", "--hides", "person,both", "--category", "pizza",
+        "--out", out,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    rows = json.loads((out / "masks.json").read_text(encoding="utf-8"))["results"]
+    seen = [row for row in rows if row["metric"] == "imagecaptioner2"]
+    assert [(row["mask"], row["hide"]) for row in seen] == [("none", None), ("box", "person"), ("box", "both")]
+    plain, person, both = seen
+    assert plain["over_original"] == 0
+    assert plain["over_chance"] == pytest.approx(plain["generated"] - 0.5)
+    assert person["over_original"] == pytest.approx(person["generated"] - plain["generated"])
+    assert len({row["generated"] for row in seen}) == 3
+    alone = measured(run_file, tmp_path / "alone", *given, "--mask", "box")
+    mine = next(row for row in alone if row["metric"] == "imagecaptioner2")
+    assert [person[name] for name in NUMBERS] == [mine[name] for name in NUMBERS]
+    # What reads alone sees no difference.
+    assert len({row["generated"] for row in rows if row["metric"] == "lic"}) == 1
+    assert "person, box" in done.stdout
+    assert both["captioner"] == "none"
+
+
+def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    """LIC's Table 4: the captioner writes of masked pictures, and LIC reads what it wrote."""
+    model = tmp_path / "git"
+    with quiet():
+        torch.manual_seed(0)
+        parts = FAMILIES["git"]()
+        for parameter in parts[0].parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter.data, std=0.2)
+        for part in parts:
+            part.save_pretrained(model)
+    out, masked = tmp_path / "out", tmp_path / "masked.json"
+    given = ["--metrics", "lic", "--judge", "linear"]
+    done = judge(
+        "ablate", "masks", run_file, *given, "--model", model, "--masks", "none,box", "--hides", "person", "--out", out
+    )
+    assert done.exit_code == 0, done.output
+    rows = json.loads((out / "masks.json").read_text(encoding="utf-8"))["results"]
+    assert [row["mask"] for row in rows] == ["none", "box"]
+    pictures = ["--images", world.folder / "images", "--instances", world.folder / "instances.json", "--mask", "box"]
+    assert judge("caption", "--model", model, *pictures, "--out", masked).exit_code == 0
+    (alone,) = measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
+    assert [rows[1][name] for name in NUMBERS] == [alone[name] for name in NUMBERS]
+
+
+@pytest.mark.parametrize(
+    ("command", "extra", "told"),
+    [
+        ("masks", ["--metrics", "lic"], "--metrics: no judge of these metrics sees pictures"),
+        ("masks", ["--masks", "boxes", "--metrics", "imagecaptioner2"], "'masks.0': input should be 'none'"),
+        ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics sees pictures"),
+    ],
+)
+def test_faults(world: WorldFiles, run_file: Path, tmp_path: Path, command: str, extra: list[str], told: str) -> None:
+    done = judge("ablate", command, run_file, *captions(world), *extra, "--out", tmp_path / "out")
+    assert (done.exit_code, told in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.yaml"]
