@@ -25,7 +25,11 @@ from judge.types import Direction, FloatArray
 
 
 def evidence_table(
-    parameters: Parameters = DEFAULT, captioner: Captioner = FAITHFUL, *, direction: Direction = "A->T"
+    parameters: Parameters = DEFAULT,
+    captioner: Captioner = FAITHFUL,
+    *,
+    direction: Direction = "A->T",
+    looks: bool = False,
 ) -> FloatArray:
     """P(what is asked for, what one caption tells once the hidden words are gone); sums to 1, each class has 1/2.
 
@@ -35,13 +39,23 @@ def evidence_table(
         direction: "A->T": asked for is the attribute, told are task and setting, [2, 13, 9]. "T->A": asked for is the
             scene's task, told are the word for the person and the setting, [12, 3, 9]. The last index of each axis of
             what is told: silence.
+        looks: the judge also sees the drawn scene without its person: task and setting, [2, 13, 9, 12, 8] ("A->T").
+
+    Raises:
+        JudgeError: a judge that looks for the task, which it sees.
     """
+    if looks and direction == "T->A":
+        raise JudgeError("a judge that sees the scene need not guess its task", mend="ask for A->T")
     scenes = task_given_attribute(parameters.association)[:, :, None] * setting_given_scene(parameters) / len(CLASSES)
     places = _confusion(len(SETTINGS), captioner.error)
     if direction == "A->T":
         sharp = task_given_attribute(0.0, knob=1.0)
         names = (1 - captioner.stereotype) * np.eye(len(TASKS)) + captioner.stereotype * sharp[:, None, :]
         names = names @ _confusion(len(TASKS), captioner.error)
+        if looks:
+            both = np.einsum("ats,atu,sv->tsauv", scenes, names, places)
+            seen = [[_with_silence(told, parameters.mention, parameters.place) for told in row] for row in both]
+            return np.moveaxis(np.array(seen), (0, 1), (3, 4))
         told = np.einsum("ats,atu,sv->auv", scenes, names, places)
         return _with_silence(told, parameters.mention, parameters.place)
     leaning = np.repeat(np.eye(len(CLASSES)), HALF, axis=0)
@@ -57,6 +71,7 @@ def bayes_score(
     *,
     direction: Direction = "A->T",
     score: str = "confident_accuracy",
+    looks: bool = False,
 ) -> float:
     """The score that an optimal judge reaches on one side, seeing one caption at a time.
 
@@ -69,13 +84,14 @@ def bayes_score(
         captioner: whose captions; ``FAITHFUL`` for people's too.
         direction: see ``evidence_table``.
         score: a key of ``scores.SCORES``.
+        looks: see ``evidence_table``.
 
     Raises:
         JudgeError: an unknown score.
     """
     if score not in SCORES:
         raise JudgeError(f"unknown score '{score}'", mend=nearest(score, list(SCORES)))
-    table = evidence_table(parameters, captioner, direction=direction)
+    table = evidence_table(parameters, captioner, direction=direction, looks=looks)
     joint = table.reshape(len(table), -1)
     total = joint.sum(axis=0)
     # Evidence that never comes has no posterior and no weight.
@@ -92,8 +108,11 @@ def true_amplification(
     *,
     direction: Direction = "A->T",
     score: str = "confident_accuracy",
+    looks: bool = False,
 ) -> float:
     """Generated minus human side for an optimal judge: LIC's truth (A->T), Leakage's with ``score="accuracy"``.
+
+    ImageCaptioner2's with ``score="confidence"`` and ``looks``.
 
     Exactly 0.0 for a ``FAITHFUL`` captioner. Without errors it never decreases in ``stereotype`` (A->T), in ``guess``
     (T->A). T->A asks for the task where LIC asks for the attribute.
@@ -101,8 +120,8 @@ def true_amplification(
     Raises:
         JudgeError: an unknown score.
     """
-    generated = bayes_score(parameters, captioner, direction=direction, score=score)
-    return generated - bayes_score(parameters, direction=direction, score=score)
+    generated = bayes_score(parameters, captioner, direction=direction, score=score, looks=looks)
+    return generated - bayes_score(parameters, direction=direction, score=score, looks=looks)
 
 
 def truth(captioners: Mapping[str, Captioner], parameters: Parameters = DEFAULT) -> dict[str, dict[str, float]]:
