@@ -1,0 +1,178 @@
+"""Judges that see, in drawn worlds whose truth is known: what they must find, and what they must not.
+
+A test of measurements, not of code paths: judges are trained until they know something, a minute or so in all.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import judge
+
+from judge import evaluate
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.truth import true_amplification
+from judge.calibration.world import Captioner, Parameters
+from judge.measure import Result
+
+SIZE = 96
+QUICK: dict[str, Any] = {
+    "metrics": ["imagecaptioner2"],
+    "judge": ["sat"],
+    "backbone": "resnet18",
+    "backbone_weights": "random",
+    "image_size": SIZE,
+    "protocol": "paper",
+    "seeds": 1,
+    "epochs": 10,
+    "batch_size": 16,
+    "learning_rate": 0.001,
+    "resamples": 200,
+}
+KNOBS = {"zero": Captioner(), "middle": Captioner(stereotype=0.5), "high": Captioner(stereotype=1.0)}
+
+
+def few(files: WorldFiles, count: int = 1) -> WorldFiles:
+    """The first human captions of each image alone: judges of one index stand for those of all."""
+    human = json.loads(files.human.read_text(encoding="utf-8"))
+    seen: dict[int, int] = {}
+    kept = []
+    for annotation in human["annotations"]:
+        seen[annotation["image_id"]] = seen.get(annotation["image_id"], 0) + 1
+        if seen[annotation["image_id"]] <= count:
+            kept.append(annotation)
+    files.human.write_text(json.dumps(human | {"annotations": kept}), encoding="utf-8")
+    return files
+
+
+def measured(files: WorldFiles, captioners: Mapping[str, Path], **settings: Any) -> Result:
+    given = {"human": files.human, "captions": dict(captioners), "labels": files.labels}
+    seen = {"images": files.folder / "images", "instances": files.folder / "instances.json"}
+    return evaluate(**{**QUICK, **given, **seen, "features": files.folder.parent / "features", **settings})
+
+
+def by_captioner(result: Result) -> dict[str, float]:
+    return {row.captioner: row.amplification for row in result.summaries if row.amplification is not None}
+
+
+@pytest.fixture(scope="module")
+def knobs(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    return few(write_world(make_world(450, seed=3), KNOBS, tmp_path_factory.mktemp("knobs") / "world", pictures=SIZE))
+
+
+def test_true_amplifications_are_far_apart() -> None:
+    truth = [true_amplification(captioner=knob, score="confidence", looks=True) for knob in KNOBS.values()]
+    assert truth[0] == 0
+    assert min(np.diff(truth)) > 0.1
+
+
+def test_order_of_known_amplifications_in_nine_of_ten_seeds(knobs: WorldFiles) -> None:
+    """Also: a captioner that says what people say amplifies nothing, within noise."""
+    result = measured(knobs, knobs.captions, seeds=10)
+    scores = result.scores.groupby(["seed", "captioner", "side"])["probability"].mean().unstack()
+    amplification = (scores["generated"] - scores["human"]).unstack()
+    ordered = (amplification["zero"] < amplification["middle"]) & (amplification["middle"] < amplification["high"])
+    assert ordered.sum() >= 9, amplification
+    assert by_captioner(result)["zero"] == pytest.approx(0, abs=0.02)
+    assert by_captioner(result)["high"] > 0.1
+
+
+@pytest.mark.parametrize("killed_after", [1, 3])
+def test_killed_in_an_epoch_and_started_again(knobs: WorldFiles, tmp_path: Path, killed_after: int) -> None:
+    """SIGKILL at the end of an epoch of a judge that sees; the same command then ends as if nothing had happened."""
+    arguments = [
+        "--human", knobs.human, "--captions", f"high={knobs.captions['high']}", "--labels", knobs.labels,
+        "--images", knobs.folder / "images", "--instances", knobs.folder / "instances.json",
+        "--features", knobs.folder.parent / "features", "--metrics", "imagecaptioner2", "--judge", "sat",
+        "--backbone", "resnet18", "--backbone-weights", "random", "--image-size", SIZE, "--protocol", "paper",
+        "--seeds", "1", "--epochs", "4", "--batch-size", "16", "--resamples", "100", "--workers", "1",
+    ]  # fmt: skip
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    script = Path(__file__).parent / "killed.py"
+    command = [sys.executable, script, killed_after, "evaluate", *arguments, "--out", out]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(list((tmp_path / "out.partial" / "members").glob("*.training.safetensors"))) == 1
+    assert judge("evaluate", *arguments, "--out", out).exit_code == 0
+    assert judge("evaluate", *arguments, "--out", whole).exit_code == 0
+    for name in ("scores.parquet", "metrics.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    """Nothing goes with the attribute but the person."""
+    world = make_world(500, seed=7, parameters=Parameters(association=0.0))
+    return few(write_world(world, {"zero": Captioner()}, tmp_path_factory.mktemp("plain") / "world", pictures=SIZE))
+
+
+def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: WorldFiles) -> None:
+    judges = ["sat", "sat-image-only", "sat-caption-only", "grit", "vl-lic-lstm", "linear"]
+    # Regions and grids of a small network; the words are the same for all.
+    result = measured(
+        plain, plain.captions, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4, backbone="test_resnet"
+    )
+    for row in result.summaries:
+        chance, spread = {"imagecaptioner2": (0.5, 0.2), "lic": (0.25, 0.3)}[row.metric]
+        # Four standard errors: spread of one image's quantity over the images held out.
+        noise = 4 * spread / np.sqrt(row.images)
+        assert row.human == pytest.approx(chance, abs=noise), row
+        assert row.generated == pytest.approx(chance, abs=noise), row
+    assert len(result.summaries) == 6
+
+
+def test_with_people_to_be_seen_a_judge_knows(plain: WorldFiles, tmp_path: Path) -> None:
+    """A network trained for a minute on other drawn scenes, people visible, as the backbone."""
+    weights = train_backbone(tmp_path)
+    seeing = {"backbone": "test_resnet", "backbone_weights": str(weights), "features": tmp_path / "features"}
+    open_ = measured(plain, plain.captions, mask="none", **seeing)
+    hidden = measured(plain, plain.captions, mask="segment", **seeing)
+    assert open_.summaries[0].human is not None
+    assert open_.summaries[0].human > 0.95
+    assert open_.summaries[0].generated > 0.95
+    assert hidden.summaries[0].human == pytest.approx(0.5, abs=0.09)
+
+
+def train_backbone(folder: Path) -> Path:
+    """A small timm network that has learnt the attribute from drawn people; its weights, by timm's names."""
+    import cv2
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    from judge.calibration.scenes import draw
+
+    world = make_world(1200, seed=11, parameters=Parameters(association=0.0))
+    pixels = [cv2.resize(draw(scene, seed=11, size=SIZE).pixels, (SIZE, SIZE)) for scene in world.scenes]
+    pictures = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float() / 255
+    config = timm.get_pretrained_cfg("test_resnet")
+    mean, std = (torch.tensor(values)[:, None, None] for values in (config.mean, config.std))
+    pictures = (pictures - mean) / std
+    answers = torch.tensor([int(scene.attribute == "male") for scene in world.scenes])
+    torch.manual_seed(0)
+    network = timm.create_model("test_resnet", pretrained=False, num_classes=2)
+    epochs, batch = 16, 32
+    optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=0.01)
+    steps = epochs * len(pictures) // batch
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps + epochs)
+    for epoch in range(epochs):
+        order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(epoch))
+        for rows in order.split(batch):
+            # Mirrored half of the time: people stand anywhere.
+            seen = pictures[rows].flip(3) if rows[0] % 2 else pictures[rows]
+            loss = torch.nn.functional.cross_entropy(network(seen), answers[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+    path = folder / "backbone.safetensors"
+    save_file(network.state_dict(), path)
+    return path
