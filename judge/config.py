@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
@@ -20,8 +20,9 @@ def _split_commas(value: object) -> object:
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         return value
-    names = [name.strip().lower() for part in parts for name in str(part).split(",") if name.strip()]
-    return tuple(dict.fromkeys(names))
+    names = [name.strip() for part in parts for name in str(part).split(",") if name.strip()]
+    # A model's name or folder keeps its capitals: "hf:Salesforce/blip-image-captioning-base".
+    return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in names))
 
 
 class Settings(BaseModel):
@@ -32,7 +33,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     command: ClassVar[str]
-    files_or_names: ClassVar[frozenset[str]] = frozenset({"lexicon", "weights", "start"})
+    files_or_names: ClassVar[frozenset[str]] = frozenset(
+        {"lexicon", "weights", "start", "backbone_weights", "reader", "model", "models"}
+    )
 
     @field_serializer("*", when_used="json")
     def _paths_as_text(self, value: object) -> object:
@@ -80,12 +83,10 @@ class LabelSettings(Settings):
 NETWORKS = tuple(name for name in NAMES if name != "gt")
 
 
-class PictureSettings(LabelSettings):
-    """Where the pictures are, who is in them, and how people are hidden."""
+class HidingSettings(LabelSettings):
+    """Who is in pictures, how they are found, and what is hidden."""
 
-    images: Path = Field(description="folder of pictures")
     instances: Path | None = Field(None, description="COCO instances of these pictures: what 'gt' knows")
-    mode: Literal["partial", "segment", "box"] = Field("segment", description="how much of each instance is hidden")
     hide: Literal["person", "object", "both"] = Field(
         "person", description="person; object: the category most correlated with the attribute (BA); or both"
     )
@@ -108,16 +109,10 @@ class PictureSettings(LabelSettings):
     trust_weights: Path | None = Field(
         None, description="folder whose .pt files may be unpickled, which can run any code in them"
     )
-    device: str | None = Field(
-        None, description="for the detector: cpu, cuda, cuda:1; default: a GPU where there is one"
-    )
-    batch_size: int = Field(8, ge=1, description="pictures that a detector sees at a time")
     cache: Path = Field(Path("runs/detections"), description="where detections are kept, per picture and detector")
     max_pixels: int = Field(
         MAX_PIXELS, ge=1, description="a picture of more (width x height) is taken for a decompression bomb"
     )
-    seed: int = Field(0, ge=0, le=2**31, description="of the noise")
-    overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -172,6 +167,19 @@ class PictureSettings(LabelSettings):
         return value
 
 
+class PictureSettings(HidingSettings):
+    """Pictures that are worked on one by one."""
+
+    images: Path = Field(description="folder of pictures")
+    mode: Literal["partial", "segment", "box"] = Field("segment", description="how much of each instance is hidden")
+    device: str | None = Field(
+        None, description="for the detector: cpu, cuda, cuda:1; default: a GPU where there is one"
+    )
+    batch_size: int = Field(8, ge=1, description="pictures that a detector sees at a time")
+    seed: int = Field(0, ge=0, le=2**31, description="of the noise")
+    overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
+
+
 class MaskConfig(PictureSettings):
     """Everything that ``judge mask`` can be told."""
 
@@ -189,23 +197,49 @@ class MaskConfig(PictureSettings):
     out: Path = Field(description="folder for the masked pictures")
 
 
-class AblateDetectorsConfig(PictureSettings):
-    """Everything that ``judge ablate detectors`` can be told."""
+def _no_is_a_word(value: object) -> object:
+    """YAML reads a bare ``no`` as False."""
+    return "no" if value is False else value
 
-    command = "judge ablate detectors"
 
-    detectors: tuple[str, ...] = Field(("gt", "yolo", "maskrcnn"), description="detectors to compare", min_length=1)
+class CaptionConfig(HidingSettings):
+    """Everything that ``judge caption`` can be told."""
+
+    command = "judge caption"
+
+    model: str = Field(description="checkpoint of a captioner: a folder, or a name on the hub", min_length=1)
+    images: Path = Field(description="folder of pictures")
+    ids: Path | None = Field(
+        None, description="COCO file whose 'images' say which pictures, and their ids; None for 'instances', else names"
+    )
+    prompt: str | None = Field(
+        None, description="what it is asked, or how its captions begin; None for what its family is usually asked"
+    )
+    beams: int = Field(1, ge=1, le=100, description="of the beam search; 1 is greedy")
+    max_tokens: int = Field(30, ge=1, le=10_000, description="of a caption")
+    mask: Literal["none", "partial", "segment", "box"] = Field(
+        "none", description="how much of each instance is hidden; none for pictures as they are"
+    )
+    detector: Literal["gt", "yolo", "maskrcnn"] = Field("gt", description="finds what is to be hidden")
+    batch_size: int = Field(8, ge=1, description="pictures at a time")
+    precision: Literal["no", "bf16"] = Field("no", description="bf16 for half the memory")
+    device: str | None = Field(None, description="cpu, cuda, cuda:1; default: a GPU where there is one")
+    seed: int = Field(0, ge=0, le=2**31, description="of the noise that hides; captions are never drawn")
+    out: Path = Field(description="the file of captions, .json")
+    overwrite: bool = Field(False, description="replace 'out'", exclude=True)
+
+    _no = field_validator("precision", mode="before")(_no_is_a_word)
+
+    @field_validator("model")
+    @classmethod
+    def _as_of_judges(cls, value: str) -> str:
+        """``hf:NAME`` is how judges are called."""
+        return value.strip().removeprefix("hf:")
 
     @property
     def finders(self) -> tuple[str, ...]:
         """The detectors that will be asked."""
-        return self.detectors
-
-    resamples: int = Field(2000, ge=100, description="of the bootstrap over pictures")
-    level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")
-    out: Path = Field(description="folder for the results")
-
-    _commas = field_validator("detectors", mode="before")(_split_commas)
+        return (self.detector,) if self.mask != "none" else ()
 
 
 class TrainDetectorConfig(Settings):
@@ -236,14 +270,19 @@ class TrainDetectorConfig(Settings):
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
-class RunConfig(LabelSettings):
-    """Everything that ``judge evaluate`` can be told."""
+class RunSettings(HidingSettings):
+    """What is measured, and how judges are trained."""
 
-    command = "judge evaluate"
-
-    human: Path = Field(description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)")
+    human: Path | None = Field(
+        None, description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)"
+    )
     captions: dict[str, Path] = Field(
-        description="captioner -> its captions; names default to file stems", min_length=1
+        {}, description="captioner -> its captions; names default to file stems; may be empty where there are models"
+    )
+    models: dict[str, str] = Field(
+        {},
+        description="captioner -> the checkpoint that wrote its captions, or that captions 'images' where it has none; "
+        "names default to the last part of the path",
     )
     out: Path | None = Field(None, description="folder for the results; None to write nothing")
 
@@ -264,14 +303,41 @@ class RunConfig(LabelSettings):
     split: str | None = Field(None, description="split of a Karpathy file")
     several: bool = Field(False, description="allow several captions an image from a captioner")
 
+    images: Path | None = Field(None, description="folder of the images' pictures, for judges that see")
+    mask: Literal["none", "partial", "segment", "box"] = Field(
+        "segment", description="how much of each instance is hidden from judges; none for pictures as they are"
+    )
+    detector: Literal["gt", "yolo", "maskrcnn"] = Field("gt", description="finds what is to be hidden")
+    template: str | None = Field(None, description="asks a captioner for the attribute; one [Answer] in it")
+    answers: dict[str, str] = Field({}, description="class -> the word that answers; default: the class itself")
+    answer_softmax: Literal["restricted", "vocabulary"] = Field(
+        "restricted", description="probabilities among the answers alone, or among all words"
+    )
+    backbone: str | None = Field(None, description="timm's name of the network that sees; None for the judge's own")
+    backbone_weights: str = Field("pretrained", description="pretrained (timm fetches them), random, or a file")
+    image_size: int | None = Field(None, ge=32, description="pixels along a side, for the backbone; None for its own")
+    reader: str | None = Field(
+        None, description="transformers' name or folder of vl-lic's text encoder; None for bert-base-uncased"
+    )
+    tuning: Literal["full", "frozen", "lora", "zero-shot"] = Field(
+        "full", description="of a Hugging Face captioner: all, its language part, LoRA, or nothing is trained"
+    )
+    features: Path = Field(Path("runs/features"), description="where what backbones see is kept")
+
     epochs: int | None = Field(None, ge=1, description="overrides the judge's own")
     batch_size: int | None = Field(None, ge=1, description="overrides the judge's own")
+    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
+        None, description="samples a forward pass, gradients adding up to those of a batch; auto: what memory holds"
+    )
     learning_rate: float | None = Field(None, gt=0, description="overrides the judge's own")
     precision: Literal["no", "bf16", "fp16"] | None = Field(None, description="None for Accelerate's own setting")
     sharing: Literal["members", "data"] | None = Field(
         None, description="several processes: each trains whole judges, or all train one; None for the judge's own"
     )
     workers: int | None = Field(None, ge=1, description="judges trained at a time; default one a core")
+    checkpoints: Path | None = Field(
+        None, description="folder of trained judges, which a run takes from it and adds to it; None to keep none"
+    )
 
     resamples: int = Field(2000, ge=100, description="of the bootstrap and the permutation test")
     level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")
@@ -285,18 +351,109 @@ class RunConfig(LabelSettings):
             value = [value]
         return name_captioners(value) if isinstance(value, list | tuple) else value
 
-    @field_validator("precision", mode="before")
+    @field_validator("models", mode="before")
     @classmethod
-    def _no_is_a_word(cls, value: object) -> object:
-        """YAML reads a bare ``no`` as False."""
-        return "no" if value is False else value
+    def _name_models(cls, value: object) -> object:
+        """A checkpoint, a list of checkpoints, or of NAME=CHECKPOINT, becomes a mapping."""
+        if isinstance(value, str | Path):
+            value = [value]
+        return _name_checkpoints(value) if isinstance(value, list | tuple) else value
 
+    @field_validator("models")
+    @classmethod
+    def _name_files(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not name or name.startswith(".") or set(name) & set("/\\\0"):
+                raise ValueError(f"'{name}' cannot be a file's name: write NAME=CHECKPOINT")
+        return {name: reference.strip().removeprefix("hf:") for name, reference in value.items()}
+
+    _no = field_validator("precision", mode="before")(_no_is_a_word)
     _commas = field_validator("metrics", "judge", mode="before")(_split_commas)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will be asked."""
+        return (self.detector,) if self.images and self.mask != "none" else ()
 
     def recipe(self) -> dict[str, Any]:
         """What overrides the judges' own recipes."""
-        wanted = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
-        return {name: value for name, value in wanted.items() if value is not None}
+        names = ("epochs", "batch_size", "micro_batch", "learning_rate")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class RunConfig(RunSettings):
+    """Everything that ``judge evaluate`` can be told."""
+
+    command = "judge evaluate"
+
+    human: Path = Field(description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)")
+
+
+class TrainConfig(RunConfig):
+    """Everything that ``judge train`` can be told: what ``judge evaluate`` can be, so that one file serves both."""
+
+    command = "judge train"
+
+    checkpoints: Path = Field(Path("checkpoints/judges"), description="folder for the trained judges")
+
+    @field_validator("checkpoints", mode="before")
+    @classmethod
+    def _one_is_needed(cls, value: object) -> object:
+        """``checkpoints: null`` stands in what ``judge evaluate`` left."""
+        return cls.model_fields["checkpoints"].default if value is None else value
+
+
+def _name_checkpoints(references: Iterable[object]) -> dict[str, str]:
+    """Captioner -> checkpoint: the last part of its path or name, unless it says ``NAME=CHECKPOINT``."""
+    named: dict[str, str] = {}
+    for entry in map(str, references):
+        name, equals, reference = entry.partition("=")
+        # A folder may hold an equals sign itself.
+        if not equals or "/" in name:
+            reference = entry
+            name = Path(entry.strip().removeprefix("hf:")).name or Path(entry).resolve().name
+        if name in named:
+            raise ValueError(f"two captioners are called '{name}': write OTHER={reference}")
+        named[name] = reference
+    return named
+
+
+class AblateDetectorsConfig(RunSettings):
+    """Everything that ``judge ablate detectors`` can be told: those of ``judge evaluate``, captions or none."""
+
+    command = "judge ablate detectors"
+
+    images: Path = Field(description="folder of pictures")
+    instances: Path = Field(description="COCO instances of these pictures: the truth that detectors are compared with")
+    mask: Literal["partial", "segment", "box"] = Field("segment", description="how much of each instance is hidden")
+    metrics: tuple[str, ...] = Field(("imagecaptioner2",), description="rows of METRICS that look", min_length=1)
+    detectors: tuple[str, ...] = Field(("gt", "yolo", "maskrcnn"), description="detectors to compare", min_length=1)
+    device: str | None = Field(None, description="for detectors: cpu, cuda, cuda:1; default: a GPU where there is one")
+    out: Path = Field(description="folder for the results")
+
+    _commas_too = field_validator("detectors", mode="before")(_split_commas)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will be asked."""
+        return self.detectors
+
+
+class AblateMasksConfig(RunConfig):
+    """Everything that ``judge ablate masks`` can be told."""
+
+    command = "judge ablate masks"
+
+    images: Path = Field(description="folder of pictures")
+    masks: tuple[Literal["none", "partial", "segment", "box"], ...] = Field(
+        ("none", "partial", "segment", "box"), description="how much of each instance is hidden, one run each"
+    )
+    hides: tuple[Literal["person", "object", "both"], ...] = Field(
+        ("person", "object", "both"), description="what is hidden, one run each"
+    )
+    out: Path = Field(description="folder for the results")
+
+    _commas_too = field_validator("masks", "hides", mode="before")(_split_commas)
 
 
 S = TypeVar("S", bound=Settings)

@@ -18,7 +18,7 @@ from helpers import judge
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.cli import app
-from judge.config import AblateDetectorsConfig, MaskConfig, RunConfig, Settings, TrainDetectorConfig
+from judge.config import AblateDetectorsConfig, CaptionConfig, MaskConfig, RunConfig, Settings, TrainDetectorConfig
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3"]
 
@@ -244,12 +244,13 @@ def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
     assert "cannot be written" in done.stderr
 
 
-@pytest.mark.parametrize("config", [RunConfig, MaskConfig, TrainDetectorConfig, AblateDetectorsConfig])
+@pytest.mark.parametrize("config", [RunConfig, MaskConfig, CaptionConfig, TrainDetectorConfig, AblateDetectorsConfig])
 def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> None:
     """One vocabulary: what the command can say, YAML and Python can say, by the same name."""
     from typer.main import get_command
 
     renamed = {"refusal": "refusals", "column": "columns", "label_value": "label_values"}
+    renamed |= {"answer": "answers"} | ({"model": "models"} if config is RunConfig else {})
     command: Any = get_command(app)
     for name in config.command.split()[1:]:
         command = command.commands[name]

@@ -31,7 +31,10 @@ def test_ci_runs_the_readmes_own_two_commands() -> None:
 
 
 def test_every_option_in_readme_exists() -> None:
-    commands = (["evaluate"], ["mask"], ["demo"], ["train", "detector"], ["ablate", "detectors"])
+    commands = (
+        ["evaluate"], ["mask"], ["caption"], ["demo"], ["train", "judges"], ["train", "detector"],
+        ["ablate", "detectors"], ["ablate", "masks"],
+    )  # fmt: skip
     helps = [CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"}).output for command in commands]
     known = set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", " ".join(helps)))
     others = {"--config_file", "--num_processes"}  # accelerate's

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, print_result, progress, resolve, say
+from judge.cli.shared import also_takes, one_line_errors, print_result, progress, resolve, say
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
@@ -19,21 +19,86 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     captions: Annotated[
         list[str] | None, typer.Option(help="a captioner's captions, or NAME=FILE; may be repeated")
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="checkpoint that wrote a captioner's captions, or NAME=CHECKPOINT; without captions, it writes them "
+            "of --images first; may be repeated"
+        ),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="attribute class of each image; default: derived from the human captions")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="folder for the results [default: runs/evaluate]")] = None,
     overwrite: options.Overwrite = None,
     metrics: Annotated[
-        str | None, typer.Option(help="comma-separated: lic, leakage, sc [default: lic,leakage]")
+        str | None,
+        typer.Option(
+            help="comma-separated: lic, leakage, sc; with images imagecaptioner2, imagecaptioner2-ratio, vl-lic "
+            "[default: lic,leakage]"
+        ),
     ] = None,
-    judge: Annotated[str | None, typer.Option(help="comma-separated: linear, lstm [default: linear]")] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="comma-separated: linear, lstm; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self (the "
+            "captioner's --model); -image-only or -caption-only after these blanks the other [default: linear; of "
+            "images the metric's own]"
+        ),
+    ] = None,
     protocol: Annotated[str | None, typer.Option(help="crossfit or paper [default: crossfit]")] = None,
     seeds: Annotated[int | None, typer.Option(help="repetitions [default: 1 under crossfit, 10 under paper]")] = None,
     seed: Annotated[int | None, typer.Option(help="the first seed [default: 0]")] = None,
     folds: Annotated[int | None, typer.Option(help="folds of crossfit [default: 10]")] = None,
     attribute: options.Attribute = None,
     lexicon: options.Lexicon = None,
+    images: Annotated[Path | None, typer.Option(help="folder of the images' pictures, for judges that see")] = None,
+    instances: options.Instances = None,
+    mask: Annotated[
+        str | None, typer.Option(help="what is hidden of pictures: none, partial, segment or box [default: segment]")
+    ] = None,
+    detector: Annotated[str | None, typer.Option(help="gt, yolo or maskrcnn [default: gt]")] = None,
+    hide: options.Hide = None,
+    category: options.Category = None,
+    fill: options.Fill = None,
+    share: options.Share = None,
+    dilation: options.Dilation = None,
+    foreground: options.Foreground = None,
+    threshold: options.Threshold = None,
+    mask_threshold: options.MaskThreshold = None,
+    weights: options.Weights = None,
+    trust_weights: options.TrustWeights = None,
+    cache: options.Cache = None,
+    max_pixels: options.MaxPixels = None,
+    template: Annotated[
+        str | None, typer.Option(help='how captioners are asked [default: "Therefore, the gender is [Answer]"]')
+    ] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(help="CLASS=WORD that answers, e.g. female=woman; repeatable")
+    ] = None,
+    answer_softmax: Annotated[
+        str | None, typer.Option(help="among the answers alone (restricted) or all words (vocabulary)")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="timm's name of the network that sees [default: the judge's own]")
+    ] = None,
+    backbone_weights: Annotated[
+        str | None, typer.Option(help="pretrained, random, or a .safetensors of timm's names [default: pretrained]")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="pixels along a side, for the backbone [default: its own]")
+    ] = None,
+    reader: Annotated[
+        str | None,
+        typer.Option(help="of vl-lic: transformers' name or folder of the text encoder [default: bert-base-uncased]"),
+    ] = None,
+    tuning: Annotated[
+        str | None,
+        typer.Option(help="of a Hugging Face captioner: full, frozen, lora or zero-shot [default: full]"),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="where what backbones see is kept [default: runs/features]")
+    ] = None,
     text: Annotated[str | None, typer.Option(help="whole or first-sentence [default: whole]")] = None,
     contractions: Annotated[str | None, typer.Option(help="whole or split [default: whole]")] = None,
     refusal: Annotated[
@@ -51,12 +116,19 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="overrides the judge's own")] = None,
     batch_size: Annotated[int | None, typer.Option(help="overrides the judge's own")] = None,
+    micro_batch: Annotated[
+        str | None,
+        typer.Option(help="samples a forward pass; auto: as many as fit into memory [default: the judge's own]"),
+    ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="overrides the judge's own")] = None,
     precision: Annotated[str | None, typer.Option(help="no, bf16 or fp16 [default: Accelerate's setting]")] = None,
     sharing: Annotated[
         str | None, typer.Option(help="members or data: how several processes share judges [default: the judge's]")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="judges trained at a time [default: one a core]")] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="folder of trained judges: taken from there, and kept there [default: none]")
+    ] = None,
     resamples: options.Resamples = None,
     level: options.Level = None,
 ) -> None:
@@ -69,10 +141,32 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
         run_settings(given.pop("run_file"), given)
 
 
+@also_takes(evaluate, without=("out", "overwrite", "resamples", "level"))
+def train(**given: Any) -> None:
+    """Train the judges of a run, on one or many processes; judge evaluate then scores them.
+
+    Takes the file and the options of judge evaluate. Leaves each judge's answers and weights, and judges.json, in
+    --checkpoints [default: checkpoints/judges]. What is there is taken over, what was killed goes on.
+    """
+    with one_line_errors():
+        from judge.config import TrainConfig
+        from judge.jobs.train import train_judges
+        from judge.training.workshop import is_main_process
+
+        run_file = given.pop("run_file")
+        config = resolve(run_file, given, TrainConfig, out="runs/evaluate")
+        with progress() as report:
+            found = train_judges(config, report=report)
+        if is_main_process():
+            before = f" ({found.taken_over} were there)" if found.taken_over else ""
+            say(f"{found.files} judges{before}, {found.seconds:.0f} s; they are in {config.checkpoints}")
+            say(f"Score them with: judge evaluate {run_file or '...'} --checkpoints {config.checkpoints}")
+
+
 def demo(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="of the world")] = 0,
-    images: Annotated[int, typer.Option(min=200, help="scenes in the world")] = 3000,
+    images: Annotated[int, typer.Option(min=200, help="scenes in the world")] = 1200,
 ) -> None:
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with one_line_errors():
@@ -82,8 +176,8 @@ def demo(
             found = run_demo(out, seed=seed, images=images, report=report)
         print_result(found.result, extra={"true": found.truth})
         say(
-            "\ntrue: for an optimal judge with unlimited data. Judges that learn from few images miss faint clues,\n"
-            "most of all on the human side, where clues are fainter: amplification then comes out too large."
+            "\ntrue: for an optimal judge with unlimited data. Judges that learn from few images miss the fainter clues,\n"
+            "on either side: measured amplification differs from the true one by that, beside chance."
         )
         say(f"\nThe world is in {found.world}, the results are in {found.results}")
 
@@ -92,7 +186,7 @@ def run_settings(run_file: Path | None, given: dict[str, Any]) -> None:
     """What ``judge evaluate`` and ``scripts/evaluate.py`` do with a file and options."""
     from judge.config import RunConfig
     from judge.jobs.evaluate import run
-    from judge.training.members import is_main_process
+    from judge.training.workshop import is_main_process
 
     config = resolve(run_file, given, RunConfig, out="runs/evaluate")
     with progress() as report:

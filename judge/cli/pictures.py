@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, print_table, progress, resolve, say
+from judge.cli.shared import one_line_errors, progress, resolve, say, tell_failures
 
 if TYPE_CHECKING:
-    from judge.errors import JudgeError
     from judge.jobs.mask import MaskedFolder
 
 
@@ -70,64 +68,6 @@ def mask(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer
         _tell(found, config.out)
 
 
-def ablate_detectors(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
-    ablate_file: Annotated[
-        Path | None, typer.Argument(metavar="[ABLATE.yaml]", help="settings; options override them")
-    ] = None,
-    images: options.Images = None,
-    instances: options.Instances = None,
-    out: Annotated[Path | None, typer.Option(help="folder for the results [default: runs/detectors]")] = None,
-    overwrite: options.Overwrite = None,
-    detectors: Annotated[
-        str | None, typer.Option(help="comma-separated: gt, yolo, maskrcnn [default: gt,yolo,maskrcnn]")
-    ] = None,
-    weights: options.Weights = None,
-    trust_weights: options.TrustWeights = None,
-    mode: options.Mode = None,
-    hide: options.Hide = None,
-    category: options.Category = None,
-    fill: options.Fill = None,
-    share: options.Share = None,
-    dilation: options.Dilation = None,
-    foreground: options.Foreground = None,
-    threshold: options.Threshold = None,
-    mask_threshold: options.MaskThreshold = None,
-    device: options.Device = None,
-    batch_size: options.DetectorBatch = None,
-    cache: options.Cache = None,
-    max_pixels: options.MaxPixels = None,
-    attribute: options.Attribute = None,
-    lexicon: options.Lexicon = None,
-    labels: options.ObjectLabels = None,
-    id_column: options.IdColumn = None,
-    label_column: options.LabelColumn = None,
-    label_value: options.LabelValue = None,
-    seed: options.NoiseSeed = None,
-    resamples: options.Resamples = None,
-    level: options.Level = None,
-) -> None:
-    """Compare detectors with ground truth: what share of the people each finds, and leaves visible.
-
-    Leaves detectors.json, contact_sheet.png and ablate.yaml in --out. Exit code 1: some pictures could not be read.
-    """
-    given = dict(locals())
-    with one_line_errors():
-        from judge.config import AblateDetectorsConfig
-        from judge.jobs.ablate import ablate_detectors as run_ablation
-        from judge.masking.images import SHEET_NAME
-        from judge.report.tables import detector_table
-
-        config = resolve(given.pop("ablate_file"), given, AblateDetectorsConfig, out="runs/detectors")
-        with progress() as report:
-            found = run_ablation(config, report=report)
-        if not found.rows:
-            _tell_failures(found.failures, len(found.failures), "read")
-        print_table(detector_table(found.rows))
-        say("\nShares of pixels are pooled over pictures; intervals: bootstrap over pictures. AP: COCO's, of masks.")
-        say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
-        _tell_failures(found.failures, len(found.failures) + found.rows[0].pictures, "read")
-
-
 def train_detector(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
     train_file: Annotated[
         Path | None, typer.Argument(metavar="[TRAIN.yaml]", help="settings; options override them")
@@ -178,7 +118,7 @@ def _tell(found: MaskedFolder, out: Path) -> None:
 
     rows, failures = found.masked.rows, found.masked.failures
     if not rows:
-        _tell_failures(failures, len(failures), "masked")
+        tell_failures(failures, len(failures), "masked")
     if correlated := found.correlated:
         say(
             f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} pictures with it are "
@@ -193,14 +133,4 @@ def _tell(found: MaskedFolder, out: Path) -> None:
     if found.left_out:
         say(f"NOTE: {found.left_out} pictures of the folder are not in the instances file; they were left out")
     say(f"They are in {out}; look at {out / SHEET_NAME}")
-    _tell_failures(failures, len(rows) + len(failures), "masked")
-
-
-def _tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, what: str) -> None:
-    """Each in a line on standard error; exit code 1 if there are any."""
-    for name, fault in failures:
-        # A file's name may hold a line break.
-        typer.echo(" ".join(f"judge: {name}: {fault}".split()), err=True)
-    if failures:
-        typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
-        raise typer.Exit(1)
+    tell_failures(failures, len(rows) + len(failures), "masked")

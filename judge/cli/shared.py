@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -21,6 +22,26 @@ if TYPE_CHECKING:
     from judge.types import Report
 
 S = TypeVar("S", bound="Settings")
+
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def also_takes(other: Callable[..., None], *, without: Iterable[str] = ()) -> Callable[[F], F]:
+    """A command that takes the options of ``other`` too, as ``**given``; its own come first in ``--help``."""
+
+    def widen(command: F) -> F:
+        theirs, mine = signature(other).parameters, signature(command).parameters
+        # Typer reads annotations off the signature, and cannot look up names that another file imports.
+        hints = get_type_hints(other, include_extras=True) | get_type_hints(command, include_extras=True)
+        own = [parameter for parameter in mine.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+        first, *rest = [parameter for parameter in theirs.values() if parameter.name not in {*mine, *without}]
+        every = [parameter.replace(annotation=hints[parameter.name]) for parameter in (first, *own, *rest)]
+        command.__signature__ = Signature(every)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+        return command
+
+    return widen
 
 
 def resolve(file: Path | None, options: Mapping[str, Any], kind: type[S], *, out: str) -> S:
@@ -42,11 +63,17 @@ def resolve(file: Path | None, options: Mapping[str, Any], kind: type[S], *, out
 
 def as_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Options by the names of the YAML file, repeated ones gathered."""
-    settings = {name: value for name, value in options.items() if name not in {"refusal", "column", "label_value"}}
+    settings = {
+        name: value for name, value in options.items() if name not in {"refusal", "column", "label_value", "answer"}
+    }
     if refusal := options.get("refusal"):
         settings["refusals"] = refusal
     if column := options.get("column"):
         settings["columns"] = dict(_pair("--column", entry) for entry in column)
+    if answer := options.get("answer"):
+        settings["answers"] = dict(_pair("--answer", entry) for entry in answer)
+    if isinstance(settings.get("model"), list):
+        settings["models"] = settings.pop("model")
     for name, spelling in (_pair("--label-value", entry) for entry in options.get("label_value") or ()):
         settings.setdefault("label_values", {}).setdefault(name, []).append(spelling)
     return settings
@@ -62,7 +89,7 @@ def _pair(option: str, entry: str) -> tuple[str, str]:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """A mendable fault is one line on standard error and exit code 2; no traceback."""
-    from judge.training.members import is_main_process
+    from judge.training.workshop import is_main_process
 
     try:
         yield
@@ -88,7 +115,7 @@ def progress() -> Iterator[Report]:
         TimeRemainingColumn,
     )
 
-    from judge.training.members import is_main_process
+    from judge.training.workshop import is_main_process
 
     columns = [
         TextColumn("{task.description}"),
@@ -130,3 +157,13 @@ def print_table(table: Table) -> Console:
 def say(line: str) -> None:
     """One line on standard output."""
     typer.echo(line)
+
+
+def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, what: str) -> None:
+    """Each in a line on standard error; exit code 1 if there are any."""
+    for name, fault in failures:
+        # A file's name may hold a line break.
+        typer.echo(" ".join(f"judge: {name}: {fault}".split()), err=True)
+    if failures:
+        typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
+        raise typer.Exit(1)
