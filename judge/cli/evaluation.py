@@ -176,7 +176,7 @@ def demo(
             found = run_demo(out, seed=seed, images=images, report=report)
         print_result(found.result, extra={"true": found.truth})
         say(
-            "\ntrue: for an optimal judge with unlimited data. Judges that learn from few images miss the fainter clues,\n"
+            "\ntrue: for an optimal judge with unlimited data. Judges that learn from few images miss fainter clues,\n"
             "on either side: measured amplification differs from the true one by that, beside chance."
         )
         say(f"\nThe world is in {found.world}, the results are in {found.results}")
