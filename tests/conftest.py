@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 
+# Side by side on the cores of one machine, each process keeps to one thread (before torch is imported).
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from judge.calibration.grammar import World, make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
+
+LONGEST = ("test_known_worlds.py", "test_detectors.py", "test_cli.py", "test_train_command.py", "test_scripts.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest first: begun last, one core would wait for the other."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,12 @@ ROOT = Path(__file__).parents[1]
 def launch(
     *arguments: object, config: Path = ROOT / "accelerate_config.yaml", timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", config, *arguments]
+    # Tests run side by side: each launch meets at a port of its own.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    launcher = ["-m", "accelerate.commands.launch", "--config_file", config, "--main_process_port", port]
+    command = [sys.executable, *launcher, *arguments]
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout, check=False)
 
 
