@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -78,3 +79,21 @@ def accuracy(probabilities: np.ndarray, samples: Sequence[Sample]) -> float:
 def judge(*arguments: object) -> Result:
     """The ``judge`` command, run in this process."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def save_captioner(folder: Path, family: str = "git") -> Path:
+    """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
+    import torch
+    from judges.test_huggingface import FAMILIES
+
+    from judge.judges.hf_models import quiet
+
+    with quiet():
+        torch.manual_seed(0)
+        model, *others = FAMILIES[family]()
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter.data, std=0.2)
+        for part in (model, *others):
+            part.save_pretrained(folder)
+    return folder

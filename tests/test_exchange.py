@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
-from helpers import judge
-from judges.test_huggingface import FAMILIES
+from helpers import judge, save_captioner
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.judges.hf_models import quiet
 
 SIZE = 64
 
@@ -130,15 +127,7 @@ def test_masks_of_files_change_what_judges_see(world: WorldFiles, run_file: Path
 
 def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
     """LIC's Table 4: the captioner writes of masked pictures, and LIC reads what it wrote."""
-    model = tmp_path / "git"
-    with quiet():
-        torch.manual_seed(0)
-        parts = FAMILIES["git"]()
-        for parameter in parts[0].parameters():
-            if parameter.ndim > 1:
-                torch.nn.init.normal_(parameter.data, std=0.2)
-        for part in parts:
-            part.save_pretrained(model)
+    model = save_captioner(tmp_path / "git")
     out, masked = tmp_path / "out", tmp_path / "masked.json"
     given = ["--metrics", "lic", "--judge", "linear"]
     done = judge(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import judge
+from helpers import judge, save_captioner
 from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -138,10 +138,14 @@ def test_real_pictures(shared: Path, tmp_path: Path) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
     (tmp_path / "labels.csv").write_text("\n".join(labels))
-    out = tmp_path / "out"
+    out, seen = tmp_path / "out", ["--images", folder, "--instances", tmp_path / "instances.json"]
+    wrote = judge("caption", "--model", save_captioner(tmp_path / "git"), *seen, "--out", tmp_path / "git.json")
+    assert wrote.exit_code == 0, wrote.output
+    assert len(json.loads((tmp_path / "git.json").read_text())) == 159
     done = evaluate(
-        "--human", tmp_path / "human.json", "--captions", tmp_path / "mine.json", "--labels", tmp_path / "labels.csv",
-        "--images", folder, "--instances", tmp_path / "instances.json", "--mask", "segment", "--dilation", "2",
+        "--human", tmp_path / "human.json", "--captions", tmp_path / "mine.json", "--captions", tmp_path / "git.json",
+        "--labels", tmp_path / "labels.csv",
+        *seen, "--mask", "segment", "--dilation", "2",
         "--metrics", "imagecaptioner2,vl-lic", "--judge", "sat,vl-lic-lstm", *EYES, "--epochs", "2", *PAPER,
         "--features", tmp_path / "features",
         "--resamples", "200", "--out", out,
@@ -150,6 +154,8 @@ def test_real_pictures(shared: Path, tmp_path: Path) -> None:
     assert set(found) == {(name, seer) for name in ("imagecaptioner2", "vl-lic") for seer in ("sat", "vl-lic-lstm")}
     assert 0 < found["imagecaptioner2", "sat"]["human"] < 1
     assert "mine" in done.stdout
+    table = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    assert {row["captioner"] for row in table} == {"mine", "git"}
 
 
 @pytest.mark.parametrize(
