@@ -333,7 +333,7 @@ except SystemExit:
 
 
 def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) -> None:
-    done = judge("demo", "--out", tmp_path / "demo", "--images", "300")
+    done = judge("demo", "--out", tmp_path / "demo", "--images", "500")
     assert done.exit_code == 0, done.output
     table = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))["results"]
     lic = [row["amplification"] for row in table if row["metric"] == "lic"]
@@ -356,7 +356,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) ->
     # What was drawn is COCO as every command reads it: ground truth hides exactly its people.
     out = tmp_path / "masked"
     masked = judge("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
-    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 300), masked.output
+    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 500), masked.output
     again = judge("demo", "--out", tmp_path / "demo", "--images", "200")
     assert again.exit_code == 0  # a demo may replace a demo
     (tmp_path / "mine").mkdir()
