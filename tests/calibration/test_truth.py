@@ -26,6 +26,7 @@ from judge.calibration.world import (
     task_given_attribute,
     told_by,
 )
+from judge.errors import JudgeError
 from judge.scores import SCORES
 from judge.types import Direction
 
@@ -220,3 +221,44 @@ def test_captioners_are_well_apart() -> None:
     assert 0.06 < table["some"]["A->T"] < 0.12
     assert table["much"]["A->T"] > 0.2
     assert 0 < table["some"]["T->A"] < table["much"]["T->A"] - 0.03
+
+
+# Judges that also see the scene, its person hidden (ImageCaptioner2).
+
+
+def test_what_people_say_adds_nothing_to_what_is_seen() -> None:
+    """The task is seen, and leans to its class by (1 + 0.3) / 2: confidence is the sum of the squares."""
+    by_hand = 0.65**2 + 0.35**2
+    assert bayes_score(score="confidence", looks=True) == pytest.approx(by_hand)
+    assert bayes_score(Parameters(mention=0.0, place=0.0), score="confidence", looks=True) == pytest.approx(by_hand)
+
+
+def test_a_stereotyped_task_beside_the_true_one_by_hand() -> None:
+    """Without association or silence: half of the time the task that is named is one of the class's own six.
+
+    Named is the task seen itself: by the 1/2 that name it, and 1/2 * 1/6 if it is the class's own. Named is another:
+    it is of the class's own half, which gives the class away.
+    """
+    parameters, captioner = Parameters(association=0.0, mention=1.0), Captioner(stereotype=0.5)
+    own, other = Fraction(1, 2) + Fraction(1, 12), Fraction(1, 2)
+    # Given the task seen, of the half of class 1: P(class, named = seen) = 1/2 * own or 1/2 * other.
+    same = Fraction(1, 2) * (own * own / (own + other) + other * other / (own + other))
+    apart = Fraction(1, 2) * (1 - own) + Fraction(1, 2) * (1 - other)
+    found = bayes_score(parameters, captioner, score="confidence", looks=True)
+    assert found == pytest.approx(float(same + apart))
+
+
+@given(LEANING, CAPTIONING)
+def test_who_also_looks_knows_as_much_or_more(parameters: Parameters, captioner: Captioner) -> None:
+    """More evidence never lowers what an optimal judge reaches; and what was told is still told as before."""
+    table = evidence_table(parameters, captioner, looks=True)
+    assert table.sum(axis=(3, 4)) == pytest.approx(evidence_table(parameters, captioner), abs=1e-12)
+    for score in ("accuracy", "confidence"):
+        looking = bayes_score(parameters, captioner, score=score, looks=True)
+        assert looking >= bayes_score(parameters, captioner, score=score) - 1e-9
+    assert true_amplification(parameters, FAITHFUL, score="confidence", looks=True) == 0
+
+
+def test_a_task_that_is_seen_is_not_asked_for() -> None:
+    with pytest.raises(JudgeError, match="need not guess its task"):
+        evidence_table(direction="T->A", looks=True)
