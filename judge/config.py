@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -115,9 +116,9 @@ class HidingSettings(LabelSettings):
     )
 
     @property
+    @abstractmethod
     def finders(self) -> tuple[str, ...]:
         """The detectors that will be asked."""
-        raise NotImplementedError
 
     def inputs(self) -> list[Path]:
         """See :meth:`Settings.inputs`; ground truth alone keeps nothing in the cache."""

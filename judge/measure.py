@@ -130,9 +130,8 @@ def measure(
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
     """
-    metrics = [find_metric(name) for name in plan.metrics]
     labels = resolve_labels(corpus, lexicon, plan.text)
-    jobs = list(_jobs(corpus, metrics, plan, labels=labels, lexicon=lexicon))
+    jobs = list(_jobs(corpus, plan, labels=labels, lexicon=lexicon))
     workshop = _furnish(workshop or Workshop(), jobs, see)
     if ready:
         ready()
@@ -142,7 +141,7 @@ def measure(
     parts = [
         _rows(job, metric, predictions)
         for captioner in corpus.generated
-        for metric in metrics
+        for metric in map(find_metric, plan.metrics)
         for job, predictions in zip(jobs, found, strict=True)
         if job.evidence.captioner == captioner.name and metric in job.metrics
     ]
@@ -180,8 +179,7 @@ def train(
         JudgeError: as ``measure``.
     """
     labels = resolve_labels(corpus, lexicon, plan.text)
-    metrics = [find_metric(name) for name in plan.metrics]
-    jobs = list(_jobs(corpus, metrics, plan, labels=labels, lexicon=lexicon))
+    jobs = list(_jobs(corpus, plan, labels=labels, lexicon=lexicon))
     members = [job.member for job in jobs]
     workshop = _furnish(workshop, jobs, see).look(members, report)
     train_members(members, workshop, report=report)
@@ -219,7 +217,7 @@ def check(corpus: Corpus, plan: Plan, *, lexicon: Lexicon | None) -> None:
         JudgeError: as ``measure``.
     """
     labels = resolve_labels(corpus, lexicon, plan.text)
-    for _ in _jobs(corpus, [find_metric(name) for name in plan.metrics], plan, labels=labels, lexicon=lexicon):
+    for _ in _jobs(corpus, plan, labels=labels, lexicon=lexicon):
         pass
 
 
@@ -236,10 +234,9 @@ class _Job:
     member: Member
 
 
-def _jobs(
-    corpus: Corpus, metrics: Sequence[Metric], plan: Plan, *, labels: Labels, lexicon: Lexicon | None
-) -> Iterator[_Job]:
+def _jobs(corpus: Corpus, plan: Plan, *, labels: Labels, lexicon: Lexicon | None) -> Iterator[_Job]:
     """Every judge to train. Metrics that agree in their evidence share it, and its judges."""
+    metrics = [find_metric(name) for name in plan.metrics]
     for captioner in corpus.generated:
         for alike in _group(metrics):
             evidence = build_evidence(

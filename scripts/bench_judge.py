@@ -54,8 +54,9 @@ from judge.masking.seen import SeenPictures
 from judge.metrics import find_metric
 from judge.training.features import FeatureCache
 from judge.training.losses import make_optimiser, weighted_loss
+from judge.training.processes import make_accelerator
 from judge.training.sights import look
-from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample, Target
 
 PARTS = ("cache", "decoder", "gpu")

@@ -33,7 +33,8 @@ from judge.evidence import TextOptions, build_evidence
 from judge.judges import find_judge
 from judge.lexicon import load_lexicon
 from judge.metrics import find_metric
-from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
 
 EPOCHS, BATCH, RATE = 20, 64, 5e-5

@@ -23,7 +23,8 @@ from torch.distributed.fsdp import fully_shard
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe
 from judge.training.losses import make_optimiser
-from judge.training.trainer import NetworkJudge, Trainer, _Task, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer, _Task
 from judge.types import Sample, Target
 
 TARGET = Target("attribute", ("female", "male"))

@@ -101,6 +101,8 @@ def test_masks_of_a_detector_give_the_amplification_of_true_masks(knobs: WorldFi
     assert row.correlation.pairs == 3
     assert row.correlation.pearson is not None
     assert row.correlation.pearson > 0.9
+    # Not in order alone: three captioners far apart would be in order under any masks.
+    assert by_captioner(found["yolo"]) == pytest.approx(by_captioner(found["gt"]), abs=0.06)
     # Not the same masks twice.
     assert found["gt"].scores["probability"].tolist() != found["yolo"].scores["probability"].tolist()
 

@@ -160,7 +160,7 @@ def train(**given: Any) -> None:
         if is_main_process():
             before = f" ({found.taken_over} were there)" if found.taken_over else ""
             say(f"{found.files} judges{before}, {found.seconds:.0f} s; they are in {config.checkpoints}")
-            say(f"Score them with: judge evaluate {run_file or '...'} --checkpoints {config.checkpoints}")
+            say(f"Score them with judge evaluate, the same file and options, and --checkpoints {config.checkpoints}")
 
 
 def demo(

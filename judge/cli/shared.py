@@ -37,7 +37,7 @@ def also_takes(other: Callable[..., None], *, without: Iterable[str] = ()) -> Ca
         own = [parameter for parameter in mine.values() if parameter.kind is not Parameter.VAR_KEYWORD]
         first, *rest = [parameter for parameter in theirs.values() if parameter.name not in {*mine, *without}]
         every = [parameter.replace(annotation=hints[parameter.name]) for parameter in (first, *own, *rest)]
-        command.__signature__ = Signature(every)  # type: ignore[attr-defined]
+        command.__signature__ = Signature(every)  # type: ignore[attr-defined]  # of any function
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
         return command
 

@@ -12,7 +12,7 @@ import numpy as np
 from judge.config import AblateDetectorsConfig
 from judge.errors import JudgeError
 from judge.files import OutputFolder
-from judge.jobs.exchange import as_row, run_each, seeing
+from judge.jobs.exchange import run_each, seeing
 from judge.jobs.pictures import choose_hiding, open_detector, picture_names
 from judge.masking.detectors import Detector, detect_each
 from judge.masking.detectors.ground_truth import GroundTruth
@@ -23,6 +23,7 @@ from judge.masking.overlap import Counts, DetectorRow, Overlap, average_precisio
 from judge.masking.people import hide
 from judge.masking.sheet import Tile, contact_sheet, tile
 from judge.measure import Result
+from judge.report.directory import summary_row
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Report
@@ -93,7 +94,10 @@ def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = N
     rows = tuple(_row(name, seen, hiding, config) for name in config.detectors)
     out.begin()
     with out.working(), out.mendable():
-        judged = {name: [as_row(summary) for summary in found.summaries] for name, found in results.items()}
+        judged = {
+            name: [summary_row(summary, config.attribute) for summary in result.summaries]
+            for name, result in results.items()
+        }
         found = {
             "results": [_entry(row) for row in rows],
             "judges": judged,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from judge.config import AblateMasksConfig, CaptionConfig, RunConfig, RunSettings, make_config
+from judge.config import AblateMasksConfig, CaptionConfig, RunConfig, RunSettings, Settings, make_config
 from judge.errors import JudgeError
 from judge.files import OutputFolder
 from judge.jobs.caption import caption
@@ -17,8 +16,8 @@ from judge.jobs.evaluate import run
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric
 from judge.report.ablations import MaskRow
+from judge.report.directory import summary_row
 from judge.scores import SCORES
-from judge.statistics.summary import Summary
 from judge.types import Report
 
 MASKS = "masks.json"
@@ -32,13 +31,20 @@ def run_each(
     Raises:
         JudgeError: as ``judge evaluate``; none of the metrics is read by what is exchanged.
     """
-    known = {name: value for name, value in config.model_dump().items() if name in RunConfig.model_fields}
     results = {}
-    for name, changes in variants.items():
-        one = make_config(known | dict(changes) | {"out": None}, RunConfig, where=f"{config.command} ({name})")
-        tell = _named(report, name) if report else None
-        results[name] = run(one, report=tell)
+    with TemporaryDirectory(prefix="judge-") as folder:
+        # Judges of what no variant touches, such as people's words, are one and the same: trained once.
+        kept = {"checkpoints": config.checkpoints or Path(folder), "out": None}
+        for name, changes in variants.items():
+            settings = _of(config, RunConfig) | dict(changes) | kept
+            one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
+            results[name] = run(one, report=_named(report, name) if report else None)
     return results
+
+
+def _of(config: RunSettings, kind: type[Settings]) -> dict[str, Any]:
+    """What ``config`` says in the words of another command."""
+    return {name: value for name, value in config.model_dump().items() if name in kind.model_fields}
 
 
 def _named(report: Report, name: str) -> Report:
@@ -56,13 +62,6 @@ def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
         mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.looks)}"
         raise JudgeError("no judge of these metrics sees pictures", where="--metrics", mend=mend)
     return found
-
-
-def as_row(summary: Summary) -> dict[str, Any]:
-    """A line of the table as JSON has it."""
-    row = asdict(summary)
-    interval = row.pop("interval")
-    return row | {"ci": interval and [interval["low"], interval["high"]]}
 
 
 def ablate_masks(config: AblateMasksConfig, *, report: Report | None = None) -> list[MaskRow]:
@@ -89,8 +88,8 @@ def ablate_masks(config: AblateMasksConfig, *, report: Report | None = None) -> 
     rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
     out.begin()
     with out.working(), out.mendable():
-        entries = [_entry(row) for row in rows]
-        (out.partial / MASKS).write_text(json.dumps({"results": entries}, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps({"results": [_entry(row, config.attribute) for row in rows]}, indent=2, allow_nan=False)
+        (out.partial / MASKS).write_text(text + "\n", encoding="utf-8")
         (out.partial / "ablate.yaml").write_text(config.to_yaml(), encoding="utf-8")
         out.publish()
     return rows
@@ -116,11 +115,10 @@ def _captions(
         if captioner in config.captions:
             continue
         path = folder / name / f"{captioner}.json"
-        known = {key: value for key, value in config.model_dump().items() if key in CaptionConfig.model_fields}
         precision = "bf16" if config.precision == "bf16" else "no"
         told = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
         tell = _named(report, name) if report else None
-        done = caption(make_config(known | dict(changes) | told, CaptionConfig), report=tell)
+        done = caption(make_config(_of(config, CaptionConfig) | dict(changes) | told, CaptionConfig), report=tell)
         if not done.captions:
             raise done.failures[0][1]
         written[captioner] = path
@@ -145,6 +143,7 @@ def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> l
     return rows
 
 
-def _entry(row: MaskRow) -> dict[str, Any]:
+def _entry(row: MaskRow, attribute: str) -> dict[str, Any]:
     changes = {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
-    return changes | as_row(row.summary) | {"over_chance": row.over_chance, "over_original": row.over_original}
+    shifts = {"over_chance": row.over_chance, "over_original": row.over_original}
+    return changes | summary_row(row.summary, attribute) | shifts

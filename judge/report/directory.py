@@ -95,11 +95,12 @@ class RunDirectory(OutputFolder):
 
 def metrics_json(result: Result) -> str:
     """``{"run": {...}, "results": [...]}``: fractions, absent values null, never NaN."""
-    results = [_entry(summary, str(result.run["attribute"])) for summary in result.summaries]
+    results = [summary_row(summary, str(result.run["attribute"])) for summary in result.summaries]
     return json.dumps({"run": result.run, "results": results}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _entry(summary: Summary, attribute: str) -> dict[str, Any]:
+def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
+    """A line of the table as JSON has it: fractions; absent values, and what is not finite, null."""
     row = asdict(summary)
     interval = row.pop("interval")
     row |= {

@@ -84,7 +84,7 @@ def _luggage(job: _Job, workshop: Workshop) -> Workshop:
 
 def _share(jobs: Sequence[_Job], workshop: Workshop) -> list[_Job]:
     """This process's jobs in a launch: those that all processes do together, then its part of the whole ones."""
-    from judge.training.trainer import make_accelerator
+    from judge.training.processes import make_accelerator
 
     accelerator = make_accelerator(mixed_precision=workshop.mixed_precision)
     together = [job for job in jobs if workshop.sharing_of(job.member) == "data"]
@@ -94,7 +94,7 @@ def _share(jobs: Sequence[_Job], workshop: Workshop) -> list[_Job]:
 
 def _launched(share: Sequence[_Job], workshop: Workshop, units: Path) -> list[Finished]:
     """Do the share of this process; everybody's results, in every process."""
-    from judge.training.trainer import gather, in_company
+    from judge.training.processes import gather, in_company
 
     together = [job for job in share if workshop.sharing_of(job.member) == "data"]
     with in_company():
@@ -169,7 +169,8 @@ def _build(
     if blueprint.judge is not None or recipe is None:
         assert blueprint.judge is not None
         return blueprint.judge(target)
-    from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+    from judge.training.processes import make_accelerator
+    from judge.training.trainer import NetworkJudge, Trainer
 
     trainer = Trainer(
         make_accelerator(mixed_precision=workshop.mixed_precision),

@@ -39,7 +39,7 @@ def halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
     """
     while True:
         try:
-            return watched(lambda tried=size: work(tried)), size  # type: ignore[misc]
+            return watched(lambda tried=size: work(tried)), size  # type: ignore[misc]  # a lambda's default
         except OutOfMemory:
             clear_device_cache(garbage_collection=True)
             if size == 1:

@@ -12,7 +12,7 @@ from judge.judges import Backbone, Blueprint, Features, Materials, RegionBackbon
 from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache
-from judge.training.trainer import gather, make_accelerator
+from judge.training.processes import gather, make_accelerator
 from judge.training.workshop import Sights
 from judge.types import Report
 

@@ -9,26 +9,16 @@ and dropout come from that seed, so it does not matter what trained before it, b
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import (
-    DistributedDataParallelKwargs,
-    DistributedType,
-    InitProcessGroupKwargs,
-    gather_object,
-    send_to_device,
-)
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType, send_to_device
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
@@ -36,81 +26,10 @@ from judge.judges import NOTHING, Blueprint, Materials, Network, Recipe, Sharing
 from judge.training.checkpoint import Checkpoint, History, load_weights, save_weights
 from judge.training.losses import is_of_vocabulary, make_optimiser, weighted_loss
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
+from judge.training.processes import gather
 from judge.types import FloatArray, Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
-_PATIENCE = timedelta(seconds=5)  # For the main process to meet a fault that all meet.
-T = TypeVar("T")
-
-
-def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
-    """Accelerate's view of this process: device, precision, companions.
-
-    Without an accelerator device ``cpu=True`` is passed on, since Accelerate otherwise starts processes that each
-    believe that they are alone. ``mixed_precision`` None leaves it to Accelerate's own setting.
-
-    Raises:
-        JudgeError: the launcher promised several processes and this one sees no other.
-    """
-    # Accelerate keeps the first precision of a process for all later ones; each run must have its own.
-    AcceleratorState._reset_state()
-    accelerator = Accelerator(
-        cpu=not torch.accelerator.is_available(),
-        mixed_precision=mixed_precision,
-        # Processes that train whole judges meet only when the slowest is done.
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(days=7))],
-    )
-    promised = max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
-    # accelerate launch with MULTI_CPU starts one process for any --num_processes, and leaves this trace.
-    silent = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ and "RANK" not in os.environ
-    if accelerator.num_processes == 1 and (promised > 1 or silent):
-        raise JudgeError(
-            f"{promised if promised > 1 else 'several'} processes were asked for, and this one is alone",
-            where="accelerate launch",
-            mend="use the project's accelerate_config.yaml ('distributed_type: MULTI_GPU', on CPUs too), "
-            "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)",
-        )
-    return accelerator
-
-
-def gather(item: T) -> list[T]:
-    """``item`` of every process of the launch, in rank order, in every process."""
-    found: list[T] = gather_object([item])
-    return found
-
-
-@contextmanager
-def in_company() -> Iterator[None]:
-    """Where processes train one judge together, a fault of any ends all: the others wait for it in the midst of a sum.
-
-    They cannot be told there: this process ends, and its launcher ends the others. The main process says what was
-    wrong; where it has not met the fault, the one that has.
-
-    Raises:
-        JudgeError: in the main process, if it has met a fault.
-        SystemExit: elsewhere, and where a sum failed since another process met one.
-    """
-    try:
-        yield
-    except JudgeError as error:
-        if not torch.distributed.is_initialized():
-            raise
-        store = torch.distributed.distributed_c10d._get_default_store()
-        if torch.distributed.get_rank() == 0:
-            store.set("judge/main", "")
-            raise
-        store.set("judge/fault", "")
-        with suppress(RuntimeError):
-            store.wait(["judge/main"], _PATIENCE)
-            raise SystemExit(2) from None
-        sys.stderr.write(f"judge: {error}\n")
-        raise SystemExit(2) from None
-    except RuntimeError:  # Gloo's sums fail when a process is gone; NCCL's wait until the launcher ends them.
-        if torch.distributed.is_initialized():
-            store = torch.distributed.distributed_c10d._get_default_store()
-            if store.check(["judge/fault"]) or store.check(["judge/main"]):
-                raise SystemExit(2) from None
-        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +58,7 @@ class Trainer:
     """Trains one network at a time.
 
     Args:
-        accelerator: from :func:`make_accelerator`.
+        accelerator: from :func:`~judge.training.processes.make_accelerator`.
         sharing: "members": this process trains alone, other processes train other members;
             "data": all processes train this one, each on its share of every batch.
         checkpoint: file that makes an interrupted training resumable from an epoch's end; None for none.
@@ -407,6 +326,8 @@ class NetworkJudge:
     def save(self, path: Path | None) -> None:
         """Keep what training changed, as safetensors; all processes that trained it call this, None for no file."""
         meta = {"judge": self.blueprint.name, "target": self.target.kind, "classes": json.dumps(self.target.classes)}
+        place = self.trainer.accelerator
+        meta |= {"device": place.device.type, "precision": place.mixed_precision, "processes": str(self.trainer.world)}
         save_weights(path, cast(nn.Module, self.network), meta | {"history": json.dumps(asdict(self.history))})
 
     def _make(self, samples: Sequence[Sample], seed: int) -> Network:

@@ -169,7 +169,7 @@ def in_main_process(work: Callable[[], T]) -> T:
     """
     if not launched():
         return work()
-    from judge.training.trainer import gather, make_accelerator
+    from judge.training.processes import gather, make_accelerator
 
     make_accelerator()
     found: T | None = None
@@ -202,7 +202,7 @@ def _key(member: Member, workshop: Workshop, evidence: str) -> str:
     assert workshop.sights is not None
     seen = workshop.sights.backbones.get(member.judge), workshop.materials.told if recipe else None
     start = blueprint.mark(workshop.materials) if blueprint.mark else None
-    # What is kept for later runs is found wherever it was trained; the file says where that was.
+    # What is kept for later runs is found wherever it was trained; a network's file says where that was.
     place = recipe and (workshop.mixed_precision if workshop.keeps_weights else _place(member, workshop))
     setting = (packages, member.judge, member.target, recipe, member.stream, place, seen, start)
     return hashlib.blake2b(repr((setting, member.split, evidence)).encode(), digest_size=16).hexdigest()

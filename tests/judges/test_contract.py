@@ -12,7 +12,8 @@ from helpers import GENDER, THREE, accuracy, make_glimpses, make_samples
 
 from judge.errors import JudgeError
 from judge.judges import FILES, Judge, Materials, find_judge
-from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample, Target
 
 SEEING = [name for name in FILES if "image" in find_judge(name).senses]

@@ -17,8 +17,9 @@ from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covere
 from judge.judges.sat import ask
 from judge.masking.regions import MOST, Box
 from judge.masking.seen import SeenPictures
+from judge.training.processes import make_accelerator
 from judge.training.sights import look
-from judge.training.trainer import Trainer, make_accelerator
+from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
 
 SAMPLES = make_samples(16)

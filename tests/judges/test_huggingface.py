@@ -26,7 +26,8 @@ from judge.judges.hf_models import quiet
 from judge.judges.hf_prompts import spell_answers
 from judge.judges.huggingface import AnswerJudge, make_blueprint
 from judge.judges.prompts import Prompt, make_prompt
-from judge.training.trainer import Trainer, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<image>", "<|image_pad|>", "<|video_pad|>", "<gender>", "<dec>")

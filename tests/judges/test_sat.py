@@ -13,7 +13,8 @@ from judge.errors import JudgeError
 from judge.judges import Answering, Materials, find_judge
 from judge.judges.prompts import Prompt, make_prompt
 from judge.judges.sat import ShowAttendTell, ask
-from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
 
 SAMPLES = make_samples(20)

@@ -20,7 +20,8 @@ from judge.errors import JudgeError
 from judge.judges import Materials, Recipe, find_judge
 from judge.judges.bert import READER, BatchNorm, PretrainedClassifier, load_reader
 from judge.judges.hf_models import quiet
-from judge.training.trainer import Trainer, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
 
 LINES = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9, ("<", "gender", ">")]

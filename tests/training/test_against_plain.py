@@ -12,7 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from judge.judges import Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
-from judge.training.trainer import Trainer, _stream, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import Trainer, _stream
 
 
 def test_same_weights_as_a_plain_loop() -> None:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
 from judge.training.checkpoint import read_history
-from judge.training.trainer import NetworkJudge, Trainer, make_accelerator
+from judge.training.processes import make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample, Target
 
 
