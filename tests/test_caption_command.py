@@ -86,6 +86,7 @@ USUAL = {
     "llava": "Describe the image in one sentence.",
     "llava_without_chat": "Describe the image in one sentence.",
     "qwen2_vl": "Describe the image in one sentence.",
+    "qwen2_5_vl": "Describe the image in one sentence.",
     "paligemma": "caption en",
 }
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from judge.masking.instances import Pixels
 
 RANDOM, PRETRAINED = "random", "pretrained"
+# With the tag of their weights: what timm takes for a bare name changes with its releases, and scores would with it.
+# The ResNets' are torchvision's first, as the public codes of SAT and LIC took them.
+RESNET101, RESNET50, SWIN = "resnet101.tv_in1k", "resnet50.tv_in1k", "swin_base_patch4_window12_384.ms_in22k_ft_in1k"
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SIZE = 224
 _MOST = 0.9

@@ -22,7 +22,7 @@ from judge.alignment import UNKNOWN, is_special
 from judge.errors import JudgeError, require
 from judge.files import mark_of
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
-from judge.judges.backbones import make_backbone
+from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.hf_models import check_weights, first_line, knows_words, quiet, room_for_text
 from judge.types import Sample, Target
 
@@ -165,7 +165,7 @@ def _vl_lic(target: Target, samples: Sequence[Sample], materials: Materials) -> 
 
 def _backbone(materials: Materials) -> Backbone:
     load_reader(materials.reader)  # Better refused now than when all pictures have been looked at.
-    return make_backbone(materials, "resnet50")
+    return make_backbone(materials, RESNET50)
 
 
 BLUEPRINTS = {

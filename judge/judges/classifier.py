@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
-from judge.judges.backbones import make_backbone
+from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.types import Sample, Target
 
@@ -56,7 +56,7 @@ def _vl_lic(target: Target, samples: Sequence[Sample], materials: Materials) -> 
 
 
 def _backbone(materials: Materials) -> Backbone:
-    return make_backbone(materials, "resnet50")
+    return make_backbone(materials, RESNET50)
 
 
 BLUEPRINTS = {

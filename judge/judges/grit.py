@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from judge.judges import Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
-from judge.judges.backbones import TimmBackbone, make_backbone
+from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
 from judge.judges.sat import learn_words, spell
 from judge.masking.instances import Pixels
 from judge.masking.regions import MOST
@@ -249,7 +249,7 @@ def _grit(target: Target, samples: Sequence[Sample], materials: Materials) -> Gr
 
 
 def _backbone(materials: Materials) -> Backbone:
-    return GridsAndRegions(make_backbone(materials, "swin_base_patch4_window12_384"))
+    return GridsAndRegions(make_backbone(materials, SWIN))
 
 
 BLUEPRINTS = {

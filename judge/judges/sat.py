@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from judge.alignment import UNKNOWN
 from judge.judges import Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
-from judge.judges.backbones import make_backbone
+from judge.judges.backbones import RESNET101, make_backbone
 from judge.judges.prompts import Prompt, make_prompt
 from judge.judges.recurrent import build_vocabulary
 from judge.tokens import tokenize
@@ -168,7 +168,7 @@ def _sat(target: Target, samples: Sequence[Sample], materials: Materials) -> Sho
 
 
 def _backbone(materials: Materials) -> Backbone:
-    return make_backbone(materials, "resnet101")
+    return make_backbone(materials, RESNET101)
 
 
 BLUEPRINTS = {

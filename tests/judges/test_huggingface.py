@@ -173,6 +173,25 @@ def qwen2_vl() -> list[Any]:
     return [tf.Qwen2VLForConditionalGeneration(config), processor]
 
 
+def qwen2_5_vl() -> list[Any]:
+    rope = {"type": "mrope", "mrope_section": [2, 3, 3]}
+    seeing = {"depth": 2, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 2, "patch_size": 4}
+    windows = {"spatial_merge_size": 2, "window_size": 16, "fullatt_block_indexes": [1], "intermediate_size": 37}
+    config = tf.Qwen2_5_VLConfig(
+        text_config=tf.Qwen2_5_VLTextConfig(**SMALL, **TEXT, num_key_value_heads=1, rope_scaling=rope).to_dict(),
+        vision_config={**seeing, **windows},
+        image_token_id=PATCH,
+        video_token_id=PATCH + 1,
+    )
+    processor = tf.Qwen2_5_VLProcessor(
+        tf.Qwen2VLImageProcessor(patch_size=4, merge_size=2, size={"shortest_edge": 256, "longest_edge": 1024}),
+        make_tokenizer(image="<|image_pad|>"),
+        tf.Qwen2VLVideoProcessor(patch_size=4),
+        chat_template=CHAT.replace("PICTURE", "<|image_pad|>"),
+    )
+    return [tf.Qwen2_5_VLForConditionalGeneration(config), processor]
+
+
 def florence2() -> list[Any]:
     sizes = {f"{side}_{what}": n for side in ("encoder", "decoder") for what, n in (("layers", 2), ("ffn_dim", 37))}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
@@ -202,6 +221,7 @@ FAMILIES: dict[str, Callable[[], list[Any]]] = {
         llava_without_chat,
         paligemma,
         qwen2_vl,
+        qwen2_5_vl,
         florence2,
     )
 }
@@ -309,6 +329,7 @@ class ByHand:
             "llava_without_chat": (ids(BOS, four, told, begun), None),
             "paligemma": (ids(four, BOS, told, begun), None),
             "qwen2_vl": (ids(user, [PATCH] * patches, told, assistant, begun), None),
+            "qwen2_5_vl": (ids(user, [PATCH] * patches, told, assistant, begun), None),
             "florence2": (ids([PICTURE] * 17, BOS, task, EOS), ids(EOS, BOS, told, begun)),
         }
         text, written = read[self.family]
@@ -319,7 +340,7 @@ class ByHand:
             found["decoder_input_ids"] = written
         if self.family == "paligemma":
             found["token_type_ids"] = (torch.arange(text.shape[1]) >= text.shape[1] - len(begun)).long()[None]
-        if self.family == "qwen2_vl":
+        if self.family.startswith("qwen"):
             found["mm_token_type_ids"] = (text == PATCH).int()
         return found
 
@@ -449,6 +470,7 @@ SEES = {
     "blip2_t5": "vision_model.",
     "git": "git.image_encoder.",
     "qwen2_vl": "model.visual.",
+    "qwen2_5_vl": "model.visual.",
 }
 WRITES = {
     "vit_gpt2": "decoder.",
