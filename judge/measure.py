@@ -328,12 +328,14 @@ def _describe(
             {
                 "images": dict(sorted(Counter(evidence.classes.values()).items())),
                 "dropped": {reason: count for reason, count in evidence.dropped.items() if count},
-                "alignment": asdict(evidence.alignment),
+                "alignment": {},
                 "coverage": _coverage(evidence),
                 "checkpoint": plan.models.get(evidence.captioner),
                 "chosen": {},
             },
         )
+        for metric in job.metrics:
+            entry["alignment"][metric.name] = {"how": metric.alignment, **asdict(evidence.alignment)}
         for name, value in predictions.notes.items():
             sides = entry["chosen"].setdefault(f"{name} ({job.judge})", {})
             counts = sides.setdefault(job.member.samples[0].side, {})

@@ -335,9 +335,15 @@ except SystemExit:
 def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) -> None:
     done = judge("demo", "--out", tmp_path / "demo", "--images", "500")
     assert done.exit_code == 0, done.output
-    table = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))["results"]
-    lic = [row["amplification"] for row in table if row["metric"] == "lic"]
+    found = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))
+    lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
     assert lic == sorted(lic)
+    # Each metric's evidence is aligned as its row says, and told apart.
+    aligned = found["run"]["captioners"]["much"]["alignment"]
+    assert {name: report["how"] for name, report in aligned.items()} == {"lic": "constant", "imagecaptioner2": "none"}
+    kept = aligned["lic"]["tokens_kept"]
+    assert kept < aligned["imagecaptioner2"]["tokens_kept"] == 1
+    assert f"alignment (LIC) keeps {kept:.1%} of human tokens" in done.stdout
     world = tmp_path / "demo" / "world"
     assert sorted(path.name for path in world.iterdir()) == [
         "captions",

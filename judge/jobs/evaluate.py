@@ -17,7 +17,7 @@ from judge.evidence import TextOptions
 from judge.jobs.labels import choose_lexicon, labels_of
 from judge.jobs.models import add_captions, known_models, pictures_to_caption, silent_models, stand_ins
 from judge.jobs.pictures import see
-from judge.judges import Materials
+from judge.judges import HUGGING_FACE, SELF, Materials, find_judge
 from judge.judges.prompts import make_prompt
 from judge.lexicon import Lexicon
 from judge.measure import Plan, Result, check, measure
@@ -113,7 +113,11 @@ def describe_sight(config: RunConfig) -> dict[str, Any]:
     """What numbers of judges that see depend on beside captions, for ``metrics.json`` and under the table."""
     if not any(find_metric(name).looks for name in config.metrics):
         return {}
-    names = ["mask", "answer_softmax", "backbone", "backbone_weights", "image_size", "reader", "tuning"]
+    names = ["mask", "answer_softmax"]
+    if any(find_judge(judge).backbone for judge in config.judge):
+        names += ["backbone", "backbone_weights", "image_size", "reader"]
+    if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
+        names.append("tuning")
     if config.mask != "none":
         names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
     prompt = make_prompt(config.attribute, config.template, config.answers)

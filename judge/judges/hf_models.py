@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal
 
 from torch import float32, nn
@@ -269,7 +270,7 @@ def _no_processor(where: str, why: str) -> JudgeError:
 def first_line(error: Exception) -> str:
     """What a library says, short enough for a line."""
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:160].rstrip(" .:")
+    return shorten(text.splitlines()[0].rstrip(" .:"), 160, placeholder=" ...")
 
 
 def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:

@@ -119,9 +119,12 @@ def _sight(run: Mapping[str, Any]) -> Iterator[str]:
         hidden = what.get(sight["hide"], "people")
         grown = f", grown by {sight['dilation']} pixels" if sight["dilation"] else ""
         yield f"Pictures: {hidden} hidden as {sight['detector']} finds them, {sight['mask']}, {sight['fill']}{grown}."
-    size = f" at {sight['image_size']} pixels" if sight["image_size"] else ""
-    network = sight["backbone"] or "each judge's own network"
-    yield f"Seen through {network}, weights: {sight['backbone_weights']}{size}."
+    if "backbone" in sight:
+        size = f" at {sight['image_size']} pixels" if sight["image_size"] else ""
+        network = sight["backbone"] or "each judge's own network"
+        yield f"Seen through {network}, weights: {sight['backbone_weights']}{size}."
+    if "tuning" in sight:
+        yield f"Captioners that judge: tuning {sight['tuning']}."
     yield f'Asked: "{sight["template"]}", probabilities {_ANSWERING[sight["answer_softmax"]]}.'
 
 
@@ -136,12 +139,8 @@ def _chance(result: Result) -> Iterator[str]:
 def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
     for name, entry in run["captioners"].items():
         images = ", ".join(f"{count:,} {group}" for group, count in entry["images"].items())
-        alignment = entry["alignment"]
-        yield (
-            f"{name}: {images}; alignment keeps {alignment['tokens_kept']:.1%} of human tokens "
-            f"({alignment['words_kept']:.1%} of words); human captions name {run['attribute']}: "
-            f"{_coverage(entry['coverage'], 'human')}."
-        )
+        covered = f"human captions name {run['attribute']}: {_coverage(entry['coverage'], 'human')}"
+        yield "; ".join([f"{name}: {images}", *_alignments(entry["alignment"]), covered]) + "."
         left_out = dict(entry["dropped"])
         for side, covered in (entry["coverage"] or {}).items():
             left_out |= {f"{side} captions {why}": covered[why] for why in ("empty", "refused") if covered[why]}
@@ -151,6 +150,19 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
             if what.startswith("epoch "):  # One for each judge: in metrics.json.
                 continue
             yield f"{name} chose {what}: " + "; ".join(f"{side} {_counts(sides[side])}" for side in sides) + "."
+
+
+def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What alignments left of people's words; metrics are named where they were not all aligned alike."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for metric, report in found.items():
+        alike.setdefault(tuple(report.values()), []).append(metric)
+    for metrics in alike.values():
+        report = found[metrics[0]]
+        if report["how"] != "none":
+            whose = "" if len(alike) == 1 else f" ({', '.join(METRICS[name].title for name in metrics)})"
+            kept = f"{report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
+            yield f"alignment{whose} keeps {kept}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
