@@ -1,0 +1,170 @@
+"""What alignments did, as people and programs read it: a table, CSV, JSON, and the delta curve as a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from judge.alignment import AlignmentReport, Substitution
+from judge.report.tables import format_number
+from judge.vectors import Vectors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SHARES = ("words_kept", "words_substituted", "words_unknown", "tokens_kept", "tokens_substituted", "tokens_unknown")
+# Of the curve's lines: colour and dashes; thick for tokens.
+_LOOKS = {"substituted": ("#1f4e79", "-"), "unknown": ("#b03a2e", "--")}
+_WIDTHS = {"tokens": 2.0, "words": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """What became of people's captions beside one captioner.
+
+    Attributes:
+        captioner: its name.
+        images: that have captions on both sides (and a label, where labels are given).
+        captions: of people, aligned.
+        dropped: reason -> images left out.
+        reports: "constant" and "contextual" -> shares.
+        meteor: the same -> METEOR of aligned against original captions, in [0, 1]; NaN where it was not taken.
+        curve: (delta, shares), delta rising.
+        substitutions: at the delta of the run.
+    """
+
+    captioner: str
+    images: int
+    captions: int
+    dropped: Mapping[str, int]
+    reports: Mapping[str, AlignmentReport]
+    meteor: Mapping[str, float]
+    curve: Sequence[tuple[float, AlignmentReport]]
+    substitutions: Sequence[Substitution]
+
+
+def alignment_table(found: Sequence[Alignment]) -> Table:
+    """The table of ``judge align``: a row per captioner and kind of alignment. Fractions."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("captioner", no_wrap=True)
+    table.add_column("alignment", no_wrap=True)
+    for heading in (
+        "words kept",
+        "substituted",
+        "unknown",
+        "tokens kept",
+        "substituted",
+        "unknown",
+        "METEOR",
+        "images",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in found:
+        for how, report in entry.reports.items():
+            cells = [format_number(value) for value in (*_shares(report), entry.meteor[how])]
+            table.add_row(escape(entry.captioner), how, *cells, f"{entry.images:,}")
+    return table
+
+
+def substitutions_csv(found: Sequence[Alignment]) -> str:
+    """A row per captioner and word: captioner, word, substitute, distance (cosine), tokens (occurrences)."""
+    rows = (
+        (entry.captioner, row.word, row.substitute, f"{row.distance:.6f}", row.tokens)
+        for entry in found
+        for row in entry.substitutions
+    )
+    return _csv(("captioner", "word", "substitute", "distance", "tokens"), rows)
+
+
+def curve_csv(found: Sequence[Alignment]) -> str:
+    """A row per captioner and delta: shares of words and of tokens kept, substituted, unknown."""
+    rows = (
+        (entry.captioner, f"{delta:g}", *(f"{share:.6f}" for share in _shares(report)))
+        for entry in found
+        for delta, report in entry.curve
+    )
+    return _csv(("captioner", "delta", *_SHARES), rows)
+
+
+def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:
+    """``{"vectors": {...}, "delta": ..., "results": [...]}``: fractions, absent values null, never NaN."""
+    results: list[dict[str, Any]] = []
+    for entry in found:
+        facts = {"captioner": entry.captioner, "images": entry.images, "captions": entry.captions}
+        meteor = {how: None if math.isnan(value) else value for how, value in entry.meteor.items()}
+        reports = {how: {**asdict(report), "meteor": meteor[how]} for how, report in entry.reports.items()}
+        results.append({**facts, "dropped": dict(entry.dropped), **reports})
+    told = {
+        "source": vectors.source,
+        "words": len(vectors.rows),
+        "dimension": vectors.matrix.shape[1],
+        "words_without": vectors.missing,
+    }
+    summary = {"vectors": told, "delta": delta, "results": results}
+    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def curve_png(found: Sequence[Alignment], delta: float) -> bytes:
+    """:func:`draw_curves` as a PNG."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        draw_curves(found, delta).savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
+    """Shares of words and tokens over delta, a panel per captioner; the delta of the run is dotted."""
+    from matplotlib.figure import Figure
+
+    columns = min(2, len(found))
+    height = math.ceil(len(found) / columns)
+    figure = Figure(figsize=(max(6, 4.5 * columns), 0.8 + 3 * height), layout="constrained")
+    panels = list(figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for number, panel in enumerate(panels):
+        panel.set_visible(number < len(found))
+        panel.tick_params(labelbottom=number >= len(found) - columns)
+    for panel, entry in zip(panels, found, strict=False):
+        _draw(panel, entry, delta)
+    figure.supxlabel("threshold of cosine distance (delta)", fontsize=10)
+    figure.supylabel("share of people's words, of tokens", fontsize=10)
+    lines, names = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
+    return figure
+
+
+def _draw(panel: Axes, entry: Alignment, delta: float) -> None:
+    deltas = [at for at, _ in entry.curve]
+    shares = [asdict(report) for _, report in entry.curve]
+    for name, (colour, line) in _LOOKS.items():
+        for what, width in _WIDTHS.items():
+            values = [row[f"{what}_{name}"] for row in shares]
+            panel.plot(deltas, values, color=colour, linestyle=line, linewidth=width, label=f"{what} {name}")
+    panel.axvline(delta, color="#999999", linewidth=0.8, linestyle=":")
+    panel.set_title(entry.captioner, fontsize=9, parse_math=False)
+    panel.set_ylim(0, 1)
+    panel.grid(alpha=0.3)
+
+
+def _shares(report: AlignmentReport) -> Iterator[float]:
+    row = asdict(report)
+    return (row[name] for name in _SHARES)
+
+
+def _csv(heading: Sequence[str], rows: Iterator[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(rows)
+    return text.getvalue()
