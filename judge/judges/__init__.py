@@ -55,18 +55,18 @@ class Network(Protocol):
 
 
 class Features(Protocol):
-    """Pictures as a frozen backbone sees them, computed once.
+    """Pictures as a frozen backbone sees them, or captions as a frozen reader reads them, computed once.
 
     Those of a :class:`RegionBackbone` also have ``regions``: how many of the positions, the last ones, are of things.
     """
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Positions of a picture, and features of each: (P, D)."""
+        """Positions of a picture, and features of each: (P, D); a caption has one position."""
         ...
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] float32, on the CPU; zeros for a sample without a picture."""
+        """[B, P, D] float32, on the CPU; zeros for a sample without a picture, where pictures are seen."""
         ...
 
 
@@ -101,6 +101,23 @@ class RegionBackbone(Protocol):
         ...
 
 
+class FrozenReader(Protocol):
+    """A frozen network that turns captions into vectors; it is a ``torch.nn.Module`` too."""
+
+    @property
+    def key(self) -> str:
+        """What its vectors depend on: weights and tokenizer by content, pooling, library version."""
+        ...
+
+    def collate(self, captions: Sequence[tuple[str, ...]]) -> Batch:
+        """Tensors for the words of these captions, on the CPU."""
+        ...
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """[B, D]."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What judges are given beside their samples.
@@ -113,8 +130,10 @@ class Materials:
         backbone_weights: "pretrained" (timm fetches them), "random", or a file of them.
         image_size: pixels along a picture's side; None for the backbone's own.
         tuning: what of a Hugging Face captioner is trained.
-        reader: transformers' name or folder of the encoder that reads for "vl-lic"; None: bert-base-uncased.
-        features: the pictures as the blueprint's backbone sees them; filled in by the trainer.
+        reader: transformers' name or folder of the encoder that reads for "vl-lic", "bert-ft" and "bert-pre"; None:
+            bert-base-uncased.
+        features: the pictures as the blueprint's backbone sees them, or the captions as its reader reads them; filled
+            in by the trainer.
     """
 
     pictures: SeenPictures | None = None
@@ -172,6 +191,8 @@ class Blueprint:
         senses: what it takes in; a judge that sees images measures metrics that hide people.
         backbone: makes the frozen network whose features ``network`` finds among its materials; None for none.
         regions: whether that is a :class:`RegionBackbone`.
+        reader: likewise, the frozen network that reads captions for a judge without a backbone; None for none. Equal
+            makers make the same reader, which then reads once for all judges that have it.
         mark: what its numbers depend on beside name and materials: the weights that it starts from.
         tuned: recipes of their own for ways of tuning.
         blanked: senses that it is denied, to find where bias enters ("sat-image-only").
@@ -185,6 +206,7 @@ class Blueprint:
     senses: frozenset[Sense] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
+    reader: Callable[[Materials], FrozenReader] | None = None
     mark: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Sense] = frozenset()
@@ -201,6 +223,13 @@ class Blueprint:
 FILES: dict[str, str] = {
     "linear": "linear",
     "lstm": "recurrent",
+    "lstm-bidirectional": "encoders",
+    "rnn": "encoders",
+    "rnn-bidirectional": "encoders",
+    "transformer-1": "encoders",
+    "transformer-5": "encoders",
+    "bert-ft": "bert",
+    "bert-pre": "bert",
     "sat": "sat",
     "grit": "grit",
     "vl-lic": "bert",
@@ -209,6 +238,11 @@ FILES: dict[str, str] = {
 
 
 HUGGING_FACE = "hf:"
+# A frozen encoder of sentences, by name or folder.
+SENTENCE = "sentence:"
+# Judges that an MLP can be put on, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
+HEADED = frozenset({"lstm", *(name for name, file in FILES.items() if file == "encoders")})
+HEADS = (3, 5)
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
 # A suffix of a judge's name, and the sense that is then blanked.
@@ -218,8 +252,9 @@ BLANKED: dict[str, Sense] = {"-image-only": "caption", "-caption-only": "image"}
 def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
-    A suffix blanks a sense ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder. "self" has
-    senses alone: :func:`name_self` says whose it is.
+    A suffix blanks a sense ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder, and
+    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without,
+    those that have no output layer of their own have 3. "self" has senses alone: :func:`name_self` says whose it is.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
@@ -239,18 +274,52 @@ def find_judge(name: str) -> Blueprint:
         from judge.judges.huggingface import make_blueprint
 
         return make_blueprint(name.strip())
+    base, head = _split_head(name.strip())
+    if key.startswith(SENTENCE):
+        require("vision", "accelerate", "torch", "transformers")
+        from judge.judges.sentence import make_blueprint as make_sentence
+
+        return make_sentence(base[len(SENTENCE) :], head)
     if key == SELF:
         return Blueprint(SELF, "the captioner itself", senses=frozenset({"caption", "image"}))
-    if key not in FILES:
-        raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, list(FILES)))
+    return _find_registered(name, base.lower(), head)
+
+
+def _find_registered(name: str, key: str, head: int | None) -> Blueprint:
+    """A judge of ``FILES``, with an MLP of ``head`` layers on it where one is asked for."""
+    if key not in FILES or (head and key not in HEADED):
+        known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS] if head else list(FILES)
+        raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(name.strip().lower(), known))
+    file = "encoders" if head else FILES[key]
+    key = f"{key}+mlp{head}" if head else key
     try:
-        module = import_module(f"judge.judges.{FILES[key]}")
+        module = import_module(f"judge.judges.{file}")
     except ModuleNotFoundError as error:
         raise JudgeError(
             f"judge '{key}' needs the package '{error.name}'", where="--judge", mend="pip install 'caption-judge[all]'"
         ) from error
     blueprint: Blueprint = module.BLUEPRINTS[key]
     return blueprint
+
+
+def with_head(name: str, head: int | None) -> str:
+    """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders.
+
+    Args:
+        name: as users type it. An MLP that they wrote themselves stays, and so do judges that none can be put on.
+        head: one of ``HEADS``; None for metrics that leave a judge as it is.
+    """
+    base, own = _split_head(name.strip())
+    headed = base.lower() in HEADED or base.lower().startswith(SENTENCE)
+    return name if head is None or own is not None or not headed else f"{base}+mlp{head}"
+
+
+def _split_head(name: str) -> tuple[str, int | None]:
+    """The encoder's name and the MLP's layers, ("rnn", 3) of "rnn+mlp3"; None where no MLP is written."""
+    for layers in HEADS:
+        if name.lower().endswith(f"+mlp{layers}"):
+            return name[: -len(f"+mlp{layers}")], layers
+    return name, None
 
 
 def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:

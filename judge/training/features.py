@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,11 @@ _BATCH = 16
 
 @dataclass
 class FeatureStore:
-    """Features of pictures, [N, P, D] in half precision.
+    """Features of pictures, or of what else :meth:`key_of` names, [N, P, D] in half precision.
 
     Attributes:
         shape: positions of a picture, and features of each: (P, D).
-        places: image id -> (file, row).
+        places: what ``key_of`` gives (an image id) -> (file, row).
         regions: how many of the positions, the last ones, are of things and not of the whole picture.
     """
 
@@ -54,16 +54,80 @@ class FeatureStore:
         """Another process maps the files by itself."""
         return {"shape": self.shape, "places": self.places, "regions": self.regions, "_open": {}}
 
+    def key_of(self, sample: Sample) -> str | None:
+        """What of a sample has features; None where it lacks that."""
+        return sample.image
+
+    def narrowed(self, samples: Sequence[Sample]) -> FeatureStore:
+        """Those of ``samples`` alone: a run knows of many more than one judge is trained on."""
+        keys = {key for key in map(self.key_of, samples) if key is not None}
+        return replace(self, places={key: self.places[key] for key in keys}, _open={})
+
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float32; zeros for a sample without a picture."""
         rows = np.zeros((len(samples), *self.shape), dtype=np.float32)
-        for place, sample in enumerate(samples):
-            if sample.image is not None:
-                path, row = self.places[sample.image]
+        for place, key in enumerate(map(self.key_of, samples)):
+            if key is not None:
+                path, row = self.places[key]
                 if path not in self._open:
                     self._open[path] = open_memmap(path, mode="r")
                 rows[place] = self._open[path][row]
         return torch.from_numpy(rows)
+
+
+class Shelf:
+    """Rows of features by key, in a folder that runs and processes share: a file for each batch, written whole.
+
+    Args:
+        folder: of all that is kept of frozen networks; made if need be.
+        key: of the network; its own folder within.
+
+    Raises:
+        JudgeError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder = folder / hashlib.blake2b(f"{_FORMAT} {key}".encode(), digest_size=12).hexdigest()
+        with self._mendable():
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(self, keys: Sequence[str], features: npt.NDArray[np.float32], *, where: str) -> None:
+        """Write the rows [N, P, D] of ``keys``; ``where``: the option that names the network, for messages.
+
+        Raises:
+            JudgeError: a full disk; features that half precision cannot hold.
+        """
+        # Half precision ends at 65,504, beyond which a random network may well go.
+        if not np.isfinite(features).all() or np.abs(features).max() > np.finfo(np.float16).max:
+            raise JudgeError("its features do not fit into half precision", where=where, mend="take another")
+        name = hashlib.blake2b(json.dumps(keys).encode(), digest_size=12).hexdigest()
+        buffer = io.BytesIO()
+        np.save(buffer, features.astype(np.float16))
+        with self._mendable():
+            write_whole(self.folder / f"{name}.npy", buffer.getvalue())
+            write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
+
+    def known(self) -> dict[str, tuple[Path, int]]:
+        """Key -> file and row, of all that is kept; a file that is not whole is passed over."""
+        found: dict[str, tuple[Path, int]] = {}
+        for index in sorted(self.folder.glob("*.json")):
+            path = index.with_suffix(".npy")
+            try:
+                keys = json.loads(index.read_bytes())
+                kept = open_memmap(path, mode="r")
+                if kept.ndim == 3 and kept.dtype == np.float16 and len(kept) == len(keys):
+                    found |= {key: (path, row) for row, key in enumerate(keys)}
+            except (OSError, ValueError, TypeError, OverflowError, RecursionError):
+                continue
+        return found
+
+    @contextmanager
+    def _mendable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where, mend = f"--features {self.folder.parent}", "name a folder that you own, on a disk with room"
+            raise JudgeError(f"cannot be written ({error.strerror})", where=where, mend=mend) from error
 
 
 class FeatureCache:
@@ -82,13 +146,11 @@ class FeatureCache:
     def __init__(self, backbone: Backbone, pictures: SeenPictures, keys: Mapping[str, str], folder: Path) -> None:
         self.backbone, self.pictures, self.keys = backbone, pictures, keys
         self.batch = _BATCH
-        self.folder = folder / hashlib.blake2b(f"{_FORMAT} {backbone.key}".encode(), digest_size=12).hexdigest()
-        with self._mendable():
-            self.folder.mkdir(parents=True, exist_ok=True)
+        self.shelf = Shelf(folder, backbone.key)
 
     def missing(self) -> list[str]:
         """Images whose features are not kept yet; of several with one key the first."""
-        known = self._known()
+        known = self.shelf.known()
         first: dict[str, str] = {}
         for image, key in self.keys.items():
             first.setdefault(key, image)
@@ -103,13 +165,13 @@ class FeatureCache:
         self.backbone.to(device)  # type: ignore[attr-defined]  # a module, as its protocol says
         for start in range(0, len(images), _SHARD):
             part = images[start : start + _SHARD]
-            self._keep(part, self._see(part, device))
+            self.shelf.keep([self.keys[image] for image in part], self._see(part, device), where="--backbone")
             if report:
                 report("looking at pictures", start + len(part), len(images))
 
     def open(self) -> FeatureStore:
         """The features of all images; all must have been computed."""
-        known = self._known()
+        known = self.shelf.known()
         places = {image: known[key] for image, key in self.keys.items()}
         path, _ = next(iter(places.values()))
         _, positions, features = open_memmap(path, mode="r").shape
@@ -152,37 +214,3 @@ class FeatureCache:
         for row, box in zip(boxes, self.pictures.boxes(image), strict=False):
             row[:] = torch.tensor(box)
         return boxes
-
-    def _keep(self, images: Sequence[str], features: npt.NDArray[np.float32]) -> None:
-        # Half precision ends at 65,504, beyond which a random network may well go.
-        if not np.isfinite(features).all() or np.abs(features).max() > np.finfo(np.float16).max:
-            raise JudgeError("its features do not fit into half precision", where="--backbone", mend="take another")
-        keys = [self.keys[image] for image in images]
-        name = hashlib.blake2b(json.dumps(keys).encode(), digest_size=12).hexdigest()
-        buffer = io.BytesIO()
-        np.save(buffer, features.astype(np.float16))
-        with self._mendable():
-            write_whole(self.folder / f"{name}.npy", buffer.getvalue())
-            write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
-
-    def _known(self) -> dict[str, tuple[Path, int]]:
-        """Key -> file and row, of all that is kept; a file that is not whole is passed over."""
-        found: dict[str, tuple[Path, int]] = {}
-        for index in sorted(self.folder.glob("*.json")):
-            path = index.with_suffix(".npy")
-            try:
-                keys = json.loads(index.read_bytes())
-                kept = open_memmap(path, mode="r")
-                if kept.ndim == 3 and kept.dtype == np.float16 and len(kept) == len(keys):
-                    found |= {key: (path, row) for row, key in enumerate(keys)}
-            except (OSError, ValueError, TypeError, OverflowError, RecursionError):
-                continue
-        return found
-
-    @contextmanager
-    def _mendable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            where, mend = f"--features {self.folder.parent}", "name a folder that you own, on a disk with room"
-            raise JudgeError(f"cannot be written ({error.strerror})", where=where, mend=mend) from error

@@ -75,8 +75,15 @@ def _local(jobs: Sequence[_Job], workshop: Workshop, units: Path) -> Iterator[Fi
 
 
 def _luggage(job: _Job, workshop: Workshop) -> Workshop:
-    """What of a workshop travels to a worker: masks of all pictures only for a judge that reads pictures itself."""
+    """What of a workshop travels to a worker.
+
+    Features of its own samples alone, and masks of all pictures only for a judge that reads pictures itself.
+    """
     blueprint = find_judge(job.member.judge)
+    if workshop.sights and workshop.sights.features:
+        own = workshop.sights.features.get(blueprint.name)
+        features = {blueprint.name: own.narrowed(job.member.samples)} if own else {}
+        workshop = replace(workshop, sights=replace(workshop.sights, features=features))
     if blueprint.backbone is None and "image" in blueprint.senses:
         return workshop
     return replace(workshop, materials=replace(workshop.materials, pictures=None))

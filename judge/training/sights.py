@@ -1,4 +1,4 @@
-"""Pictures looked at before judges are trained: with each frozen backbone once, whatever the number of judges."""
+"""Pictures looked at and captions read before judges are trained: by each frozen network once, for all judges."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, Blueprint, Features, Materials, RegionBackbone
+from judge.judges import Backbone, Blueprint, FrozenReader, Materials, RegionBackbone, find_judge
 from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
-from judge.training.features import FeatureCache
+from judge.training.features import FeatureCache, FeatureStore
 from judge.training.processes import gather, make_accelerator
-from judge.training.workshop import Sights
+from judge.training.texts import TextCache, Words
+from judge.training.workshop import Member, Sights
 from judge.types import Report
 
 
@@ -48,7 +49,7 @@ def look(
     device = accelerator.device if accelerator else choose_device(None)
     keys = {image: materials.pictures.key(image) for image in images}
     eyes: dict[Callable[[Materials], Backbone], str] = {}
-    opened: dict[Callable[[Materials], Backbone], Features] = {}
+    opened: dict[Callable[[Materials], Backbone], FeatureStore] = {}
     for make in {blueprint.backbone: None for blueprint in judges.values()}:
         if make is not None:
             with _together(launched):
@@ -68,6 +69,52 @@ def look(
         {name: eyes[make] for name, make in by_judge.items()},
         {name: opened[make] for name, make in by_judge.items()},
     )
+
+
+def read(
+    members: Sequence[Member],
+    materials: Materials,
+    folder: Path,
+    *,
+    launched: bool = False,
+    report: Report | None = None,
+) -> Sights:
+    """What frozen readers make of the captions of ``members``; as :func:`look`, for those judges that have one.
+
+    Raises:
+        JudgeError: a reader that cannot be had; a folder that cannot be written. In every process of a launch,
+            whichever met it.
+    """
+    accelerator = make_accelerator() if launched else None
+    rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
+    device = accelerator.device if accelerator else choose_device(None)
+    backbones: dict[str, str] = {}
+    features: dict[str, FeatureStore] = {}
+    for make, (judges, captions) in _by_reader(members).items():
+        with _together(launched):
+            cache = TextCache(make(materials), captions, folder)
+            missing = cache.missing()
+        with _together(launched):
+            cache.compute(missing[rank::world], device=device, report=report)
+        backbones |= dict.fromkeys(judges, cache.reader.key)
+        features |= dict.fromkeys(judges, cache.open())
+    return Sights(backbones=backbones, features=features)
+
+
+def _by_reader(
+    members: Sequence[Member],
+) -> dict[Callable[[Materials], FrozenReader], tuple[set[str], dict[Words, None]]]:
+    """Maker of a reader -> the judges that have it, and the captions that they are trained and scored on."""
+    found: dict[Callable[[Materials], FrozenReader], tuple[set[str], dict[Words, None]]] = {}
+    done = set()
+    for member in members:
+        blueprint = find_judge(member.judge)
+        if blueprint.reader is not None and (blueprint.name, id(member.samples)) not in done:
+            done.add((blueprint.name, id(member.samples)))
+            judges, captions = found.setdefault(blueprint.reader, (set(), {}))
+            judges.add(blueprint.name)
+            captions |= dict.fromkeys(blueprint.perceive(sample).words for sample in member.samples)
+    return found
 
 
 def _with_boxes(keys: Mapping[str, str], pictures: SeenPictures) -> dict[str, str]:

@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Blueprint, Features, Materials, Recipe, Sharing, find_judge
+from judge.judges import NOTHING, Blueprint, Materials, Recipe, Sharing, find_judge
 from judge.types import Report, Sample, Target
+
+if TYPE_CHECKING:
+    from judge.training.features import FeatureStore
 
 T = TypeVar("T")
 
@@ -73,17 +76,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Sights:
-    """What the judges of a run see, looked at before the first is trained.
+    """What the judges of a run see, and what frozen readers read for them, before the first is trained.
 
     Attributes:
         keys: image id -> what its picture shows, hashed.
-        backbones: judge -> the key of its backbone, and of the boxes that it is told.
-        features: judge -> the pictures as its backbone sees them.
+        backbones: judge -> the key of its backbone, and of the boxes that it is told; or the key of its frozen reader.
+        features: judge -> the pictures as its backbone sees them, or the captions as its reader reads them.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
     backbones: Mapping[str, str] = field(default_factory=dict)
-    features: Mapping[str, Features] = field(default_factory=dict)
+    features: Mapping[str, FeatureStore] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +102,8 @@ class Workshop:
         store: folder of finished members and of trainings under way; None to keep none.
         keeps_weights: whether trained networks are kept there too.
         materials: what judges are given beside their samples.
-        features: folder of pictures' features, shared by all runs.
-        sights: what judges see; None where it has not been looked at.
+        features: folder of pictures' and captions' features, shared by all runs.
+        sights: what judges see, and what is read for them; None where it has not been looked at.
     """
 
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -117,15 +120,28 @@ class Workshop:
         """A workshop in which what judges see has been looked at; by all processes of a launch, each a share.
 
         Raises:
-            JudgeError: as :func:`~judge.training.sights.look`.
+            JudgeError: as :func:`~judge.training.sights.look` and :func:`~judge.training.sights.read`.
         """
-        looking = {member.judge: find_judge(member.judge) for member in members}
-        if self.sights is not None or not any("image" in blueprint.senses for blueprint in looking.values()):
-            return self if self.sights is not None else replace(self, sights=Sights())
-        from judge.training.sights import look
+        if self.sights is not None:
+            return self
+        judges = {
+            found.name: found for found in {member.judge: find_judge(member.judge) for member in members}.values()
+        }
+        sights = Sights()
+        if any("image" in blueprint.senses for blueprint in judges.values()):
+            from judge.training.sights import look
 
-        images = {sample.image for member in members for sample in member.samples if sample.image is not None}
-        sights = look(looking, sorted(images), self.materials, self.features, launched=launched(), report=report)
+            images = {sample.image for member in members for sample in member.samples if sample.image is not None}
+            sights = look(judges, sorted(images), self.materials, self.features, launched=launched(), report=report)
+        if any(blueprint.reader for blueprint in judges.values()):
+            from judge.training.sights import read
+
+            read_too = read(members, self.materials, self.features, launched=launched(), report=report)
+            sights = replace(
+                sights,
+                backbones={**sights.backbones, **read_too.backbones},
+                features={**sights.features, **read_too.features},
+            )
         return replace(self, sights=sights)
 
     def file_of(self, key: str) -> Path | None:
@@ -200,11 +216,11 @@ def _key(member: Member, workshop: Workshop, evidence: str) -> str:
     recipe = workshop.recipe_of(blueprint)
     packages = [version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
     assert workshop.sights is not None
-    seen = workshop.sights.backbones.get(member.judge), workshop.materials.told if recipe else None
+    seen = workshop.sights.backbones.get(blueprint.name), workshop.materials.told if recipe else None
     start = blueprint.mark(workshop.materials) if blueprint.mark else None
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
     place = recipe and (workshop.mixed_precision if workshop.keeps_weights else _place(member, workshop))
-    setting = (packages, member.judge, member.target, recipe, member.stream, place, seen, start)
+    setting = (packages, blueprint.name, member.target, recipe, member.stream, place, seen, start)
     return hashlib.blake2b(repr((setting, member.split, evidence)).encode(), digest_size=16).hexdigest()
 
 

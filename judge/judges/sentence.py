@@ -1,0 +1,145 @@
+"""``sentence:NAME``: a frozen sentence encoder, by name or folder, and an MLP on its vector of a caption.
+
+Source: DBAC, section 5.3 (all-MiniLM-L6-v2, all-mpnet-base-v2, all-distilroberta-v1 and DistilBERT, each with a 3-layer
+MLP); DPAC for 5 layers. Width, dropout and training of the MLP are **ours**: neither paper publishes them.
+
+A checkpoint in the layout of sentence-transformers pools and normalises as its files say; one of transformers is
+averaged over its real tokens. Loaded through transformers alone: ``trust_remote_code`` is always False, and weights are
+safetensors. Each caption is read once (``judge.training.texts``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from judge.errors import JudgeError
+from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe
+from judge.judges.bert import load_reader
+from judge.judges.encoders import SOURCES, make_mlp
+from judge.judges.frozen import POOLINGS, FrozenClassifier, FrozenEncoder, Pooling
+from judge.judges.hf_models import quiet
+from judge.types import Sample, Target
+
+_HUB = "sentence-transformers"
+SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2", "all-distilroberta-v1")} | {
+    "distilbert-base-uncased": "distilbert/distilbert-base-uncased"
+}
+_LEAST = 8  # Tokens, of a limit that makes sense.
+_OTHERWISE = "name the folder of one, or use --judge linear"
+# As configurations before 2026 say it, in the order in which sentence-transformers puts several.
+_FLAGS: dict[str, str] = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceReader:
+    """Makes the encoder of a reference; a value, so that all judges that read with it share what it read."""
+
+    reference: str
+
+    @property
+    def where(self) -> str:
+        """What users typed."""
+        return f"--judge {SENTENCE}{self.reference}"
+
+    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: ARG002 - every maker is given them
+        """Load it.
+
+        Raises:
+            JudgeError: as :func:`~judge.judges.bert.load_reader`; a pooling, or a layer on top, that is not known here.
+        """
+        folder = Path(self.reference).expanduser()
+        name = str(folder) if folder.is_dir() else SHORT_NAMES.get(self.reference, self.reference)
+        modules = self._modules(name)
+        own = modules.pop("Transformer", "")
+        reader = load_reader(f"{name}/{own}" if own else name, where=self.where, mend=_OTHERWISE)
+        if not modules and name.startswith(f"{_HUB}/"):
+            # Its weights lie in the hub's cache, and how it pools does not: the mean would be another encoder.
+            raise self._refused("its modules.json cannot be had")
+        if not modules:
+            return FrozenEncoder(reader, pooling=("mean",))
+        limits = self._read(name, own, "sentence_bert_config.json")
+        limit = limits.get("max_seq_length") if isinstance(limits, dict) else None
+        if isinstance(limit, int):
+            reader.tokenizer.model_max_length = min(reader.tokenizer.model_max_length, max(limit, _LEAST))
+        pooling = self._pooling(self._read(name, modules["Pooling"], "config.json"))
+        return FrozenEncoder(reader, pooling=pooling, normalised="Normalize" in modules)
+
+    def _modules(self, name: str) -> dict[str, str]:
+        """Kind -> folder of the modules that modules.json lists; none for a checkpoint of transformers alone."""
+        listed = self._read(name, "", "modules.json")
+        if listed is None:
+            return {}
+        try:
+            found = {module["type"].rpartition(".")[2]: str(module["path"]) for module in listed}
+        except (TypeError, KeyError, AttributeError) as error:
+            raise self._refused("its modules.json is at fault") from error
+        if unknown := found.keys() - {"Transformer", "Pooling", "Normalize"}:
+            raise self._refused(f"its module '{min(unknown)}' is not known here")
+        if not {"Transformer", "Pooling"} <= found.keys():
+            raise self._refused("its modules.json lists no transformer, or no pooling")
+        return found
+
+    def _pooling(self, config: Any) -> tuple[Pooling, ...]:
+        """What a pooling's configuration says, in either of its two ways."""
+        said = config.get("pooling_mode") if isinstance(config, dict) else None
+        if said is None and isinstance(config, dict):
+            # Which other flags there are is left to the library: none that is set may be passed over.
+            flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
+            said = [_FLAGS.get(name, name) for name in sorted(flags)]
+        modes = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+        unknown = [str(mode) for mode in modes if str(mode) not in POOLINGS]
+        if unknown or not modes:
+            raise self._refused(f"its pooling ({', '.join(unknown) or 'none'}) is not known here")
+        return tuple(modes)
+
+    def _read(self, name: str, folder: str, file: str) -> Any:
+        """The content of a JSON file of the checkpoint; None where it has none."""
+        from transformers.utils.hub import cached_file
+
+        inside = f"{folder}/{file}" if folder else file
+        try:
+            with quiet():
+                path = cached_file(name, inside, _raise_exceptions_for_missing_entries=False)
+        except OSError:  # No such name, or the hub cannot be asked.
+            return None
+        try:
+            return None if path is None else json.loads(Path(path).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise self._refused(f"its {inside} cannot be read") from error
+
+    def _refused(self, what: str) -> JudgeError:
+        return JudgeError(what, where=self.where, mend=_OTHERWISE)
+
+
+def make_blueprint(reference: str, head: int | None) -> Blueprint:
+    """The judge "sentence:REFERENCE" with an MLP of ``head`` layers; of 3 where its name does not say.
+
+    Raises:
+        JudgeError: nothing is named.
+    """
+    if not reference.strip():
+        mend = f"name one, or the folder of one: {', '.join(f'{SENTENCE}{name}' for name in SHORT_NAMES)}"
+        raise JudgeError("no sentence encoder is named", where=f"--judge {SENTENCE}", mend=mend)
+    layers = head or HEADS[0]
+    return Blueprint(
+        f"{SENTENCE}{reference}{f'+mlp{head}' if head else ''}",
+        f"{SOURCES[layers]}; the MLP's sizes and training are this project's",
+        network=partial(_network, layers),
+        recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64),
+        reader=SentenceReader(reference),
+    )
+
+
+def _network(head: int, target: Target, samples: Sequence[Sample], materials: Materials) -> FrozenClassifier:
+    assert materials.features is not None
+    width = materials.features.shape[1]
+    return FrozenClassifier(materials.features, make_mlp(width, len(target.classes), head))

@@ -1,0 +1,241 @@
+"""DBAC's encoders: each by hand in numpy, padding without effect, names, and word order learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import GENDER, THREE, accuracy
+from torch import nn
+
+from judge.alignment import UNKNOWN
+from judge.errors import JudgeError
+from judge.judges import HEADED, NOTHING, find_judge, with_head
+from judge.judges.encoders import EMBEDDING, EncoderClassifier, positions
+from judge.training.processes import make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer
+from judge.types import FloatArray, Sample
+
+ENCODERS = ["lstm+mlp3", *(f"{name}+mlp3" for name in sorted(HEADED - {"lstm"}))]
+CAPTIONS = [
+    ("a", "dog", "rides", "a", "bike"),
+    ("dog",),
+    (),
+    ("a", "zebra"),
+    ("bike", "rides", "a", "dog", "a", "b", "c"),
+]
+SAMPLES = [Sample(str(n), "human", 0, words, (n % 2,)) for n, words in enumerate(CAPTIONS)]
+
+
+def make(name: str, samples: Sequence[Sample] = SAMPLES[:2]) -> EncoderClassifier:
+    """Untrained, vocabulary of the first two captions: a, bike, dog, rides."""
+    network = find_judge(name).network
+    assert network
+    torch.manual_seed(0)
+    made = network(GENDER, samples, NOTHING)
+    assert isinstance(made, EncoderClassifier)
+    return made.eval()
+
+
+def logits(network: EncoderClassifier, samples: Sequence[Sample]) -> FloatArray:
+    with torch.no_grad():
+        return network(network.collate(samples)).double().numpy()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As members are trained; more of them are slower for networks this small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# Each encoder by hand.
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    return 1 / (1 + np.exp(-x))
+
+
+def read_in_turn(weights: dict[str, FloatArray], inputs: FloatArray, suffix: str) -> FloatArray:
+    """The last state of an RNN (one gate) or an LSTM (four: i, f, g, o), word by word."""
+    inside, across = weights[f"layer.weight_ih_l0{suffix}"], weights[f"layer.weight_hh_l0{suffix}"]
+    bias = weights[f"layer.bias_ih_l0{suffix}"] + weights[f"layer.bias_hh_l0{suffix}"]
+    state = cell = np.zeros(across.shape[1])
+    for x in inputs:
+        gates = inside @ x + across @ state + bias
+        if len(gates) == len(state):
+            state = np.tanh(gates)
+        else:
+            i, f, g, o = np.split(gates, 4)
+            cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+            state = sigmoid(o) * np.tanh(cell)
+    return state
+
+
+def attend(weights: dict[str, FloatArray], inputs: FloatArray, heads: int) -> FloatArray:
+    """One layer of Vaswani et al. (2017), layers normed after each addition; the mean over words."""
+
+    def norm(x: FloatArray, name: str) -> FloatArray:
+        spread = np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+        return (x - x.mean(axis=1, keepdims=True)) / spread * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    weights = {name.removeprefix("layers.layers.0."): value for name, value in weights.items()}
+    x = inputs.copy()
+    for step in range(len(x)):
+        for pair in range(50):
+            angle = step / 10_000 ** (2 * pair / 100)
+            x[step, 2 * pair : 2 * pair + 2] += np.sin(angle), np.cos(angle)
+    asked, known, told = np.split(
+        x @ weights["self_attn.in_proj_weight"].T + weights["self_attn.in_proj_bias"], 3, axis=1
+    )
+    size, parts = 100 // heads, []
+    for head in range(heads):
+        own = slice(head * size, (head + 1) * size)
+        match = np.exp(asked[:, own] @ known[:, own].T / np.sqrt(size))
+        parts.append(match / match.sum(axis=1, keepdims=True) @ told[:, own])
+    mixed = np.concatenate(parts, axis=1) @ weights["self_attn.out_proj.weight"].T + weights["self_attn.out_proj.bias"]
+    x = norm(x + mixed, "norm1")
+    inner = np.maximum(x @ weights["linear1.weight"].T + weights["linear1.bias"], 0)
+    return norm(x + inner @ weights["linear2.weight"].T + weights["linear2.bias"], "norm2").mean(axis=0)
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, "lstm+mlp5", "transformer-5+mlp5"])
+def test_logits_by_hand(name: str) -> None:
+    network = make(name)
+    encoder = {key: value.double().numpy() for key, value in network.encoder.state_dict().items()}  # type: ignore[attr-defined]
+    layers = [part for part in network.head if isinstance(part, nn.Linear)]
+    assert len(layers) == int(name[-1])
+    table = network.embedding.weight.detach().double().numpy()
+    rows = {UNKNOWN: 1, "a": 2, "bike": 3, "dog": 4, "rides": 5}
+    for sample, found in zip(SAMPLES, logits(network, SAMPLES), strict=True):
+        inputs = table[[rows.get(word, 1) for word in sample.words] or [1]]
+        if name.startswith("transformer"):
+            x = attend(encoder, inputs, heads=int(name.split("+", maxsplit=1)[0][-1]))
+        else:
+            x = read_in_turn(encoder, inputs, "")
+            if "bidirectional" in name:
+                x = np.concatenate([x, read_in_turn(encoder, inputs[::-1], "_reverse")])
+        for layer in layers[:-1]:
+            x = np.maximum(layer.weight.detach().double().numpy() @ x + layer.bias.detach().double().numpy(), 0)
+        expected = layers[-1].weight.detach().double().numpy() @ x + layers[-1].bias.detach().double().numpy()
+        assert found == pytest.approx(expected, abs=2e-5)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_neither_padding_nor_company_nor_order_changes_an_answer(name: str) -> None:
+    network = make(name)
+    together = logits(network, SAMPLES)
+    assert np.concatenate([logits(network, [sample]) for sample in SAMPLES]) == pytest.approx(together, abs=1e-5)
+    assert logits(network, SAMPLES[::-1])[::-1] == pytest.approx(together, abs=1e-5)
+    # Whatever stands for padding: it is not even multiplied by zero.
+    network.embedding.weight.data[0] = 1e4
+    assert np.array_equal(logits(network, SAMPLES), together)
+    assert np.ptp(together, axis=0).min() > 1e-4  # They do differ.
+
+
+def test_positions_are_those_of_the_paper() -> None:
+    table = positions(500)
+    assert table.shape == (500, EMBEDDING)
+    assert table[0].tolist() == [0, 1] * 50
+    assert table[3, :2].tolist() == pytest.approx([np.sin(3), np.cos(3)])
+    assert table[499, 98:].tolist() == pytest.approx([np.sin(499 / 10_000**0.98), np.cos(499 / 10_000**0.98)], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_word_order_is_learnt(name: str) -> None:
+    """Where the same words stand in both classes, in another order; and dropout acts in training alone."""
+    rng = np.random.default_rng(0)
+    samples = []
+    for n in range(400):
+        first, second = rng.permutation([f"word{i}" for i in rng.choice(4, size=2, replace=False)])
+        samples.append(Sample(str(n), "human", 0, ("x", first, "y", second), (int(first > second),)))
+    recipe = replace(find_judge(name).recipe, epochs=12, batch_size=20, learning_rate=2e-3)  # type: ignore[type-var]
+    judge = NetworkJudge(find_judge(name), GENDER, recipe, Trainer(make_accelerator()))
+    judge.fit(samples[:300], seed=0)
+    assert accuracy(judge.predict(samples[300:]).probabilities, samples[300:]) > 0.95
+    network = judge.network
+    assert isinstance(network, EncoderClassifier)
+    batch = network.collate(samples[:5])
+    assert torch.equal(network(batch), network(batch))
+    network.train()
+    assert not torch.equal(network(batch), network(batch))
+
+
+def test_heads_of_one_and_five_are_of_one_size() -> None:
+    one, five = (make(f"transformer-{heads}") for heads in (1, 5))
+    assert {k: v.shape for k, v in one.state_dict().items()} == {k: v.shape for k, v in five.state_dict().items()}
+    assert not np.allclose(logits(one, SAMPLES), logits(five, SAMPLES))
+
+
+# Names.
+
+
+def test_names() -> None:
+    """As typed; what does not say which MLP it has on it has DBAC's, and "lstm" has LIC's output layer."""
+    for typed, name in {
+        "lstm": "lstm",
+        "LSTM+MLP3": "lstm+mlp3",
+        "rnn": "rnn",
+        " rnn-bidirectional+mlp5 ": "rnn-bidirectional+mlp5",
+        "transformer-5": "transformer-5",
+        "sentence:all-MiniLM-L6-v2": "sentence:all-MiniLM-L6-v2",
+        "Sentence:/Some/Folder+mlp5": "sentence:/Some/Folder+mlp5",
+    }.items():
+        assert find_judge(typed).name == name
+        assert find_judge(name).name == name
+        assert find_judge(name).senses == {"caption"}
+    for name in HEADED - {"lstm"}:
+        layers = [
+            sum(isinstance(part, nn.Linear) for part in make(f"{name}{end}").head) for end in ("", "+mlp3", "+mlp5")
+        ]
+        assert layers == [3, 3, 5]
+        assert np.array_equal(logits(make(name), SAMPLES), logits(make(f"{name}+mlp3"), SAMPLES))
+    assert not isinstance(find_judge("lstm").network(GENDER, SAMPLES, NOTHING), EncoderClassifier)  # type: ignore[misc]
+    assert find_judge("lstm+mlp3").recipe == find_judge("rnn").recipe != find_judge("lstm").recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "three", "five"),
+    [
+        ("lstm", "lstm+mlp3", "lstm+mlp5"),
+        ("rnn+mlp5", "rnn+mlp5", "rnn+mlp5"),
+        ("Sentence:A-b", "Sentence:A-b+mlp3", "Sentence:A-b+mlp5"),
+        ("sentence:a+mlp3", "sentence:a+mlp3", "sentence:a+mlp3"),
+        *(
+            (name, name, name)
+            for name in ("linear", "bert-ft", "bert-pre", "sat", "sat-image-only", "hf:a", "self", "x")
+        ),
+    ],
+)
+def test_a_metric_puts_its_head_on_encoders_that_have_none(name: str, three: str, five: str) -> None:
+    assert (with_head(name, None), with_head(name, 3), with_head(name, 5)) == (name, three, five)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("lstm+mlp4", "unknown judge 'lstm+mlp4'. Did you mean 'lstm'?"),
+        ("lstn+mlp3", "unknown judge 'lstn+mlp3'. Did you mean 'lstm+mlp3'?"),
+        ("transfomer-5", "unknown judge 'transfomer-5'. Did you mean 'transformer-5'?"),
+        ("sat+mlp3", "unknown judge 'sat+mlp3'."),
+        ("bert-ft+mlp5", "unknown judge 'bert-ft+mlp5'."),
+        ("rnn-image-only", "judge 'rnn' takes in the caption alone. Use 'rnn'."),
+        ("lstm+mlp5-caption-only", "judge 'lstm+mlp5' takes in the caption alone. Use 'lstm+mlp5'."),
+        ("sentence:", "no sentence encoder is named. Name one, or the folder of one: sentence:all-MiniLM-L6-v2,"),
+    ],
+)
+def test_what_is_no_judge_is_one_line(name: str, line: str) -> None:
+    with pytest.raises(JudgeError) as caught:
+        find_judge(name)
+    assert line in str(caught.value)
+
+
+def test_three_classes() -> None:
+    network = find_judge("rnn").network
+    assert network
+    assert network(THREE, SAMPLES, NOTHING)(make("rnn").collate(SAMPLES)).shape == (5, 3)  # type: ignore[operator]

