@@ -20,7 +20,7 @@ from judge.calibration.world import (
     task_given_attribute,
 )
 from judge.errors import JudgeError, nearest
-from judge.scores import SCORES
+from judge.scores import SCORES, Judged
 from judge.types import Direction, FloatArray
 
 
@@ -98,8 +98,8 @@ def bayes_score(
     posterior = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
     correct = posterior.argmax(axis=0) == np.arange(len(joint))[:, None]
     happens = joint > 0
-    quantity = SCORES[score].quantity(posterior[happens], correct[happens])
-    return float(SCORES[score].pool(np.asarray(joint[happens] @ quantity)))
+    columns = SCORES[score].columns(Judged.of_class(posterior[happens], correct[happens]))
+    return float(SCORES[score].value(columns @ joint[happens]))
 
 
 def true_amplification(

@@ -1,0 +1,255 @@
+"""Tasks of images: every shape of file, derived from captions, and what of them can be guessed."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.corpus.objects import read_tasks
+from judge.corpus.tasks import Tasks, derive_tasks, usable
+from judge.errors import JudgeError
+
+Write = Callable[..., Path]
+
+INSTANCES = {
+    "images": [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}, {"id": 3, "file_name": "3.jpg"}],
+    "annotations": [
+        {"image_id": 1, "category_id": 18},
+        {"image_id": 1, "category_id": 18},
+        {"image_id": 1, "category_id": 7},
+        {"image_id": 2, "category_id": 7},
+    ],
+    "categories": [{"id": 7, "name": "cat"}, {"id": 18, "name": "Dog"}, {"id": 3, "name": "zebra"}],
+}
+
+
+def fault(path: Path, **options: object) -> str:
+    with pytest.raises(JudgeError) as caught:
+        read_tasks(path, **options)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message.removeprefix(str(path)).lstrip(":, ")
+
+
+def shown(tasks: Tasks) -> dict[str, set[str]]:
+    return {image: {tasks.names[index] for index in indices} for image, indices in tasks.by_image.items()}
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_object_lists(write: Write) -> None:
+    path = write({"categories": ["Zebra", "cat ", "dog"], "objects": {"000001.jpg": [2, 1, 2], "2": [1], "3": []}})
+    tasks = read_tasks(path)
+    assert tasks.names == ("cat", "dog", "zebra")  # "zebra" is known though no image shows it
+    assert tasks.by_image == {"1": (0, 1), "2": (0,), "3": ()}
+    assert (tasks.source, tasks.derived, tasks.ignored) == (str(path), False, {})
+
+
+def test_coco_instances(write: Write) -> None:
+    tasks = read_tasks(write(INSTANCES))
+    assert tasks.names == ("cat", "dog", "zebra")
+    assert tasks.by_image == {"1": (0, 1), "2": (0,), "3": ()}  # the third has no annotation: it shows nothing
+    cut = {**INSTANCES, "images": INSTANCES["images"][:1]}
+    tasks = read_tasks(write(cut))
+    assert tasks.by_image == {"1": (0, 1)}
+    assert tasks.ignored == {"annotation of an image that is not listed": 1}
+    bare = {key: INSTANCES[key] for key in ("annotations", "categories")}
+    assert read_tasks(write(bare)).by_image == {"1": (0, 1), "2": (0,)}
+
+
+def _parquet() -> bytes:
+    buffer = io.BytesIO()
+    pd.DataFrame({"image_id": [1, 2, 3], "objects": [["dog", "cat"], ["cat"], []]}).to_parquet(buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "image_id,objects\n1,dog;Cat\n2,cat\n3,\n",
+        "image_id\ttask\n1\tdog | cat\n2\tcat\n3\tnone\n",
+        'image_id,objects\n1,"dog, cat"\n2,cat\n3,\n',
+        'image_id,objects\n1,"[\'dog\', \'cat\']"\n2,"[""cat""]"\n3,[]\n',
+        "image,object\n1.jpg,dog\n1.jpg,cat\n2.jpg,cat\n2.jpg,cat\n3.jpg,\n",
+        [{"img_id": 1, "objects": ["dog", "cat"]}, {"img_id": 2, "objects": ["cat"]}, {"img_id": 3, "objects": None}],
+        "\n".join(json.dumps({"image_id": i, "tasks": t}) for i, t in ((1, ["cat", "dog"]), (2, "cat"), (3, []))),
+        {"1": ["dog", "cat"], "2": ["cat"], "3": []},
+        _parquet(),
+    ],
+    ids=["csv", "tsv", "commas", "lists", "rows", "json", "json lines", "mapping", "parquet"],
+)
+def test_every_format(write: Write, content: object) -> None:
+    assert shown(read_tasks(write(content))) == {"1": {"cat", "dog"}, "2": {"cat"}, "3": set()}
+
+
+def test_chosen_columns(write: Write) -> None:
+    path = write("photo,what\na.jpg,dog/cat\nb.jpg,hot dog\n")
+    tasks = read_tasks(path, id_column="photo", task_column="what", separator="/")
+    assert shown(tasks) == {"a": {"cat", "dog"}, "b": {"hot dog"}}
+    assert fault(path).startswith("no column of image ids among 'photo', 'what'.")
+    message = "no column of objects among 'photo', 'what'. Name it with --object-column=NAME."
+    assert fault(path, id_column="photo") == message
+    assert fault(path, id_column="photo", task_column="wat").startswith("no column 'wat'. Did you mean 'what'?")
+
+
+def test_shared_objects(coco: Path) -> None:
+    tasks = read_tasks(coco / "objects.json")
+    raw = json.loads((coco / "objects.json").read_text("utf-8"))
+    assert len(tasks.names) == 79
+    assert {image: {raw["categories"][index] for index in indices} for image, indices in raw["objects"].items()} == (
+        shown(tasks)
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            {"categories": ["a"], "objects": {"1": [1]}},
+            "record 1 ('1'): index 1 of 1 categories. Count from 0.",
+        ),
+        ({"categories": ["a"], "objects": {"1": [-1]}}, "record 1 ('1'): index -1 of 1 categories. Count from 0."),
+        (
+            {"categories": ["a"], "objects": {"1": ["a"]}},
+            "record 1 ('1'): an index is a text. Give whole numbers.",
+        ),
+        ({"categories": ["a"], "objects": {"1": [True]}}, "record 1 ('1'): an index is true. Give whole numbers."),
+        ({"categories": ["a"], "objects": {"1": 0}}, "record 1 ('1'): objects are a number. Give a list of indices."),
+        (
+            {"categories": ["a", "A"], "objects": {"1": [0]}},
+            "'categories': category 'a' stands twice. Give each a name of its own.",
+        ),
+        ({"categories": ["a"], "objects": {" ": [0]}}, "record 1 (' '): image id is empty. "),
+        ({"categories": ["a"], "objects": {}}, "none of 0 images shows anything. Check the file."),
+        ({"categories": ["a"], "objects": {"1": []}}, "none of 1 images shows anything. Check the file."),
+        ({"categories": [], "objects": {}}, "'categories' is no list, or 'objects' no object. "),
+        (
+            {**INSTANCES, "annotations": [{"image_id": 1, "category_id": 99}]},
+            "annotations, record 1: category_id 99 is no category. Give the id of one of 'categories'.",
+        ),
+        (
+            {**INSTANCES, "annotations": [{"category_id": 7}]},
+            "annotations, record 1: image id is missing. Give the record a number or a file name.",
+        ),
+        ({**INSTANCES, "annotations": [{"image_id": 1}]}, "annotations, record 1: no category_id. "),
+        (
+            {**INSTANCES, "categories": [{"id": 7, "name": "cat"}, {"id": 7, "name": "dog"}]},
+            "categories, record 2: category id is a number, or stands twice. ",
+        ),
+        ({**INSTANCES, "annotations": {}}, "'annotations' is an object. "),
+        ({"1": 3}, "JSON of the wrong shape (an object). "),
+        ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),
+        ("image_id,objects\n1,[dog\n", "record 1: looks like a list of objects but is none. "),
+        ("image_id,objects\n,dog\n", "record 1: image id is empty. "),
+        ("", "file is empty. "),
+        ("[]", "holds no records. "),
+        ("{}", "JSON of the wrong shape (an object). "),
+    ],
+)
+def test_bad_files(write: Write, content: object, expected: str) -> None:
+    assert fault(write(content)).startswith(expected)
+
+
+# --- derived ---------------------------------------------------------------------------------------------------------
+
+DOG, CAT, NONE = frozenset({"dog"}), frozenset({"cat"}), frozenset[str]()
+
+
+def test_from_captions() -> None:
+    mentions = {"1": [DOG, NONE, DOG | CAT], "2": [NONE, NONE], "3": [frozenset({"kite"})], "4": []}
+    tasks = derive_tasks(mentions, names=["dog", "cat"])
+    assert tasks.names == ("cat", "dog")
+    assert tasks.by_image == {"1": (0, 1), "2": (), "3": ()}  # "4" has no captions: nothing is known of it
+    assert tasks.derived
+    assert tasks.ignored == {"no task named": 2}
+    assert tasks.source == "derived: an image shows a task when at least one of its human captions names it"
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(None, 1), (0.01, 1), (0.2, 1), (0.21, 2), (0.4, 2), (0.5, 3), (0.6, 3), (0.61, 4), (1, 5)]
+)
+def test_share_of_captions(share: float | None, expected: int) -> None:
+    """Five captions: a share of 0.6 is three of them, 0.61 four."""
+    for count in range(1, 6):
+        tasks = derive_tasks({"1": [DOG] * count + [NONE] * (5 - count)}, names=["dog"], share=share)
+        assert tasks.by_image["1"] == ((0,) if count >= expected else ())
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.1])
+def test_faulty_share(share: float) -> None:
+    with pytest.raises(JudgeError, match="Take a number above 0 and up to 1"):
+        derive_tasks({"1": [DOG]}, names=["dog"], share=share)
+
+
+# --- use -------------------------------------------------------------------------------------------------------------
+
+FOUR = Tasks(("a", "b", "c", "d"), {"1": (0, 1), "2": (0,), "3": (0, 2), "9": (3,)}, "objects.json")
+
+
+def test_table() -> None:
+    expected = [[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]
+    assert FOUR.table(["3", "1", "9"]).tolist() == np.array(expected, dtype=bool).tolist()
+    assert FOUR.table([]).shape == (0, 4)
+    message = r"objects\.json: 1 of 2 images have no tasks \(such as '7'\)\. Add them"
+    with pytest.raises(JudgeError, match=message):
+        FOUR.table(["1", "7"])
+
+
+def test_only() -> None:
+    some = FOUR.only(["d", "b"])
+    assert some.names == ("b", "d")
+    assert some.by_image == {"1": (0,), "2": (), "3": (), "9": (1,)}
+    with pytest.raises(JudgeError, match="no task 'e'"):
+        FOUR.only(["e"])
+
+
+def test_what_can_be_guessed() -> None:
+    """Among 1, 2, 3: "a" is always there, "d" never; 7 is unknown, 9 not asked for."""
+    left, dropped = usable(FOUR, ["1", "2", "3", "7"])
+    assert left.names == ("b", "c")
+    assert left.by_image == {"1": (0,), "2": (), "3": (1,)}
+    assert dropped == {"never present": ("d",), "always present": ("a",), "without tasks": ("7",)}
+    whole, dropped = usable(FOUR, ["1", "3", "9"])
+    assert (whole.names, dropped) == (FOUR.names, {})
+
+
+def test_nothing_to_guess() -> None:
+    with pytest.raises(JudgeError) as found:
+        usable(FOUR, ["7"])
+    assert str(found.value) == (
+        "objects.json: no image in common (captions '7', objects '1'). Check that image ids mean the same in all files."
+    )
+    with pytest.raises(JudgeError, match="none of 4 tasks is present in some of 1 images and absent in others"):
+        usable(FOUR, ["2"])
+
+
+@given(
+    st.dictionaries(
+        st.text("0123456789", min_size=1, max_size=3),
+        st.frozensets(st.sampled_from("abcd")),
+        min_size=1,
+    )
+)
+def test_derived_tasks_survive_a_file(said: dict[str, frozenset[str]]) -> None:
+    """The table has a true cell for each image and task named, and nothing else; usable tasks vary."""
+    tasks = derive_tasks({image: [named] for image, named in said.items()}, names="abcd")
+    table = tasks.table(list(said))
+    assert [{name for name, there in zip("abcd", row, strict=True) if there} for row in table] == list(said.values())
+    try:
+        left, dropped = usable(tasks, list(said))
+    except JudgeError:
+        assert (table == table[:1]).all()
+        return
+    kept = left.table(list(said))
+    assert ((kept.mean(axis=0) > 0) & (kept.mean(axis=0) < 1)).all()
+    assert len(left.names) + sum(map(len, dropped.values())) == 4
