@@ -1,0 +1,195 @@
+"""What pycocoevalcap computes, as sums over images; captions as words, with and without Java.
+
+The library's scorers are used in parts: they print, write files into the package's own folder and, where Java is
+missing, fail noisily once more when they are thrown away. Nothing of that happens here.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from judge.tokens import tokenize
+from judge.types import FloatArray
+
+Tokenizer = Literal["ptb", "judge"]
+References = Sequence[Sequence[str]]
+"""Captions of each image, each as words joined by single spaces; at least one an image, none empty."""
+
+BLEU = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4")
+# The library's own guards against empty sums, in BLEU.
+_SMALL, _TINY = 1e-9, 1e-15
+# METEOR 1.5, English: weights of exact, stem, synonym and paraphrase matches; Denkowski and Lavie 2014.
+_STAGES = np.array([1.0, 0.6, 0.8, 0.6])
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+
+
+class JavaFault(Exception):  # noqa: N818
+    """Why what needs Java does not run, in a clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Scores that are made of the same sums over images.
+
+    Attributes:
+        names: of the scores, V of them.
+        table: what each image adds, [N, S].
+        pool: sums, [S, ...] -> scores, [V, ...]; NaN for the sums of no image.
+    """
+
+    names: tuple[str, ...]
+    table: FloatArray
+    pool: Callable[[FloatArray], FloatArray]
+
+
+def penn_treebank(captions: Sequence[str]) -> list[str]:
+    """Captions as the COCO evaluation tokenises them, punctuation left out.
+
+    Raises:
+        JavaFault: Java is not there, or fails.
+    """
+    from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS, STANFORD_CORENLP_3_4_1_JAR
+
+    jar = _folder() / "tokenizer" / STANFORD_CORENLP_3_4_1_JAR
+    command = ["-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase"]
+    # A caption a line: whatever breaks lines inside of one becomes a space.
+    found = _java(command, [" ".join(caption.split()) for caption in captions])
+    # Split at plain spaces, as the library does: PTB joins "22 3/4" by one that does not break.
+    dropped = {"", *PUNCTUATIONS}
+    return [" ".join(word for word in line.split(" ") if word not in dropped) for line in found]
+
+
+def plain_words(captions: Sequence[str]) -> list[str]:
+    """Captions as this project tokenises them; tokens without a letter or digit are left out."""
+    found = ((token for token in tokenize(caption) if any(map(str.isalnum, token))) for caption in captions)
+    return [" ".join(tokens) for tokens in found]
+
+
+def bleu(refs: References, hyps: Sequence[str]) -> Part:
+    """Counts as the library takes them: an image's reference length is that of its closest reference."""
+    from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
+
+    table = []
+    for hyp, of in zip(hyps, refs, strict=True):
+        found = cook_test(hyp, cook_refs(of), eff="closest")
+        table.append([found["testlen"], found["reflen"], *found["guess"], *found["correct"]])
+    return Part(BLEU, np.array(table, dtype=np.float64), _pool_bleu)
+
+
+def _pool_bleu(sums: FloatArray) -> FloatArray:
+    """Sums of lengths, of n-grams guessed and of those right, [10, ...] -> [4, ...]. Papineni et al. 2002."""
+    length, reference, guess, correct = sums[0], sums[1], sums[2:6], sums[6:10]
+    orders = np.arange(1, 5).reshape(4, *[1] * (sums.ndim - 1))
+    precision = np.cumprod((correct + _TINY) / (guess + _SMALL), axis=0) ** (1 / orders)
+    ratio = (length + _TINY) / (reference + _SMALL)
+    penalty = np.exp(np.minimum(0, 1 - 1 / ratio))
+    return np.asarray(np.where(reference > 0, precision * penalty, np.nan))
+
+
+def meteor(refs: References, hyps: Sequence[str]) -> Part:
+    """The jar's statistics of each image against its best reference.
+
+    Raises:
+        JavaFault: Java is not there, or fails.
+    """
+    from pycocoevalcap.meteor.meteor import METEOR_JAR
+
+    parts = ([*of, hyp] for of, hyp in zip(refs, hyps, strict=True))
+    lines = [" ||| ".join(["SCORE", *(part.replace("|||", " ") for part in line)]) for line in parts]
+    options = ["-Xmx2G", "-jar", str(_folder() / "meteor" / METEOR_JAR), "-", "-", "-stdio", "-l", "en", "-norm"]
+    found = _java(options, lines)
+    try:
+        stats = np.array([line.split() for line in found], dtype=np.float64).reshape(len(lines), 23)
+    except ValueError as error:
+        raise JavaFault(f"METEOR's answer cannot be read ({error})") from error
+    return meteor_of(stats)
+
+
+def meteor_of(stats: FloatArray) -> Part:
+    """METEOR from the jar's statistics, reduced to the six sums that the score is made of.
+
+    Args:
+        stats: [N, 23]: lengths of candidate and reference; function words in each; per stage, content words and
+            function words matched, in each; chunks; words in chunks, in each.
+    """
+    lengths, functions, chunks, words = stats[:, 0:2], stats[:, 2:4], stats[:, 20], stats[:, 21:23].sum(axis=1)
+    stages = stats[:, 4:20].reshape(len(stats), 4, 2, 2)  # Stage, content or function, candidate or reference.
+    matched = np.einsum("nskc,s,k->nc", stages, _STAGES, [_DELTA, 1 - _DELTA])
+    weighted = _DELTA * (lengths - functions) + (1 - _DELTA) * functions
+    # A candidate that is its reference, word for word, counts as not broken at all.
+    whole = (lengths.sum(axis=1) == stages.sum(axis=(1, 2, 3))) & (chunks == 1)
+    table = np.column_stack([matched, weighted, np.where(whole, 0.0, chunks), words / 2])
+    return Part(("METEOR",), table, _pool_meteor)
+
+
+def _pool_meteor(sums: FloatArray) -> FloatArray:
+    """[6, ...] -> [1, ...]. Denkowski and Lavie 2014, section 2, on pooled statistics: the jar's corpus score."""
+    matched, matched_ref, length, length_ref, chunks, words = sums
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision, recall = matched / length, matched_ref / length_ref
+        mean = precision * recall / (_ALPHA * precision + (1 - _ALPHA) * recall)
+        score = np.where(matched > 0, mean * (1 - _GAMMA * (chunks / words) ** _BETA), 0.0)
+    return np.asarray(np.where(length_ref > 0, score, np.nan))[None]
+
+
+def rouge(refs: References, hyps: Sequence[str]) -> Part:
+    """ROUGE-L as the library takes it: best precision and best recall over references, beta 1.2."""
+    from pycocoevalcap.rouge.rouge import Rouge
+
+    scorer = Rouge()
+    return _means("ROUGE-L", [scorer.calc_score([hyp], of) for hyp, of in zip(hyps, refs, strict=True)])
+
+
+def cider(refs: References, hyps: Sequence[str]) -> Part:
+    """CIDEr-D, as everybody reports it. Of one image it says nothing: each of its words is in every document."""
+    from pycocoevalcap.cider.cider_scorer import CiderScorer
+
+    scorer = CiderScorer(n=4, sigma=6.0)
+    for hyp, of in zip(hyps, refs, strict=True):
+        scorer += (hyp, of)
+    return _means("CIDEr", scorer.compute_score()[1] if len(hyps) > 1 else [math.nan])
+
+
+def _means(name: str, values: Sequence[float]) -> Part:
+    return Part((name,), np.column_stack([values, np.ones(len(values))]).astype(np.float64), _pool_means)
+
+
+def _pool_means(sums: FloatArray) -> FloatArray:
+    total, count = sums
+    means = np.divide(total, count, out=np.full(np.shape(total), np.nan), where=np.asarray(count > 0))
+    return np.asarray(means)[None]
+
+
+def _java(command: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Run Java on lines of text, through pipes: a line of output for each."""
+    program = shutil.which("java")
+    if program is None:
+        raise JavaFault("needs Java, which is not on the PATH")
+    text = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        # The library's own jars; captions travel on the pipe, never in the command.
+        command = [program, "-Dfile.encoding=UTF-8", *command]
+        done = subprocess.run(command, input=text, capture_output=True, check=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise JavaFault(f"needs Java, which does not run here ({error})") from error
+    found = done.stdout.decode().removesuffix("\n").split("\n")
+    if len(found) != len(lines):
+        raise JavaFault(f"needs Java, which gave {len(found)} lines for {len(lines)} here")
+    return found
+
+
+def _folder() -> Path:
+    """Where pycocoevalcap lies, with its jars. It is a namespace package: it has a folder, but no file."""
+    spec = find_spec("pycocoevalcap")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(next(iter(spec.submodule_search_locations)))

@@ -1,0 +1,99 @@
+"""LIC's Figure 3: what is drawn, and that a file is whole or not there."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.quality import Quality, measure_quality
+from judge.report.plots import draw_against_quality, plot_against_quality
+from judge.statistics.summary import Summary
+from judge.types import Captions, Interval
+
+NAMES = ("nic_plus", "nic_equalizer", "nic_balanced", "nic_upweight")
+LIC = dict(zip(NAMES, (0.072, 0.118, 0.06, 0.085), strict=True))
+
+
+@pytest.fixture(scope="module")
+def qualities(coco: Path) -> dict[str, Quality]:
+    corpus = Corpus.read(
+        human=coco / "captions_human.json",
+        captions=[coco / "results" / f"{name}.json" for name in NAMES],
+        labels=coco / "gender.csv",
+    )
+    images = list(corpus.human.by_image)[:60]
+
+    def few(captions: Captions) -> Captions:
+        return Captions(captions.name, {image: captions.by_image[image] for image in images})
+
+    human = few(corpus.human)
+    return {side.name: measure_quality(human, few(side), java=False, resamples=0) for side in corpus.generated}
+
+
+def row(captioner: str, value: float | None, *, interval: bool = True, metric: str = "lic") -> Summary:
+    found = Interval(value - 0.02, value + 0.03) if interval and value is not None else None
+    return Summary(captioner, metric, "lstm", 0.4, 0.5, value, None, found, None, 100, 1)
+
+
+ROWS = [row(name, value) for name, value in LIC.items()]
+
+
+def test_what_is_drawn(qualities: dict[str, Quality]) -> None:
+    figure = draw_against_quality([*ROWS, row("one side", None)], qualities)
+    left, right = figure.axes
+    assert left.get_ylabel() == "LIC (lstm)"
+    for axes, across in (
+        (left, [qualities[name].vocabulary["generated"] for name in NAMES]),
+        (right, [qualities[name].value("CIDEr") for name in NAMES]),
+    ):
+        points = {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_marker() != "None"}
+        assert points == {name: [[x, LIC[name]]] for name, x in zip(NAMES, across, strict=True)}
+        bars = [line.get_xydata().tolist() for line in axes.lines if len(line.get_xdata()) == 2][1:5]
+        expected = [[[x, LIC[n] - 0.02], [x, LIC[n] + 0.03]] for n, x in zip(NAMES, across, strict=True)]
+        assert np.array(bars) == pytest.approx(np.array(expected))
+        squared = np.corrcoef(across, list(LIC.values()))[0, 1] ** 2
+        assert axes.get_title() == f"$R^2$ = {squared:.2f} over 4 captioners"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(NAMES)
+
+
+def test_two_captioners_have_no_trend(qualities: dict[str, Quality]) -> None:
+    for axes in draw_against_quality(ROWS[:2], qualities).axes:
+        assert axes.get_title() == ""
+
+
+def test_a_file_whole(qualities: dict[str, Quality], tmp_path: Path) -> None:
+    path = tmp_path / "figure.png"
+    plot_against_quality(ROWS, qualities, path)
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (1350, 600)
+    # Drawn again, without the bars: another picture in the same place, and nothing beside it.
+    plot_against_quality([row(name, value, interval=False) for name, value in LIC.items()], qualities, path)
+    assert path.read_bytes() != data
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_names_are_not_formulas(qualities: dict[str, Quality], tmp_path: Path) -> None:
+    names = {"a$b_{": 0.1, "\u65e5\u672c": 0.2, "_hidden": 0.3}
+    some = qualities["nic_plus"]
+    figure = draw_against_quality([row(*item) for item in names.items()], dict.fromkeys(names, some))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(names)
+    plot_against_quality([row(*item) for item in names.items()], dict.fromkeys(names, some), tmp_path / "figure.png")
+
+
+def test_faults(qualities: dict[str, Quality], tmp_path: Path) -> None:
+    path = tmp_path / "figure.png"
+    with pytest.raises(JudgeError, match="the caption quality of 'other' is not known"):
+        plot_against_quality([*ROWS, row("other", 0.1)], qualities, path)
+    with pytest.raises(JudgeError, match="no captioner has an amplification"):
+        plot_against_quality([row("nic_plus", None)], qualities, path)
+    with pytest.raises(ValueError, match="several metrics or judges"):
+        plot_against_quality([*ROWS, row("nic_plus", 0.1, metric="leakage")], qualities, path)
+    with pytest.raises(JudgeError, match="cannot be written"):
+        plot_against_quality(ROWS, qualities, tmp_path / "missing" / "figure.png")
+    assert not list(tmp_path.iterdir())

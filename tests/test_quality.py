@@ -1,0 +1,409 @@
+"""Caption quality: by hand, against slow loops, against the library's own corpus scores, with and without Java."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pycocoevalcap
+import pytest
+
+from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.quality import SCORES, Quality, measure_quality
+from judge.quality.library import meteor_of, penn_treebank, plain_words
+from judge.types import Captions, Labels
+
+PACKAGE = Path(next(iter(pycocoevalcap.__path__)))
+
+REFERENCES = {
+    "1": ("The cat sat on the mat.",),
+    "2": ("A dog runs fast!", "dogs"),
+    "3": ("Two men ride horses on a beach.", "Men are riding horses, by the sea.", "horses"),
+    "4": ("A woman's red umbrella in the rain", "An umbrella in the rain"),
+}
+CANDIDATES = {
+    "1": ("the cat the mat",),
+    "2": ("a dog runs",),
+    "3": ("men ride horses on the beach", "never read"),
+    "4": ("a woman's umbrella in the red rain",),
+}
+
+
+def sides(*images: str) -> tuple[Captions, Captions]:
+    return (
+        Captions("human", {image: REFERENCES[image] for image in images}),
+        Captions("cap", {image: CANDIDATES[image] for image in images}),
+    )
+
+
+def quick(human: Captions, generated: Captions, labels: Labels | None = None, resamples: int = 0) -> Quality:
+    return measure_quality(human, generated, labels=labels, java=False, resamples=resamples)
+
+
+# ---- By hand ---------------------------------------------------------------------------------------------------------
+
+
+def test_bleu_by_hand() -> None:
+    """Image 1: 4 of 4 words, 2 of 3 pairs, 0 of 2 triples; 4 words for 6. Image 2: 3/3, 2/2, 1/1; 3 for 4 (closest)."""
+    found = quick(*sides("1", "2"))
+    penalty = math.exp(1 - 10 / 7)
+    assert found.value("BLEU-1") == pytest.approx(penalty)
+    assert found.value("BLEU-2") == pytest.approx(penalty * (4 / 5) ** (1 / 2))
+    assert found.value("BLEU-3") == pytest.approx(penalty * (4 / 5 * 1 / 3) ** (1 / 3))
+    # No four words are right: 0, but for the library's guard.
+    assert found.value("BLEU-4") == pytest.approx(0, abs=1e-3)
+    assert found.by_image["BLEU-2"] == pytest.approx([math.exp(-1 / 2) * (2 / 3) ** (1 / 2), math.exp(-1 / 3)])
+
+
+def test_rouge_by_hand() -> None:
+    """Image 1: the candidate is a subsequence of the reference: P = 1, R = 4/6. Image 2: P = 1, R = 3/4 (first)."""
+    found = quick(*sides("1", "2"))
+
+    def f(precision: float, recall: float) -> float:
+        return (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision)
+
+    assert found.by_image["ROUGE-L"] == pytest.approx([f(1, 4 / 6), f(1, 3 / 4)])
+    assert found.value("ROUGE-L") == pytest.approx((f(1, 4 / 6) + f(1, 3 / 4)) / 2)
+
+
+def test_words_by_hand() -> None:
+    """Human: the cat sat on mat, a dog runs fast, dogs. Generated: the cat mat, a dog runs. Punctuation is no word."""
+    found = quick(*sides("1", "2"))
+    assert found.vocabulary == {"human": 10, "generated": 6}
+    assert found.mean_length == {"human": pytest.approx((6 + 4 + 1) / 3), "generated": 3.5}
+
+
+# ---- CIDEr-D, from the paper -----------------------------------------------------------------------------------------
+
+
+def slow_cider(refs: Sequence[Sequence[str]], hyps: Sequence[str]) -> list[float]:
+    """Vedantam et al. 2015, eq. 1-3 with the clipping and length penalty of CIDEr-D (section 7), in plain loops."""
+
+    def grams(text: str, n: int) -> Counter[tuple[str, ...]]:
+        words = text.split()
+        return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+    found = []
+    for hyp, of in zip(hyps, refs, strict=True):
+        total = 0.0
+        for n in range(1, 5):
+
+            def weight(gram: tuple[str, ...], n: int = n) -> float:
+                seen = sum(any(gram in grams(ref, n) for ref in other) for other in refs)
+                return math.log(len(refs)) - math.log(max(1, seen))
+
+            mine = {gram: count * weight(gram) for gram, count in grams(hyp, n).items()}
+            for ref in of:
+                theirs = {gram: count * weight(gram) for gram, count in grams(ref, n).items()}
+                dot = sum(min(value, theirs.get(gram, 0)) * theirs.get(gram, 0) for gram, value in mine.items())
+                norm = math.sqrt(sum(v * v for v in mine.values()) * sum(v * v for v in theirs.values()))
+                gap = len(hyp.split()) - len(ref.split())
+                total += 10 * (dot / norm if norm else 0) * math.exp(-(gap**2) / (2 * 6**2)) / len(of) / 4
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cider_against_slow_loops(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def caption() -> str:
+        return " ".join(
+            rng.choice(["man", "dog", "red", "sits", "on", "a", "the", "bus"], size=int(rng.integers(2, 9)))
+        )
+
+    refs = [[caption() for _ in range(int(rng.integers(1, 4)))] for _ in range(12)]
+    hyps = [caption() for _ in refs]
+    human = Captions("human", {str(n): tuple(of) for n, of in enumerate(refs)})
+    found = quick(human, Captions("cap", {str(n): (hyp,) for n, hyp in enumerate(hyps)}))
+    expected = slow_cider(refs, hyps)
+    assert found.by_image["CIDEr"] == pytest.approx(expected)
+    assert found.value("CIDEr") == pytest.approx(np.mean(expected))
+
+
+def test_the_reference_itself_has_the_highest_scores() -> None:
+    texts = [
+        "a man rides a brown horse",
+        "two dogs play in snow",
+        "some red flowers near the window",
+        "an old bus stops",
+    ]
+    human = Captions("human", {str(n): (text,) for n, text in enumerate(texts)})
+    found = quick(human, Captions("cap", human.by_image))
+    for score, best in {"BLEU-1": 1, "BLEU-4": 1, "ROUGE-L": 1, "CIDEr": 10}.items():
+        assert found.by_image[score] == pytest.approx([best] * 4), score
+        assert found.value(score) == pytest.approx(best)
+
+
+def test_order_and_names_of_images_do_not_matter() -> None:
+    human, generated = sides("1", "2", "3", "4")
+    found = quick(human, generated)
+    mixed = [("4", "x"), ("2", "y"), ("1", "z"), ("3", "w")]
+    again = quick(
+        Captions("human", {new: human.by_image[old][::-1] for old, new in mixed}),
+        Captions("cap", {new: generated.by_image[old] for old, new in reversed(mixed)}),
+    )
+    for score in found.by_image:
+        assert again.value(score) == pytest.approx(found.value(score)), score
+    assert again.images == ("x", "y", "z", "w")
+
+
+# ---- What is scored --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_counted_and_left_out() -> None:
+    human, generated = sides("1", "2", "3")
+    human = Captions("human", {**human.by_image, "5": ("...",), "6": ("alone",)})
+    generated = Captions("cap", {"7": ("alone",), **generated.by_image, "5": ("a cat",)})
+    found = quick(human, generated)
+    # 5 has no reference with a word, 6 and 7 are of one side; the second caption of 3 is not read.
+    assert (found.images, found.further, found.unscored) == (("1", "2", "3"), 1, 3)
+    plain = quick(*sides("1", "2", "3"))
+    assert [found.value(score) for score in found.by_image] == [plain.value(score) for score in plain.by_image]
+    assert list(found.by_image) == [score for score in SCORES if score != "METEOR"]
+
+
+def test_a_caption_without_words_scores_nothing() -> None:
+    human, generated = sides("1", "2")
+    found = quick(human, Captions("cap", {**generated.by_image, "2": ("?!",)}))
+    for score, values in found.by_image.items():
+        assert values[1] == pytest.approx(0, abs=1e-12), score
+
+
+def test_cider_of_one_image_is_nan() -> None:
+    found = quick(*sides("1"))
+    assert math.isnan(found.value("CIDEr"))
+    assert found.value("BLEU-1") > 0
+
+
+def test_faults() -> None:
+    human, generated = sides("1", "2")
+    with pytest.raises(JudgeError, match="human, cap: no image has captions in both"):
+        quick(human, Captions("cap", {"9": ("a cat",)}))
+    with pytest.raises(JudgeError, match=r"labels\.csv: no image that has captions has a label"):
+        quick(human, generated, Labels("gender", ("f", "m"), {"9": "f"}, "labels.csv"))
+
+
+# ---- Real captions, and classes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real(coco: Path) -> Corpus:
+    """The first 400 labelled images, two captioners; a third class without an image."""
+    names = ("nic_plus", "nic_equalizer")
+    corpus = Corpus.read(
+        human=coco / "captions_human.json",
+        captions=[coco / "results" / f"{name}.json" for name in names],
+        labels=coco / "gender.csv",
+    )
+    assert corpus.labels is not None
+    images = list(corpus.labels.by_image)[:400]
+    classes = {image: corpus.labels.by_image[image] for image in images}
+
+    def few(captions: Captions) -> Captions:
+        return Captions(captions.name, {image: captions.by_image[image] for image in images})
+
+    labels = Labels("gender", ("female", "male", "other"), classes, "gender.csv")
+    return Corpus(few(corpus.human), tuple(map(few, corpus.generated)), labels)
+
+
+@pytest.fixture(scope="module")
+def measured(real: Corpus) -> dict[str, Quality]:
+    return {side.name: quick(real.human, side, real.labels, resamples=400) for side in real.generated}
+
+
+def library_scores(refs: Sequence[Sequence[str]], hyps: Sequence[str]) -> dict[str, float]:
+    """As the COCO evaluation calls it."""
+    from pycocoevalcap.bleu.bleu import Bleu
+    from pycocoevalcap.cider.cider import Cider
+    from pycocoevalcap.rouge.rouge import Rouge
+
+    gts, res = ({n: list(of) for n, of in enumerate(refs)}, {n: [hyp] for n, hyp in enumerate(hyps)})
+    found = dict(zip(SCORES, Bleu(4).compute_score(gts, res, verbose=0)[0], strict=False))
+    return found | {"ROUGE-L": Rouge().compute_score(gts, res)[0], "CIDEr": Cider().compute_score(gts, res)[0]}
+
+
+def words_of(real: Corpus, captioner: int, images: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+    refs = [plain_words(real.human.by_image[image]) for image in images]
+    return refs, plain_words([real.generated[captioner].by_image[image][0] for image in images])
+
+
+def test_real_captions_against_the_library(real: Corpus, measured: dict[str, Quality]) -> None:
+    for number, quality in enumerate(measured.values()):
+        for score, value in library_scores(*words_of(real, number, quality.images)).items():
+            assert quality.value(score) == pytest.approx(value, rel=1e-9), score
+        # LIC's Table 1, on its images: BLEU-4 27.4, ROUGE-L 50.3 (50.2) for NIC+ (NIC+Equalizer).
+        assert quality.value("BLEU-4") == pytest.approx(0.274, abs=0.05)
+        assert quality.value("ROUGE-L") == pytest.approx(0.503, abs=0.05)
+        assert quality.vocabulary["generated"] < 0.3 * quality.vocabulary["human"]
+
+
+def test_scores_of_classes(real: Corpus, measured: dict[str, Quality]) -> None:
+    """BLEU: of the corpus of the class. The others: means of what images have among all images."""
+    assert real.labels is not None
+    quality = measured["nic_plus"]
+    for group in ("female", "male"):
+        rows = [n for n, image in enumerate(quality.images) if real.labels.by_image[image] == group]
+        expected = library_scores(*words_of(real, 0, [quality.images[n] for n in rows]))
+        for score in ("BLEU-1", "BLEU-4", "ROUGE-L"):
+            assert quality.value(score, group) == pytest.approx(expected[score], rel=1e-9), score
+        assert quality.value("CIDEr", group) == pytest.approx(quality.by_image["CIDEr"][rows].mean())
+        # With document frequencies of the class alone it would be another number.
+        assert quality.value("CIDEr", group) != pytest.approx(expected["CIDEr"], rel=1e-3)
+    for score in quality.by_image:
+        assert math.isnan(quality.value(score, "other"))
+
+
+def test_intervals_and_gaps(measured: dict[str, Quality]) -> None:
+    quality = measured["nic_plus"]
+    rows = {(row.score, row.group): row for row in quality.groups}
+    whole = rows["ROUGE-L", None]
+    error = quality.by_image["ROUGE-L"].std(ddof=1) / math.sqrt(400)
+    assert whole.interval is not None
+    assert whole.interval.low == pytest.approx(whole.value - 1.96 * error, abs=0.3 * error)
+    assert whole.interval.high == pytest.approx(whole.value + 1.96 * error, abs=0.3 * error)
+    assert [gap.score for gap in quality.gaps] == [score for score in SCORES if score != "METEOR"]
+    for gap in quality.gaps:
+        assert gap.value == pytest.approx(quality.value(gap.score, gap.best) - quality.value(gap.score, gap.worst))
+        assert gap.value >= 0
+        assert gap.interval is not None
+        assert gap.interval.low < gap.value < gap.interval.high
+        # Two independent groups: the variance of a difference is the sum of variances.
+        both = [rows[gap.score, group].interval for group in (gap.best, gap.worst)]
+        widths = [found.high - found.low for found in both if found]
+        assert gap.interval.high - gap.interval.low == pytest.approx(math.hypot(*widths), rel=0.25), gap.score
+
+
+def test_table(measured: dict[str, Quality]) -> None:
+    table = measured["nic_equalizer"].table()
+    assert list(table.columns) == ["captioner", "score", "group", "images", "value", "low", "high"]
+    assert set(table["captioner"]) == {"nic_equalizer"}
+    # Six scores of all, of three classes, and a gap each.
+    assert len(table) == 6 * 5
+    chosen = table.set_index(["score", "group"])
+    (gap,) = [name for score, name in chosen.index if score == "CIDEr" and name.startswith("gap: ")]
+    assert gap in {"gap: male - female", "gap: female - male"}
+    assert chosen.loc[("CIDEr", gap), "images"] == 400
+    assert chosen.loc[("CIDEr", "other"), ["value", "low", "high"]].isna().all()
+    assert chosen.loc[("CIDEr", "other"), "images"] == 0
+
+
+def test_three_classes_one_of_two_images() -> None:
+    """The gap is between the outermost of the classes; a class that resamples miss has a value and no interval."""
+    words = ["a", "man", "rides", "a", "brown", "horse", "near", "the", "old", "sea", "today"]
+    human = Captions("human", {str(n): (" ".join(words),) for n in range(42)})
+    # Class c is told whole, b in six words, a in three.
+    told = {"a": 3, "b": 6, "c": 11}
+    classes = {str(n): "c" if n < 2 else "ab"[n % 2] for n in range(42)}
+    generated = Captions("cap", {image: (" ".join(words[: told[name]]),) for image, name in classes.items()})
+    found = quick(human, generated, Labels("x", ("a", "b", "c"), classes, "x.csv"), resamples=200)
+    gaps = {gap.score: gap for gap in found.gaps}
+    assert (gaps["BLEU-1"].best, gaps["BLEU-1"].worst, gaps["BLEU-1"].interval) == ("c", "a", None)
+    assert gaps["BLEU-1"].value == pytest.approx(1 - math.exp(1 - 11 / 3))
+    rows = {row.group: row for row in found.groups if row.score == "BLEU-1"}
+    assert {group: row.images for group, row in rows.items()} == {None: 42, "a": 20, "b": 20, "c": 2}
+
+
+# ---- Java ------------------------------------------------------------------------------------------------------------
+
+
+def fake_java(folder: Path, script: str) -> str:
+    program = folder / "java"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = measure_quality(*sides("1", "2"), resamples=0)
+    assert found.tokenizer == "judge"
+    assert found.skipped["METEOR"] == "needs Java, which is not on the PATH"
+    assert math.isnan(found.value("METEOR"))
+    assert found.value("BLEU-1") == quick(*sides("1", "2")).value("BLEU-1")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("script", "tokenizer", "told"),
+    [
+        ("exit 1", "judge", "needs Java, which does not run here"),
+        ("head -n 1", "judge", "needs Java, which gave 1 lines for 5 here"),
+        # Answers the tokeniser as it should, and METEOR with nonsense.
+        ("cat", "ptb", "METEOR's answer cannot be read"),
+    ],
+)
+def test_java_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, tokenizer: str, told: str
+) -> None:
+    monkeypatch.setenv("PATH", fake_java(tmp_path, script))
+    found = measure_quality(*sides("1", "2"), resamples=0)
+    assert found.tokenizer == tokenizer
+    assert found.skipped["METEOR"].startswith(told)
+    assert "METEOR" not in found.by_image
+
+
+# METEOR 1.5 of pycocoevalcap 1.2: references and candidates, the jar's statistics, its scores, and that of all four.
+METEOR_TEXTS = [
+    (("a man riding a horse on grass", "the person rides"), "a man rides a horse"),
+    (("a b",), "..."),
+    (("a man riding a horse on grass",), "a man riding a horse on grass"),
+    (("a cat was sitting", "dogs ran"), "the kitten sat"),
+]
+METEOR_STATISTICS = """
+5 7 2 3 2 2 2 2 1 1 0 0 0 0 0 0 0 0 0 0 1 5 5
+0 2 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+7 7 3 3 4 4 3 3 0 0 0 0 0 0 0 0 0 0 0 0 1 7 7
+3 4 1 2 0 0 0 0 0 0 0 0 0 0 0 0 1 1 0 1 1 1 2
+"""
+METEOR_SCORES = [0.38460385955382986, 0.0, 1.0, 0.13075178139833074]
+METEOR_OF_ALL = 0.39401397907954977
+
+
+def test_meteor_from_the_jars_statistics() -> None:
+    stats = np.array([line.split() for line in METEOR_STATISTICS.split("\n") if line], dtype=np.float64)
+    part = meteor_of(stats)
+    assert part.pool(part.table.T)[0] == pytest.approx(METEOR_SCORES, rel=1e-12)
+    # The score of a corpus is not the mean of its captions' scores, 0.379.
+    assert part.pool(part.table.sum(axis=0)) == pytest.approx([METEOR_OF_ALL], rel=1e-12)
+    assert np.isnan(part.pool(np.zeros(6))).all()
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not here")
+def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
+    """METEOR reads 62 MB of paraphrases before its first word: the one slow test."""
+    before = sorted(path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts)
+    human = Captions("human", {str(n): refs for n, (refs, _) in enumerate(METEOR_TEXTS)})
+    found = measure_quality(human, Captions("cap", {str(n): (text,) for n, (_, text) in enumerate(METEOR_TEXTS)}))
+    assert (found.tokenizer, list(found.skipped)) == ("ptb", ["SPICE"])
+    assert tuple(found.by_image) == SCORES
+    assert found.by_image["METEOR"] == pytest.approx(METEOR_SCORES)
+    assert found.value("METEOR") == pytest.approx(METEOR_OF_ALL)
+    assert capfd.readouterr() == ("", "")
+    assert sorted(path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts) == before
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not here")
+def test_penn_treebank_words() -> None:
+    """As the library's tokeniser gives them, brackets too; a caption stays one, whatever breaks its lines."""
+    given = [
+        "A man's dog, it isn't here.",
+        "Caf\u00e9\u2028na\u00efve\nred",
+        "8th ave and 22 3/4 st",
+        "(...)",
+        "...",
+        "\u65e5\u672c",
+    ]
+    assert penn_treebank(given) == [
+        "a man 's dog it is n't here",
+        "caf\u00e9 na\u00efve red",
+        "8th ave and 22\u00a03/4 st",
+        "-lrb- -rrb-",
+        "",
+        "\u65e5\u672c",
+    ]
