@@ -35,7 +35,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     command: ClassVar[str]
     files_or_names: ClassVar[frozenset[str]] = frozenset(
-        {"lexicon", "weights", "start", "backbone_weights", "reader", "model", "models"}
+        {"lexicon", "weights", "start", "backbone_weights", "reader", "model", "models", "tasks", "vectors"}
     )
 
     @field_serializer("*", when_used="json")
@@ -296,6 +296,22 @@ class RunSettings(HidingSettings):
     seed: int = Field(0, ge=0, le=2**31, description="the first seed")
     folds: int = Field(10, ge=2, description="folds of crossfit")
 
+    objects: Path | None = Field(
+        None,
+        description="what else images show: COCO instances, {image: objects}, a table; None: what people say",
+    )
+    object_column: str | None = Field(None, description="names' column of a table of objects; default: the likely one")
+    object_id_column: str | None = Field(None, description="image column of a table of objects; likewise")
+    tasks: str = Field("coco-objects", description="words that name tasks: a shipped lexicon, or a .yaml")
+    prior: Literal["joint", "product"] = Field(
+        "joint", description="frequency of a set of tasks: of the very set, or as if tasks came independently"
+    )
+    alignment: Literal["none", "constant", "contextual"] | None = Field(
+        None, description="how people's words are made comparable; None for each metric's own"
+    )
+    vectors: str = Field("corpus", min_length=1, description="of contextual alignment: corpus, a file, or hf:NAME")
+    delta: float = Field(0.4, ge=0, le=2, description="cosine distance below which a word is substituted")
+
     contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')
     text: Literal["whole", "first-sentence"] = Field("whole", description="judge whole captions or first sentences")
     refusals: tuple[str, ...] | None = Field(None, description="regular expressions that tell a refusal; None for ours")
@@ -318,7 +334,8 @@ class RunSettings(HidingSettings):
     backbone_weights: str = Field("pretrained", description="pretrained (timm fetches them), random, or a file")
     image_size: int | None = Field(None, ge=32, description="pixels along a side, for the backbone; None for its own")
     reader: str | None = Field(
-        None, description="transformers' name or folder of vl-lic's text encoder; None for bert-base-uncased"
+        None,
+        description="name or folder of the encoder of vl-lic, bert-ft, bert-pre; None for bert-base-uncased",
     )
     tuning: Literal["full", "frozen", "lora", "zero-shot"] = Field(
         "full", description="of a Hugging Face captioner: all, its language part, LoRA, or nothing is trained"

@@ -5,24 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Literal
 
-from judge.alignment import AlignmentReport, align
+import numpy as np
+import numpy.typing as npt
+
+from judge.alignment import DELTA, AlignmentName, AlignmentReport, align
 from judge.corpus import Corpus, common_images
 from judge.corpus.labels import derive_labels
+from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
-from judge.lexicon import Lexicon
+from judge.lexicon import Lexicon, Lexicons
 from judge.masking.coverage import Coverage, measure_coverage
 from judge.masking.words import mask
 from judge.metrics import Metric
+from judge.priors import PriorForm, frequency, mention, set_frequency
 from judge.tokens import Contractions, first_sentence, tokenize
-from judge.types import Captions, Labels, Sample, Side, Target
+from judge.types import Captions, FloatArray, Labels, Sample, Side, Target
+from judge.vectors.shelf import VectorShelf
 
 MINIMUM_IMAGES = 10
 # An image's 6th or 7th caption has too few companions to train a judge on.
 INDEX_COVERAGE = 0.9
 
 Words = tuple[str, ...]
+Kind = Literal["attribute", "tasks"]
+Row = tuple[str, int, Words]
+"""A caption of a side: (image id, index among the image's captions, words)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,44 @@ class TextOptions:
         return tokenize(text, contractions=self.contractions)
 
 
+DEFAULT_TEXT = TextOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What judges are asked of each image, and the words that would tell them.
+
+    Attributes:
+        labels: the attribute's classes.
+        words: what reveals the attribute, and tasks.
+        tasks: what else images show; None to take it from human captions.
+        prior: how frequencies of sets of tasks are counted.
+    """
+
+    labels: Labels
+    words: Lexicons
+    tasks: Tasks | None = None
+    prior: PriorForm = "joint"
+
+
+@dataclass(frozen=True, slots=True)
+class Aligning:
+    """How the human side is made comparable.
+
+    Attributes:
+        how: None for each metric's own.
+        vectors: of contextual alignment: "corpus" (learnt from the human captions), a file, or "hf:NAME".
+        delta: of contextual alignment: the cosine distance below which a word is substituted.
+    """
+
+    how: AlignmentName | None = None
+    vectors: str = "corpus"
+    delta: float = DELTA
+
+
+DEFAULT_ALIGNING = Aligning()
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What the judges of one captioner and one kind of evidence see.
@@ -47,16 +95,18 @@ class Evidence:
         target: what they guess.
         classes: image id -> class, of the images judged.
         samples: (side, caption index) -> one sample per image that has such a caption, sorted by image.
-        alignment: what alignment did to the human side.
+        priors: (side, caption index) -> the weight of each of these samples, [N]; 1 where the metric has none.
+        alignment: what alignment did to the human side, and its name.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
-        dropped: reason -> images (or captions) left out.
+        dropped: reason -> images, captions or tasks left out.
     """
 
     captioner: str
     target: Target
     classes: Mapping[str, str]
     samples: Mapping[tuple[Side, int], tuple[Sample, ...]]
-    alignment: AlignmentReport
+    priors: Mapping[tuple[Side, int], FloatArray]
+    alignment: tuple[AlignmentName, AlignmentReport]
     coverage: Mapping[Side, Coverage] | None
     dropped: Mapping[str, int]
 
@@ -78,80 +128,194 @@ def resolve_labels(corpus: Corpus, lexicon: Lexicon | None, options: TextOptions
     return derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes))
 
 
-def build_evidence(
-    corpus: Corpus,
-    captioner: Captions,
-    *,
-    metric: Metric,
-    labels: Labels,
-    lexicon: Lexicon | None,
-    options: TextOptions,
-) -> Evidence:
-    """Join, tokenise, mask and align both sides of ``captioner`` for ``metric``.
+class EvidenceBuilder:
+    """Makes the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
-    Both sides pass through the same functions. An attribute without a lexicon (skin tone is rarely said)
-    is not masked, as in LIC.
-
-    Raises:
-        JudgeError: no image in common; one class only; a class with fewer than 10 images.
+    Args:
+        corpus: captions of both sides.
+        truth: what judges are asked, and the words that would tell them.
+        options: how captions become words.
+        aligning: how the human side is made comparable.
     """
-    if metric.target != "attribute" or set(metric.hidden) - {"attribute words", "people"}:
-        raise JudgeError(
-            f"metric '{metric.name}' hides {', '.join(metric.hidden)} and asks for {metric.target}",
-            where="--metrics",
-            mend="this version hides attribute words and people, and asks for the attribute",
-        )
-    images, dropped = common_images(corpus.human, captioner, labels.by_image)
-    classes = {image: labels.by_image[image] for image in images}
-    _check(classes, corpus.human, captioner, labels)
-    raw: dict[Side, dict[str, list[Words]]] = {
-        "human": _tokens(corpus.human, images, options),
-        "generated": _tokens(captioner, images, options),
-    }
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        truth: Truth,
+        *,
+        options: TextOptions = DEFAULT_TEXT,
+        aligning: Aligning = DEFAULT_ALIGNING,
+    ) -> None:
+        self.corpus, self.truth, self.options, self.aligning = corpus, truth, options, aligning
+        self._shelf = VectorShelf(aligning.vectors, self._vocabulary)
+        # People's captions are read, masked and searched for words once for all captioners.
+        self._words = cache(options.words)
+        self._mask = cache(partial(_mask, truth.words))
+        self._mentions = cache(partial(_mentions, truth.words))
+        self._built: dict[tuple[object, ...], Evidence] = {}
+
+    def build(self, captioner: Captions, metric: Metric) -> Evidence:
+        """Join, tokenise, mask and align the sides of ``captioner`` for ``metric``.
+
+        An attribute without a lexicon (skin tone is rarely said) is not masked, as in LIC.
+
+        Raises:
+            JudgeError: no image in common; one class only; a class with fewer than 10 images; no task to guess, or one
+                without words that could be hidden.
+        """
+        key = (captioner.name, metric.evidence)
+        if key not in self._built:
+            self._built[key] = self._build(captioner, metric)
+        return self._built[key]
+
+    def _build(self, captioner: Captions, metric: Metric) -> Evidence:
+        labels = self.truth.labels
+        images, dropped = common_images(self.corpus.human, captioner, labels.by_image)
+        tasks = None
+        if metric.target == "tasks":
+            tasks, gone = self._tasks(images)
+            images = [image for image in images if image in tasks.by_image]
+            dropped |= gone
+        classes = {image: labels.by_image[image] for image in images}
+        _check(classes, self.corpus.human, captioner, labels)
+        sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
+        raw = {side: self._flatten(source, images) for side, source in sources.items()}
+        hidden: Kind = "tasks" if "task words" in metric.hidden else "attribute"
+        masked = {
+            side: [(image, index, self._mask(words, hidden)) for image, index, words in rows]
+            for side, rows in raw.items()
+        }
+        masked["human"], report = self._align(masked, metric)
+        target, answers = _questions(classes, tasks)
+        samples: dict[tuple[Side, int], tuple[Sample, ...]] = {}
+        priors: dict[tuple[Side, int], FloatArray] = {}
+        for side, rows in masked.items():
+            weights = self._weigh(raw[side], metric, classes, tasks)
+            kept, dropped[f"{side} captions beyond the common number"] = _indices(rows, len(images))
+            for index in kept:
+                places = [place for place, (_, position, _) in enumerate(rows) if position == index]
+                priors[side, index] = weights[places]
+                samples[side, index] = tuple(
+                    Sample(image, side, index, words, answers[image], image=image if metric.looks else None)
+                    for image, _, words in (rows[place] for place in places)
+                )
+        coverage = self._coverage(raw, sources)
+        return Evidence(captioner.name, target, classes, samples, priors, report, coverage, dropped)
+
+    def _flatten(self, captions: Captions, images: Sequence[str]) -> list[Row]:
+        return [
+            (image, index, self._words(caption))
+            for image in images
+            for index, caption in enumerate(captions.by_image[image])
+        ]
+
+    def _vocabulary(self) -> set[str]:
+        sides = (self.corpus.human, *self.corpus.generated)
+        texts = (caption for side in sides for captions in side.by_image.values() for caption in captions)
+        return {word for text in texts for word in self._words(text)}
+
+    def _coverage(
+        self, raw: Mapping[Side, Sequence[Row]], sources: Mapping[Side, Captions]
+    ) -> dict[Side, Coverage] | None:
+        lexicon = self.truth.words.attribute
+        if lexicon is None:
+            return None
+        named = {side: [self._mentions(words, "attribute") for _, _, words in rows] for side, rows in raw.items()}
+        return {
+            side: measure_coverage(named[side], lexicon.classes, empty=source.empty, refused=source.refused)
+            for side, source in sources.items()
+        }
+
+    def _align(
+        self, masked: Mapping[Side, list[Row]], metric: Metric
+    ) -> tuple[list[Row], tuple[AlignmentName, AlignmentReport]]:
+        """The human side, aligned."""
+        how = self.aligning.how or metric.alignment
+        human, generated = ([words for _, _, words in masked[side]] for side in ("human", "generated"))
+        vectors = self._shelf.vectors(human) if how == "contextual" else None
+        aligned, report = align(human, generated, how=how, vectors=vectors, delta=self.aligning.delta)
+        rows = zip(masked["human"], aligned, strict=True)
+        return [(image, index, words) for (image, index, _), words in rows], (how, report)
+
+    def _task_words(self) -> Lexicon:
+        if self.truth.words.tasks is None:
+            raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
+        return self.truth.words.tasks
+
+    def _tasks(self, images: Sequence[str]) -> tuple[Tasks, dict[str, int]]:
+        """What judges guess of ``images``, and how much of it was left out.
+
+        Raises:
+            JudgeError: nothing to guess; a task without words that could be hidden.
+        """
+        words, tasks = self._task_words(), self.truth.tasks
+        if tasks is None:
+            mentions: dict[str, list[frozenset[str]]] = {}
+            for image, _, said in self._flatten(self.corpus.human, images):
+                mentions.setdefault(image, []).append(self._mentions(said, "tasks"))
+            tasks = derive_tasks(mentions, names=words.classes)
+        found, gone = usable(tasks, images)
+        telling = [name for name in found.names if name not in words.classes]
+        if telling:
+            what = f"no words of task '{telling[0]}' are known, so that captions would tell it"
+            raise JudgeError(what, where=f"lexicon '{words.name}'", mend="give a lexicon of yours: --tasks FILE")
+        reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
+        return found, {reasons[reason]: len(names) for reason, names in gone.items()}
+
+    def _weigh(
+        self, rows: Sequence[Row], metric: Metric, classes: Mapping[str, str], tasks: Tasks | None
+    ) -> FloatArray:
+        """The prior weight of each caption of a side, [N]; 1 where the metric has none."""
+        if metric.prior is None:
+            return np.ones(len(rows))
+        images = list(classes)
+        if metric.prior == "P(t)/P(a)":
+            said = [self._mentions(words, "tasks") for _, _, words in rows]
+            above = set_frequency(_table(said, sorted(self._task_words().classes)), form=self.truth.prior)
+            below = frequency(list(classes.values()))
+        else:
+            assert tasks is not None  # The row guesses them.
+            above = frequency([mention(self._mentions(words, "attribute")) for _, _, words in rows])
+            below = set_frequency(tasks.table(images), form=self.truth.prior)
+        shares = dict(zip(images, below, strict=True))
+        return np.asarray(above / np.array([shares[image] for image, _, _ in rows]))
+
+
+def _lexicon(words: Lexicons, kind: Kind) -> Lexicon | None:
+    return words.tasks if kind == "tasks" else words.attribute
+
+
+def _mask(lexicons: Lexicons, words: Words, kind: Kind) -> Words:
+    return mask(words, _lexicon(lexicons, kind))
+
+
+def _mentions(lexicons: Lexicons, words: Words, kind: Kind) -> frozenset[str]:
+    lexicon = _lexicon(lexicons, kind)
+    return lexicon.mentions(words) if lexicon else frozenset()
+
+
+def _table(mentions: Sequence[frozenset[str]], names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which of ``names`` each caption mentions, [N, L]."""
+    column = {name: index for index, name in enumerate(names)}
+    table = np.zeros((len(mentions), len(names)), dtype=np.bool_)
+    for row, named in enumerate(mentions):
+        table[row, [column[name] for name in named]] = True
+    return table
+
+
+def _questions(classes: Mapping[str, str], tasks: Tasks | None) -> tuple[Target, Mapping[str, tuple[int, ...]]]:
+    """What judges guess, and image id -> the answer."""
+    if tasks is not None:
+        return Target("tasks", tasks.names), tasks.by_image
     target = Target("attribute", tuple(sorted(set(classes.values()))))
-    hidden = lexicon if "attribute words" in metric.hidden else None
-    masked = {side: _flatten(by_image, hidden) for side, by_image in raw.items()}
-    human, report = align(
-        [words for _, _, words in masked["human"]], (words for _, _, words in masked["generated"]), how=metric.alignment
-    )
-    masked["human"] = [(image, index, words) for (image, index, _), words in zip(masked["human"], human, strict=True)]
-    answer_of = {image: target.classes.index(name) for image, name in classes.items()}
-    samples: dict[tuple[Side, int], tuple[Sample, ...]] = {}
-    for side, rows in masked.items():
-        kept, dropped[f"{side} captions beyond the common number"] = _indices(rows, len(images))
-        for index in kept:
-            samples[side, index] = tuple(
-                Sample(image, side, index, words, (answer_of[image],), image=image if metric.looks else None)
-                for image, position, words in rows
-                if position == index
-            )
-    sources: dict[Side, Captions] = {"human": corpus.human, "generated": captioner}
-    coverage = None if lexicon is None else {side: _coverage(raw[side], lexicon, sources[side]) for side in raw}
-    return Evidence(captioner.name, target, classes, samples, report, coverage, dropped)
+    return target, {image: (target.classes.index(name),) for image, name in classes.items()}
 
 
-def _tokens(captions: Captions, images: Sequence[str], options: TextOptions) -> dict[str, list[Words]]:
-    return {image: [options.words(caption) for caption in captions.by_image[image]] for image in images}
-
-
-def _flatten(by_image: Mapping[str, list[Words]], lexicon: Lexicon | None) -> list[tuple[str, int, Words]]:
-    return [
-        (image, index, mask(words, lexicon))
-        for image, captions in by_image.items()
-        for index, words in enumerate(captions)
-    ]
-
-
-def _indices(rows: Sequence[tuple[str, int, Words]], images: int) -> tuple[list[int], int]:
+def _indices(rows: Sequence[Row], images: int) -> tuple[list[int], int]:
     """Caption indices that nearly every image has, and how many captions lie beyond them."""
     counts = Counter(index for _, index, _ in rows)
     kept = [index for index in sorted(counts) if counts[index] >= INDEX_COVERAGE * images]
     return kept, sum(count for index, count in counts.items() if index not in kept)
-
-
-def _coverage(by_image: Mapping[str, list[Words]], lexicon: Lexicon, source: Captions) -> Coverage:
-    captions = (words for captions in by_image.values() for words in captions)
-    return measure_coverage(captions, lexicon, empty=source.empty, refused=source.refused)
 
 
 def _check(classes: Mapping[str, str], human: Captions, captioner: Captions, labels: Labels) -> None:

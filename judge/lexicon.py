@@ -143,3 +143,16 @@ def _refuse_shared(classes: Mapping[str, frozenset[str]], hidden_only: frozenset
                     f"'{word}' stands in '{seen[word]}' and in '{name}'", where=where, mend="keep it in one of them"
                 )
             seen[word] = name
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicons:
+    """The words of a run.
+
+    Attributes:
+        attribute: words that reveal the attribute; None where none do (skin tone is rarely said).
+        tasks: words that reveal tasks (objects, activities); None where no metric asks for them.
+    """
+
+    attribute: Lexicon | None
+    tasks: Lexicon | None = None

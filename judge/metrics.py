@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from judge.alignment import AlignmentName
 from judge.errors import JudgeError, nearest
+from judge.scores import SCORES
 from judge.types import Direction, TargetKind
 
 Hidden = Literal["attribute words", "task words", "people"]
+Prior = Literal["P(t)/P(a)", "P(a^)/P(T)"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,12 @@ class Metric:
         reference: key in ``references.bib``, and where in the paper.
         holdout: shares of the images, under ``paper``, that judges are scored on, and that choose their epoch.
         variant: what a reader has to know where published codes differ.
+        prior: the weight w of each caption, of frequencies on its side; None where all count alike. P(t): of the
+            caption's task words; P(a): of the image's class; P(a^): of the classes that the caption names; P(T): of the
+            image's tasks.
+        head: layers of the perceptron on the paper's encoders; None where judges keep their own head.
+        balanced: whether classes count equally, in training and in the score; else images do.
+        aggregate: over seeds: their mean, or the seed whose judges guess best on held-out captions.
     """
 
     name: str
@@ -47,11 +56,20 @@ class Metric:
     reference: str
     variant: str = ""
     holdout: tuple[float, float] = (0.1, 0.0)
+    prior: Prior | None = None
+    head: Literal[3, 5] | None = None
+    balanced: bool = True
+    aggregate: Literal["mean", "best"] = "mean"
 
     @property
-    def evidence(self) -> tuple[tuple[Hidden, ...], AlignmentName, TargetKind, tuple[float, float]]:
+    def evidence(self) -> tuple[object, ...]:
+        """Rows that agree in this share their evidence: DBAC and DPAC of one direction."""
+        return self.hidden, self.alignment, self.target, self.prior
+
+    @property
+    def training(self) -> tuple[object, ...]:
         """Rows that agree in this share their judges: LIC and Leakage train once."""
-        return self.hidden, self.alignment, self.target, self.holdout
+        return self.evidence, self.holdout, self.head, self.balanced, self.aggregate
 
     @property
     def looks(self) -> bool:
@@ -141,17 +159,109 @@ METRICS: dict[str, Metric] = {
             variant="judge vl-lic reads with BERT, as the paper's; vl-lic-lstm with LIC's LSTM",
             holdout=(0.2, 0.1),
         ),
+        Metric(
+            "dbac-at",
+            "DBAC A->T",
+            hidden=("attribute words",),
+            alignment="contextual",
+            judge="lstm",
+            target="attribute",
+            direction="A->T",
+            score="inverse_cross_entropy",
+            amplification="normalised",
+            reference="nair2026dbac, supplement, algorithm 1",
+            variant="images count equally; P(t) of the caption's set of task words",
+            holdout=(0.2, 0.0),
+            prior="P(t)/P(a)",
+            head=3,
+            balanced=False,
+        ),
+        Metric(
+            "dbac-ta",
+            "DBAC T->A",
+            hidden=("task words",),
+            alignment="contextual",
+            judge="lstm",
+            target="tasks",
+            direction="T->A",
+            score="inverse_cross_entropy",
+            amplification="normalised",
+            reference="nair2026dbac, supplement, algorithm 2",
+            variant="binary cross-entropy, mean over tasks; other scores ask for the whole set; P(T): of the set",
+            holdout=(0.2, 0.0),
+            prior="P(a^)/P(T)",
+            head=3,
+            balanced=False,
+        ),
+        Metric(
+            "dpac-at",
+            "DPAC A->T",
+            hidden=("attribute words",),
+            alignment="contextual",
+            judge="lstm",
+            target="attribute",
+            direction="A->T",
+            score="confidence",
+            amplification="normalised",
+            reference="nair2025dpac, eq. 9-11",
+            variant="mean of P(a|s) w over captions; of several seeds the best-guessing judge of each side",
+            holdout=(0.2, 0.0),
+            prior="P(t)/P(a)",
+            head=5,
+            balanced=False,
+            aggregate="best",
+        ),
+        Metric(
+            "dpac-ta",
+            "DPAC T->A",
+            hidden=("task words",),
+            alignment="contextual",
+            judge="lstm",
+            target="tasks",
+            direction="T->A",
+            score="confidence",
+            amplification="normalised",
+            reference="nair2025dpac, eq. 12-14",
+            variant="P(T|s): product over tasks; of several seeds the best-guessing judge of each side",
+            holdout=(0.2, 0.0),
+            prior="P(a^)/P(T)",
+            head=5,
+            balanced=False,
+            aggregate="best",
+        ),
     )
 }
 
+# Names that stand for several rows.
+FAMILIES: dict[str, tuple[str, ...]] = {"dbac": ("dbac-at", "dbac-ta"), "dpac": ("dpac-at", "dpac-ta")}
+
+
+def spell_out(names: Iterable[str]) -> tuple[str, ...]:
+    """Names as users type them, with families as their rows ("dbac": both directions), each row once."""
+    spelt = []
+    for name in names:
+        key, _, score = (part.strip().lower() for part in name.partition(":"))
+        for row in FAMILIES.get(key, (key,)):
+            own = row in METRICS and score == METRICS[row].score
+            spelt.append(f"{row}:{score}" if score and not own else row)
+    return tuple(dict.fromkeys(spelt))
+
 
 def find_metric(name: str) -> Metric:
-    """The row called ``name`` (any case).
+    """The row called ``name`` (any case); with another score where a colon and its name follow ("dbac-at:accuracy").
 
     Raises:
-        JudgeError: no such row; the nearest name is suggested.
+        JudgeError: no such row or score; the nearest name is suggested.
     """
-    key = name.strip().lower()
+    key, _, score = (part.strip().lower() for part in name.partition(":"))
+    if key in FAMILIES:
+        raise JudgeError(f"'{key}' is several metrics", where="--metrics", mend=f"use {' or '.join(FAMILIES[key])}")
     if key not in METRICS:
-        raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, list(METRICS)))
-    return METRICS[key]
+        known = [*METRICS, *FAMILIES]
+        raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
+    row = METRICS[key]
+    if not score or score == row.score:
+        return row
+    if score not in SCORES:
+        raise JudgeError(f"unknown score '{score}'", where=f"--metrics {name}", mend=nearest(score, list(SCORES)))
+    return replace(row, name=f"{key}:{score}", title=f"{row.title} ({score.replace('_', ' ')})", score=score)

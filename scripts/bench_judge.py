@@ -41,14 +41,14 @@ from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
-from judge.evidence import TextOptions, build_evidence
+from judge.evidence import EvidenceBuilder, Truth
 from judge.jobs.pictures import see
 from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
 from judge.judges.hf_models import quiet
 from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell
-from judge.lexicon import load_lexicon
+from judge.lexicon import Lexicons, load_lexicon
 from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.metrics import find_metric
@@ -84,14 +84,8 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     told = {"human": files.human, "captions": [files.captions["none"]], "labels": files.labels}
     corpus = Corpus.read(human=files.human, captions=[files.captions["none"]], labels=files.labels)
     assert corpus.labels is not None
-    evidence = build_evidence(
-        corpus,
-        corpus.generated[0],
-        metric=find_metric("imagecaptioner2"),
-        labels=corpus.labels,
-        lexicon=load_lexicon("gender"),
-        options=TextOptions(),
-    )
+    builder = EvidenceBuilder(corpus, Truth(corpus.labels, Lexicons(load_lexicon("gender"))))
+    evidence = builder.build(corpus.generated[0], find_metric("imagecaptioner2"))
     seen = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
     config = make_config({**told, **seen, "mask": "segment", "out": folder / "out"}, RunConfig)
     samples = evidence.samples["human", 0]

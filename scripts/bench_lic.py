@@ -28,10 +28,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
 from judge import evaluate
 from judge.corpus import Corpus
-from judge.corpus.splits import balanced_holdout
-from judge.evidence import TextOptions, build_evidence
+from judge.corpus.splits import holdout_split
+from judge.evidence import EvidenceBuilder, Truth
 from judge.judges import find_judge
-from judge.lexicon import load_lexicon
+from judge.lexicon import Lexicons, load_lexicon
 from judge.metrics import find_metric
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
@@ -90,18 +90,12 @@ def run_plain(corpus: Corpus, *, seeds: int, epochs: int) -> Results:
     torch.set_num_threads(1)
     assert corpus.labels is not None
     results: Results = {}
+    builder = EvidenceBuilder(corpus, Truth(corpus.labels, Lexicons(load_lexicon("gender"))))
     for captioner in corpus.generated:
-        evidence = build_evidence(
-            corpus,
-            captioner,
-            metric=find_metric("lic"),
-            labels=corpus.labels,
-            lexicon=load_lexicon("gender"),
-            options=TextOptions(),
-        )
+        evidence = builder.build(captioner, find_metric("lic"))
         scores: dict[str, list[float]] = {"human": [], "generated": []}
         for seed in range(seeds):
-            split = balanced_holdout(evidence.classes, seed=seed)
+            split = holdout_split(evidence.classes, seed=seed)
             kept, held = set(split.train), set(split.test)
             for (side, index), samples in evidence.samples.items():
                 test = [s for s in samples if s.image_id in held]

@@ -180,15 +180,6 @@ def test_a_corpus_leaves_no_room_for_reading_it_again(corpus: Corpus) -> None:
     assert (result.run["attribute"], result.run["lexicon"]) == ("skin", None)
 
 
-def test_rows_that_this_version_cannot_build_are_refused(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    from judge.metrics import METRICS
-
-    row = replace(METRICS["lic"], name="tasks", hidden=("task words",), target="tasks")
-    monkeypatch.setitem(METRICS, "tasks", row)
-    with pytest.raises(JudgeError, match="metric 'tasks' hides task words and asks for tasks"):
-        evaluate(corpus, metrics="tasks", **QUICK)
-
-
 def test_a_caption_index_that_misses_in_a_whole_fold(world: World) -> None:
     """20 images, 10 folds, and the two images of one fold have no second caption."""
     images = sorted(world.labels.by_image)

@@ -33,7 +33,7 @@ def test_ci_runs_the_readmes_own_two_commands() -> None:
 def test_every_option_in_readme_exists() -> None:
     commands = (
         ["evaluate"], ["mask"], ["caption"], ["demo"], ["train", "judges"], ["train", "detector"],
-        ["ablate", "detectors"], ["ablate", "masks"],
+        ["ablate", "detectors"], ["ablate", "masks"], ["align"],
     )  # fmt: skip
     helps = [CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"}).output for command in commands]
     known = set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", " ".join(helps)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from judge.amplification import AMPLIFICATIONS
 from judge.metrics import METRICS
-from judge.scores import SCORES
+from judge.scores import SCORES, Judged
 
 PROBABILITY = np.array([0.9, 0.6, 0.2])
 CORRECT = np.array([True, True, False])
@@ -29,7 +29,22 @@ EXPECTED = {
 @pytest.mark.parametrize(("name", "expected"), EXPECTED.items())
 def test_by_hand(name: str, expected: float) -> None:
     score = SCORES[name]
-    assert score.pool(score.quantity(PROBABILITY, CORRECT).mean()) == pytest.approx(expected, abs=1e-12)
+    means = score.columns(Judged.of_class(PROBABILITY, CORRECT)).mean(axis=1)
+    assert score.value(means) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "expected"), EXPECTED.items())
+def test_priors_by_hand(name: str, expected: float) -> None:
+    """DPAC: the mean of q w, caption by caption. DBAC: Q times the mean of w."""
+    score, prior = SCORES[name], np.array([0.5, 2.0, 1.0])
+    weighted = {
+        "accuracy": (0.5 + 2) / 3,
+        "confident_accuracy": (0.9 * 0.5 + 0.6 * 2) / 3,
+        "confidence": (0.9 * 0.5 + 0.6 * 2 + 0.2) / 3,
+        "inverse_cross_entropy": expected * (0.5 + 2 + 1) / 3,
+    }
+    means = score.columns(Judged.of_class(PROBABILITY, CORRECT), prior).mean(axis=1)
+    assert score.value(means) == pytest.approx(weighted[name], abs=1e-12)
 
 
 def test_every_score_is_checked_by_hand() -> None:
@@ -43,12 +58,14 @@ def test_chance(name: str, k: int) -> None:
     probability = np.full(k, 1 / k)
     correct = np.arange(k) == 0
     score = SCORES[name]
-    assert score.pool(score.quantity(probability, correct).mean()) == pytest.approx(score.chance(k))
+    means = score.columns(Judged.of_class(probability, correct)).mean(axis=1)
+    assert score.value(means) == pytest.approx(score.chance(k))
 
 
 def test_a_certain_error_costs_everything() -> None:
     score = SCORES["inverse_cross_entropy"]
-    assert score.pool(score.quantity(np.array([0.0, 1.0]), np.array([False, True])).mean()) == 0.0
+    certain = Judged.of_class(np.array([0.0, 1.0]), np.array([False, True]))
+    assert score.value(score.columns(certain).mean(axis=1)) == 0.0
 
 
 scores = st.floats(0.01, 1.0)

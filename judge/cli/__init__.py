@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from judge.cli.ablation import ablate_detectors, ablate_masks
+from judge.cli.alignment import align
 from judge.cli.captioning import caption
 from judge.cli.evaluation import demo, evaluate
 from judge.cli.evaluation import train as train_judges
@@ -31,6 +32,7 @@ def _root() -> None:
 app.command(no_args_is_help=True)(evaluate)
 app.command(no_args_is_help=True)(mask)
 app.command(no_args_is_help=True)(caption)
+app.command(no_args_is_help=True)(align)
 app.command()(demo)
 
 

@@ -34,15 +34,17 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="comma-separated: lic, leakage, sc; with images imagecaptioner2, imagecaptioner2-ratio, vl-lic "
+            help="comma-separated: lic, leakage, sc; dbac, dpac (both directions; dbac-at or dbac-ta: one; "
+            "dbac:accuracy: by another score); with images imagecaptioner2, imagecaptioner2-ratio, vl-lic "
             "[default: lic,leakage]"
         ),
     ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
-            help="comma-separated: linear, lstm; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self (the "
-            "captioner's --model); -image-only or -caption-only after these blanks the other [default: linear; of "
+            help="comma-separated: linear, lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, "
+            "transformer-5, bert-ft, bert-pre, sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self "
+            "(the captioner's --model); -image-only or -caption-only after these blanks the other [default: linear; of "
             "images the metric's own]"
         ),
     ] = None,
@@ -52,6 +54,29 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     folds: Annotated[int | None, typer.Option(help="folds of crossfit [default: 10]")] = None,
     attribute: options.Attribute = None,
     lexicon: options.Lexicon = None,
+    objects: Annotated[
+        Path | None,
+        typer.Option(help="what else images show, for T->A of dbac and dpac [default: what human captions say]"),
+    ] = None,
+    object_column: Annotated[str | None, typer.Option(help="of a table of objects: their names")] = None,
+    object_id_column: Annotated[str | None, typer.Option(help="of a table of objects: the images")] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(help="words of objects or other tasks: a shipped lexicon, or .yaml [default: coco-objects]"),
+    ] = None,
+    prior: Annotated[
+        str | None, typer.Option(help="frequency of a set of tasks: joint or product [default: joint]")
+    ] = None,
+    alignment: Annotated[
+        str | None, typer.Option(help="none, constant or contextual [default: the metric's own]")
+    ] = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="of contextual alignment: corpus, a file, or hf:NAME [default: corpus]")
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="of contextual alignment: distance below which words are exchanged [default: 0.4]"),
+    ] = None,
     images: Annotated[Path | None, typer.Option(help="folder of the images' pictures, for judges that see")] = None,
     instances: options.Instances = None,
     mask: Annotated[
@@ -90,7 +115,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     ] = None,
     reader: Annotated[
         str | None,
-        typer.Option(help="of vl-lic: transformers' name or folder of the text encoder [default: bert-base-uncased]"),
+        typer.Option(
+            help="of vl-lic, bert-ft, bert-pre: transformers' name or folder of an encoder [default: bert-base-uncased]"
+        ),
     ] = None,
     tuning: Annotated[
         str | None,

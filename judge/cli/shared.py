@@ -134,14 +134,32 @@ def progress() -> Iterator[Report]:
 
 def print_result(result: Result, extra: dict[str, dict[str, float]] | None = None) -> None:
     """The table of a result, its footnotes and its warnings; ``extra``: further columns."""
-    from judge.report.tables import footnotes, make_table, warnings
+    from judge.report.tables import footnotes, make_table, parts_table, warnings
 
     console = print_table(make_table(result, extra))
     console.print()
+    if parts := parts_table(result):
+        console.print(parts)
+        console.print()
     for line in footnotes(result):
         console.print(line, markup=False)
     for line in warnings(result):
         console.print(f"NOTE: {line}", markup=False, style="bold")
+    print_consistency(result, console)
+
+
+def print_consistency(result: Result, console: Console) -> None:
+    """Whether judges agree, where a metric has two or more."""
+    from judge.report.consistency import consistency_notes, pair_table, variation_table
+    from judge.statistics.consistency import measure_consistency
+
+    found = measure_consistency(result.summaries)
+    for table, rows in ((pair_table, found.pairs), (variation_table, found.variations)):
+        if rows:
+            console.print()
+            console.print(table(found))
+    for line in consistency_notes(found):
+        console.print(line, markup=False)
 
 
 def print_table(table: Table) -> Console:

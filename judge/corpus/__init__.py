@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from judge.corpus.labels import read_labels
+from judge.corpus.objects import read_tasks
 from judge.corpus.reading import DEFAULT_OPTIONS, ReadOptions, read_captions
+from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.lexicon import load_lexicon
 from judge.types import Captions, Labels
@@ -24,11 +26,13 @@ class Corpus:
         human: the human captions.
         generated: one entry per captioner, names distinct.
         labels: image -> class; None to derive them from the human captions.
+        tasks: image -> what else it shows; None to derive it from the human captions.
     """
 
     human: Captions
     generated: tuple[Captions, ...]
     labels: Labels | None = None
+    tasks: Tasks | None = None
 
     @classmethod
     def read(
@@ -37,6 +41,7 @@ class Corpus:
         human: PathLike,
         captions: PathLike | Iterable[PathLike] | Mapping[str, PathLike],
         labels: PathLike | Labels | None = None,
+        objects: PathLike | Tasks | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
     ) -> Self:
         """Read files of any known format (README lists them; they are told by content).
@@ -45,6 +50,7 @@ class Corpus:
             human: captions by people.
             captions: captions by captioners; named by file stem, by ``"NAME=FILE"``, or by a mapping's keys.
             labels: a table of genders, or :func:`judge.corpus.labels.read_labels` of another attribute.
+            objects: what else images show, or :func:`judge.corpus.objects.read_tasks` of an unusual table.
             options: how caption files are read.
 
         Raises:
@@ -52,9 +58,11 @@ class Corpus:
         """
         if isinstance(labels, str | Path):
             labels = read_labels(labels, attribute="gender", lexicon=load_lexicon("gender"))
+        if isinstance(objects, str | Path):
+            objects = read_tasks(objects)
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        return cls(read_captions(human, options, side="human"), tuple(generated), labels)
+        return cls(read_captions(human, options, side="human"), tuple(generated), labels, objects)
 
 
 def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> dict[str, Path]:

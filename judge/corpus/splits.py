@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -32,7 +32,9 @@ class Split:
     fold: int = 0
 
 
-def balanced_holdout(classes: Mapping[str, str], *, seed: int, test: float = 0.1, validation: float = 0.0) -> Split:
+def holdout_split(
+    classes: Mapping[str, str], *, seed: int, test: float = 0.1, validation: float = 0.0, balanced: bool = True
+) -> Split:
     """LIC's split: every class subsampled to the size of the rarest, then a balanced hold-out.
 
     Args:
@@ -40,19 +42,20 @@ def balanced_holdout(classes: Mapping[str, str], *, seed: int, test: float = 0.1
         seed: decides which images are subsampled and which are held out.
         test: share of each class that is held out (LIC 0.1, ImageCaptioner2 0.2).
         validation: share of each class kept for choosing an epoch (ImageCaptioner2 0.1).
+        balanced: False to keep every class at its size.
 
     Source: CVPR 2022, section 5 ("balanced split with equal number of images per value").
     """
     generator = np.random.default_rng(seed)
     groups = _by_class(classes)
-    size = min(len(group) for group in groups.values())
-    held = {name: [group[i] for i in generator.permutation(len(group))[:size]] for name, group in groups.items()}
-    tested, validated = max(1, round(test * size)), round(validation * size)
+    size = min(len(group) for group in groups.values()) if balanced else None
+    held = [[group[i] for i in generator.permutation(len(group))[:size]] for group in groups.values()]
+    parts = [(group, max(1, round(test * len(group))), round(validation * len(group))) for group in held]
     return Split(
-        train=_sorted(group[tested + validated :] for group in held.values()),
-        test=_sorted(group[:tested] for group in held.values()),
+        train=_sorted(group[tested + validated :] for group, tested, validated in parts),
+        test=_sorted(group[:tested] for group, tested, _ in parts),
         weights=dict.fromkeys(groups, 1.0),
-        validation=_sorted(group[tested : tested + validated] for group in held.values()),
+        validation=_sorted(group[tested : tested + validated] for group, tested, validated in parts),
     )
 
 
@@ -89,16 +92,25 @@ def make_splits(
     seed: int,
     folds: int = 10,
     holdout: tuple[float, float] = (0.1, 0.0),
+    balanced: bool = True,
 ) -> list[Split]:
-    """The splits of one seed: one balanced hold-out under ``paper``, ``folds`` of them under ``crossfit``.
+    """The splits of one seed: one hold-out under ``paper``, ``folds`` of them under ``crossfit``.
 
-    ``holdout``: the shares of the images that the paper's judges are scored on, and that choose their epoch; under
-    ``crossfit`` as large a share of what is not scored chooses.
+    Args:
+        protocol: which.
+        classes: image id -> class; each part has its share of every class.
+        seed: of the draw.
+        folds: of ``crossfit``.
+        holdout: the shares of the images that the paper's judges are scored on, and that choose their epoch; under
+            ``crossfit`` as large a share of what is not scored chooses.
+        balanced: whether classes count equally: under ``paper`` by size, under ``crossfit`` by weight. Else all images
+            are kept, and weigh the same (DBAC's 80/20).
     """
     test, validation = holdout
     if protocol == "paper":
-        return [balanced_holdout(classes, seed=seed, test=test, validation=validation)]
-    return stratified_folds(classes, seed=seed, folds=folds, validation=validation / (1 - test))
+        return [holdout_split(classes, seed=seed, test=test, validation=validation, balanced=balanced)]
+    splits = stratified_folds(classes, seed=seed, folds=folds, validation=validation / (1 - test))
+    return splits if balanced else [replace(split, weights=dict.fromkeys(split.weights, 1.0)) for split in splits]
 
 
 def _weights(train: Sequence[str], classes: Mapping[str, str]) -> dict[str, float]:

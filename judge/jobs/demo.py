@@ -13,7 +13,7 @@ from judge.config import RunConfig, make_config
 from judge.errors import require
 from judge.jobs.evaluate import run
 from judge.measure import Result
-from judge.metrics import METRICS, Metric
+from judge.metrics import Metric, find_metric
 from judge.report.directory import RunDirectory
 from judge.types import Report
 
@@ -84,7 +84,7 @@ def run_demo(
     write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, report=report)
     result = run(config, report=report)
     truth = {
-        f"{name} {metric}": _true(METRICS[metric], captioner)
+        f"{name} {metric}": _true(find_metric(metric), captioner)
         for name, captioner in CAPTIONERS.items()
         for metric in config.metrics
     }

@@ -11,17 +11,18 @@ from typing import Any
 
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
+from judge.corpus.objects import read_tasks
 from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
-from judge.evidence import TextOptions
-from judge.jobs.labels import choose_lexicon, labels_of
+from judge.evidence import Aligning, TextOptions
+from judge.jobs.labels import choose_lexicons, labels_of
 from judge.jobs.models import add_captions, known_models, pictures_to_caption, silent_models, stand_ins
 from judge.jobs.pictures import see
 from judge.judges import HUGGING_FACE, SELF, Materials, find_judge
 from judge.judges.prompts import make_prompt
-from judge.lexicon import Lexicon
+from judge.lexicon import Lexicons
 from judge.measure import Plan, Result, check, measure
-from judge.metrics import find_metric
+from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.training.workshop import Workshop, is_main_process
 from judge.types import Report
@@ -52,6 +53,7 @@ def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **se
 
 
 _READING = {"human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"}
+_READING |= {"objects", "object_column", "object_id_column"}
 
 
 def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
@@ -87,22 +89,22 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
         directory.check()
         directory.keep(config.inputs())
     silent = silent_models(config, corpus)
-    lexicon = choose_lexicon(config)
-    corpus = corpus or read_corpus(config, lexicon)
+    lexicons = choose_lexicons(config)
+    corpus = corpus or read_corpus(config, lexicons)
     plan, workshop = make_plan(config), make_workshop(config)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
     looking = partial(see, config, report=report) if config.images else None
     if directory is None:
         corpus = _captioned(config, corpus, plan, silent=silent, directory=None, report=report)
-        result = measure(corpus, plan, lexicon=lexicon, workshop=workshop, see=looking, report=report)
+        result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report)
         return replace(result, run={**result.run, **describe_sight(config)})
     workshop = replace(workshop, store=config.checkpoints or directory.store)
     with directory.working():
         corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, report=report)
         # Where captions have been written, the folder has been begun.
         ready = None if silent else directory.begin
-        result = measure(corpus, plan, lexicon=lexicon, workshop=workshop, see=looking, report=report, ready=ready)
+        result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report, ready=ready)
         result = replace(result, run={**result.run, **describe_sight(config)})
         if is_main_process():
             directory.finish(config.to_yaml(), result)
@@ -111,7 +113,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
 
 def describe_sight(config: RunConfig) -> dict[str, Any]:
     """What numbers of judges that see depend on beside captions, for ``metrics.json`` and under the table."""
-    if not any(find_metric(name).looks for name in config.metrics):
+    if not any(find_metric(name).looks for name in spell_out(config.metrics)):
         return {}
     names = ["mask", "answer_softmax"]
     if any(find_judge(judge).backbone for judge in config.judge):
@@ -138,8 +140,8 @@ def _captioned(
     if not silent:
         return corpus
     pictures = pictures_to_caption(config, corpus)
-    check(stand_ins(corpus, list(silent), pictures.names), plan, lexicon=choose_lexicon(config))
-    if any(find_metric(name).looks for name in plan.metrics):
+    check(stand_ins(corpus, list(silent), pictures.names), plan, lexicons=choose_lexicons(config))
+    if any(find_metric(name).looks for name in spell_out(plan.metrics)):
         see(config, [])
     return add_captions(config, corpus, silent, pictures, directory=directory, report=report)
 
@@ -159,13 +161,17 @@ def open_checkpoints(folder: Path) -> set[str]:
         raise JudgeError(what, where=f"--checkpoints {folder}", mend=mend) from error
 
 
-def read_corpus(config: RunConfig, lexicon: Lexicon | None) -> Corpus:
+def read_corpus(config: RunConfig, lexicons: Lexicons) -> Corpus:
     """The files that ``config`` names, as a corpus."""
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
-    labels = labels_of(config, lexicon)
-    return Corpus.read(human=config.human, captions=config.captions, labels=labels, options=options)
+    labels = labels_of(config, lexicons.attribute)
+    objects = None
+    if config.objects:
+        columns = {"id_column": config.object_id_column, "task_column": config.object_column}
+        objects = read_tasks(config.objects, **columns)
+    return Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
 
 
 def make_plan(config: RunConfig) -> Plan:
@@ -181,6 +187,8 @@ def make_plan(config: RunConfig) -> Plan:
         resamples=config.resamples,
         level=config.level,
         models=known_models(config),
+        aligning=Aligning(config.alignment, config.vectors, config.delta),
+        prior=config.prior,
     )
 
 

@@ -14,7 +14,7 @@ from judge.files import OutputFolder
 from judge.jobs.caption import caption
 from judge.jobs.evaluate import run
 from judge.measure import Result
-from judge.metrics import METRICS, find_metric
+from judge.metrics import METRICS, find_metric, spell_out
 from judge.report.ablations import MaskRow
 from judge.report.directory import summary_row
 from judge.scores import SCORES
@@ -57,7 +57,7 @@ def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
     Raises:
         JudgeError: none does.
     """
-    found = tuple(name for name in metrics if find_metric(name).looks)
+    found = tuple(name for name in spell_out(metrics) if find_metric(name).looks)
     if not found:
         mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.looks)}"
         raise JudgeError("no judge of these metrics sees pictures", where="--metrics", mend=mend)
@@ -131,12 +131,14 @@ def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> l
     for summary in result.summaries:
         classes = len(result.run["captioners"][summary.captioner]["images"])
         before = known.get((summary.captioner, summary.metric, summary.judge))
+        metric = find_metric(summary.metric)
+        chance = None if metric.prior else SCORES[metric.score].chance(classes)
         rows.append(
             MaskRow(
                 changes["mask"],
                 changes["hide"],
                 summary,
-                summary.generated - SCORES[METRICS[summary.metric].score].chance(classes),
+                None if chance is None else summary.generated - chance,
                 None if before is None else summary.generated - before,
             )
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from judge.config import LabelSettings
+from judge.config import LabelSettings, RunSettings
 from judge.corpus.labels import read_labels
-from judge.lexicon import Lexicon, load_lexicon, shipped_lexicons
+from judge.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
+from judge.metrics import find_metric, spell_out
 from judge.types import Labels
 
 
@@ -15,6 +16,12 @@ def choose_lexicon(config: LabelSettings) -> Lexicon | None:
     if config.lexicon is None:
         return load_lexicon(config.attribute) if config.attribute in shipped_lexicons() else None
     return load_lexicon(config.lexicon)
+
+
+def choose_lexicons(config: RunSettings) -> Lexicons:
+    """The words of a run: of the attribute, and of tasks where a metric asks for them."""
+    asked = any(row.target == "tasks" or row.prior for row in map(find_metric, spell_out(config.metrics)))
+    return Lexicons(choose_lexicon(config), load_lexicon(config.tasks) if asked else None)
 
 
 def labels_of(config: LabelSettings, lexicon: Lexicon | None) -> Labels | None:

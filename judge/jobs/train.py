@@ -14,7 +14,7 @@ from judge.config import TrainConfig
 from judge.errors import JudgeError
 from judge.files import write_whole
 from judge.jobs.evaluate import make_plan, make_workshop, open_checkpoints, read_corpus
-from judge.jobs.labels import choose_lexicon
+from judge.jobs.labels import choose_lexicons
 from judge.jobs.models import silent_models
 from judge.jobs.pictures import see
 from judge.measure import TrainedJudge, train
@@ -56,8 +56,8 @@ def train_judges(config: TrainConfig, *, report: Report | None = None) -> Traini
         JudgeError: anything that the user can mend.
     """
     started = time.monotonic()
-    lexicon = choose_lexicon(config)
-    corpus = read_corpus(config, lexicon)
+    lexicons = choose_lexicons(config)
+    corpus = read_corpus(config, lexicons)
     if silent := silent_models(config, corpus):
         name, model = next(iter(silent.items()))
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
@@ -65,7 +65,7 @@ def train_judges(config: TrainConfig, *, report: Report | None = None) -> Traini
     before = open_checkpoints(config.checkpoints)
     looking = partial(see, config, report=report) if config.images else None
     found = train(
-        corpus, make_plan(config), lexicon=lexicon, workshop=make_workshop(config), see=looking, report=report
+        corpus, make_plan(config), lexicons=lexicons, workshop=make_workshop(config), see=looking, report=report
     )
     if is_main_process():
         _write_index(config.checkpoints, found)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from judge.lexicon import Lexicon
-
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -32,10 +30,9 @@ class Coverage:
 
 
 def measure_coverage(
-    captions: Iterable[Sequence[str]], lexicon: Lexicon, *, empty: int = 0, refused: int = 0
+    mentions: Sequence[frozenset[str]], classes: Iterable[str], *, empty: int = 0, refused: int = 0
 ) -> Coverage:
-    """Coverage of tokenised, unmasked ``captions``. Shares are NaN where there is no caption."""
-    mentions = [lexicon.mentions(words) for words in captions]
+    """Coverage of captions, given the ``classes`` that each names. Shares are NaN where there is no caption."""
     total = len(mentions)
 
     def share(count: int) -> float:
@@ -48,5 +45,5 @@ def measure_coverage(
         several=share(sum(len(named) > 1 for named in mentions)),
         empty=empty,
         refused=refused,
-        classes={name: share(sum(name in named for named in mentions)) for name in lexicon.classes},
+        classes={name: share(sum(name in named for named in mentions)) for name in classes},
     )

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from judge.measure import Result
-from judge.metrics import METRICS
+from judge.metrics import find_metric
 from judge.report.tables import format_interval, format_number
 from judge.statistics.correlation import Agreement
 from judge.statistics.summary import Summary
@@ -22,14 +22,15 @@ class MaskRow:
     Attributes:
         mask, hide: what is hidden; mask "none" for pictures as they are.
         summary: what was measured.
-        over_chance: generated score minus that of a judge that knows nothing (LIC's Table 4: "Unbias").
+        over_chance: generated score minus that of a judge that knows nothing (LIC's Table 4: "Unbias"); None for
+            metrics with priors.
         over_original: generated score minus that with pictures as they are; None where that was not asked for.
     """
 
     mask: str
     hide: str
     summary: Summary
-    over_chance: float
+    over_chance: float | None
     over_original: float | None
 
 
@@ -51,7 +52,7 @@ def detector_scores(results: Mapping[str, Result]) -> Table:
             for one in same
             for cell in (format_number(one.amplification, signed=True), format_interval(one.interval, signed=True))
         ]
-        table.add_row(escape(row.captioner), f"{METRICS[row.metric].title} ({escape(row.judge)})", *cells)
+        table.add_row(escape(row.captioner), f"{find_metric(row.metric).title} ({escape(row.judge)})", *cells)
     return table
 
 
@@ -60,7 +61,9 @@ def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
     lines = []
     for row in agreements:
         found = row.correlation
-        told = f"{METRICS[row.metric].title} ({row.judge}), {row.variant} with {first} over {found.pairs} captioners: "
+        told = (
+            f"{find_metric(row.metric).title} ({row.judge}), {row.variant} with {first} over {found.pairs} captioners: "
+        )
         if found.pearson is None:
             lines.append(told + "no correlation of fewer than two, or of equal ones")
             continue
@@ -78,7 +81,7 @@ def mask_table(rows: Sequence[MaskRow]) -> Table:
     for captioner, metric, judge in key:
         for row in rows:
             if (row.summary.captioner, row.summary.metric, row.summary.judge) == (captioner, metric, judge):
-                table.add_row(escape(captioner), f"{METRICS[metric].title} ({escape(judge)})", *_cells(row))
+                table.add_row(escape(captioner), f"{find_metric(metric).title} ({escape(judge)})", *_cells(row))
     return table
 
 

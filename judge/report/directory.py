@@ -15,7 +15,7 @@ from typing import Any
 from judge.errors import JudgeError
 from judge.files import OutputFolder
 from judge.measure import Result
-from judge.metrics import METRICS
+from judge.metrics import find_metric
 from judge.statistics.summary import Summary
 from judge.training.workshop import is_main_process
 
@@ -105,12 +105,15 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     interval = row.pop("interval")
     row |= {
         "attribute": attribute,
-        "direction": METRICS[summary.metric].direction,
+        "direction": find_metric(summary.metric).direction,
         "ci": interval and [interval["low"], interval["high"]],
     }
     order = "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds"
-    return {name: _finite(row[name]) for name in order.split()}
+    parts = [name for name in ("qualities", "priors") if row[name] is not None]
+    return {name: _finite(row[name]) for name in [*order.split(), *parts]}
 
 
 def _finite(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from judge.masking.overlap import DetectorRow
 from judge.measure import Result
-from judge.metrics import METRICS, Metric
+from judge.metrics import Metric, find_metric
 from judge.scores import SCORES
 from judge.types import Interval
 
@@ -41,7 +41,7 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
         ]
         table.add_row(
             escape(summary.captioner),
-            f"{METRICS[summary.metric].title} ({summary.judge})",
+            f"{find_metric(summary.metric).title} ({summary.judge})",
             format_number(summary.human),
             format_number(summary.generated),
             format_number(summary.amplification, signed=True),
@@ -54,6 +54,26 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
             _coverage(result.run["captioners"][summary.captioner]["coverage"], "generated"),
         )
     return table
+
+
+def parts_table(result: Result) -> Table | None:
+    """Of metrics with priors, which of the two moved: how well judges guess, or how frequent is what captions say.
+
+    None for a result without such metrics.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("captioner", "metric (judge)", "Q"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("human", "generated", "mean prior", "human", "generated"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in result.summaries:
+        if row.qualities and row.priors:
+            metric = find_metric(row.metric)
+            cells = [f"{value:.4g}" for value in (*row.qualities, *row.priors)]
+            score = metric.score.replace("_", " ")
+            name = f"{metric.title} ({row.judge})"
+            table.add_row(escape(row.captioner), escape(name), score, *cells[:2], metric.prior, *cells[2:])
+    return table if table.row_count else None
 
 
 def detector_table(rows: Sequence[DetectorRow]) -> Table:
@@ -76,12 +96,17 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table:
 
 def footnotes(result: Result) -> list[str]:
     """What a reader must know beside the table, a line each."""
-    return [*_method(result), *_sight(result.run), *_chance(result), *_captioners(result.run)]
+    return [
+        *_method(result),
+        *_sight(result.run),
+        *_chance(result),
+        *_captioners(result.run),
+    ]
 
 
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
-    return [*_quiet(result.run), *_unlike_the_paper(result.run)]
+    return [*_quiet(result.run), *_unlike_the_paper(result.run), *_not_asked(result), *_unmentioned(result)]
 
 
 def _method(result: Result) -> Iterator[str]:
@@ -90,9 +115,15 @@ def _method(result: Result) -> Iterator[str]:
     if run["protocol"] == "crossfit":
         yield f"Protocol crossfit: {run['folds']} folds, every image scored by a judge that never saw it; {seeds}."
     else:
-        rows = dict.fromkeys(METRICS[summary.metric] for summary in result.summaries)
-        told = ", ".join(f"{_shares(row)} for {row.title}" for row in rows)
-        yield f"Protocol paper: classes subsampled to equal size; hold-out {told}; {seeds}."
+        alike: dict[str, list[str]] = {}
+        for row in dict.fromkeys(find_metric(summary.metric) for summary in result.summaries):
+            images = "of classes cut to equal size" if row.balanced else "of all images"
+            alike.setdefault(f"{_shares(row)} {images}", []).append(row.title)
+        told = "; ".join(f"{shares} for {', '.join(titles)}" for shares, titles in alike.items())
+        yield f"Protocol paper: hold-out {told}; {seeds}."
+    best = dict.fromkeys(row.title for row in map(find_metric, _metrics(result)) if row.aggregate == "best")
+    if best and len(run["seeds"]) > 1:
+        yield f"Of {len(run['seeds'])} seeds that one counts, for each side, that guesses best: {', '.join(best)}."
     yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
     labels = run["labels"]
     yield f"Labels {'DERIVED' if labels['derived'] else 'from'}: {labels['source']}."
@@ -100,6 +131,10 @@ def _method(result: Result) -> Iterator[str]:
         yield "Labels left out: " + ", ".join(
             f"{value or 'empty'} {count:,}" for value, count in labels["ignored"].items()
         )
+
+
+def _metrics(result: Result) -> list[str]:
+    return list(dict.fromkeys(summary.metric for summary in result.summaries))
 
 
 def _shares(metric: Metric) -> str:
@@ -130,10 +165,11 @@ def _sight(run: Mapping[str, Any]) -> Iterator[str]:
 
 def _chance(result: Result) -> Iterator[str]:
     """What a judge that knows nothing scores on either side; classes count equally."""
+    rows = dict.fromkeys(find_metric(summary.metric) for summary in result.summaries)
     for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}):
-        rows = dict.fromkeys(METRICS[summary.metric] for summary in result.summaries)
-        scores = ", ".join(f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in rows)
-        yield f"Chance with {classes} classes: {scores}."
+        scores = [f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in rows if row.prior is None]
+        if scores:
+            yield f"Chance with {classes} classes: {', '.join(scores)}."
 
 
 def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
@@ -160,9 +196,10 @@ def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for metrics in alike.values():
         report = found[metrics[0]]
         if report["how"] != "none":
-            whose = "" if len(alike) == 1 else f" ({', '.join(METRICS[name].title for name in metrics)})"
-            kept = f"{report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
-            yield f"alignment{whose} keeps {kept}"
+            whose = "" if len(alike) == 1 else f" ({', '.join(find_metric(name).title for name in metrics)})"
+            kept = f"keeps {report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
+            near = f" and exchanges {report['tokens_substituted']:.1%}" if report["how"] == "contextual" else ""
+            yield f"alignment{whose} {kept}{near}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -185,6 +222,28 @@ def _quiet(run: Mapping[str, Any]) -> Iterator[str]:
                     f"{name} names {run['attribute']} in {generated:.1%} of its captions, people in {human:.1%}: "
                     "read its amplification together with how little it says."
                 )
+
+
+def _not_asked(result: Result) -> Iterator[str]:
+    """Metrics that none of the judges named can measure."""
+    rows = {(summary.metric, summary.judge): None for summary in result.summaries}
+    for metric, judge in rows:
+        if judge not in result.run["judges"]:
+            row = find_metric(metric)
+            sense = "see pictures" if row.looks else "read captions alone"
+            named = ", ".join(result.run["judges"])
+            yield f"{row.title} was measured with {judge}: its judges {sense}, which {named} cannot."
+
+
+def _unmentioned(result: Result) -> Iterator[str]:
+    """Priors of mentions, where no word is a mention."""
+    titles = {
+        row.title: None
+        for row in (find_metric(summary.metric) for summary in result.summaries)
+        if row.prior == "P(a^)/P(T)"
+    }
+    if titles and result.run["lexicon"] is None:
+        yield f"no words of {result.run['attribute']} are known: P(a^) of {', '.join(titles)} is 1 for every caption."
 
 
 def _coverage(coverage: Mapping[str, Any] | None, side: str) -> str:

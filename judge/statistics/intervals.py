@@ -12,7 +12,7 @@ import numpy as np
 from judge.types import FloatArray, Interval
 
 Statistic = Callable[[FloatArray], FloatArray]
-"""Mean quantity of the two sides, [2, ...], or other sums -> the value(s), [...]."""
+"""Means of the two sides' columns, [2, S, ...], or other sums -> the value(s), [...]."""
 
 # Rows of a batch of resamples: about 10 MB of indices, whatever the number of images.
 _CELLS = 1_000_000
@@ -23,7 +23,8 @@ class Sides:
     """Paired quantities by class; within a class, column i is one image on both sides.
 
     Attributes:
-        sums: per class, [2, n]: human and generated quantity of each image, summed over the seeds that scored it.
+        sums: per class, [2, S, n]: the S columns (``scores.Score.columns``) of each image's human and generated
+            captions, summed over the seeds that scored it.
         trials: per class, [n]: how many seeds scored it.
     """
 
@@ -31,8 +32,8 @@ class Sides:
     trials: tuple[FloatArray, ...]
 
     def means(self) -> FloatArray:
-        """[2]: mean quantity of the human and the generated side; classes count equally."""
-        shares = [sums.sum(axis=1) / trials.sum() for sums, trials in zip(self.sums, self.trials, strict=True)]
+        """[2, S]: means of the human and the generated side; classes count equally."""
+        shares = [sums.sum(axis=-1) / trials.sum() for sums, trials in zip(self.sums, self.trials, strict=True)]
         return np.asarray(np.mean(shares, axis=0), dtype=np.float64)
 
 
@@ -51,7 +52,7 @@ def bootstrap(
 
     def of_images(*chosen: Any, axis: int = -1) -> FloatArray:
         shares = [
-            sums[:, index].sum(axis=axis) / trials[index].sum(axis=axis)
+            sums[..., index].sum(axis=axis) / trials[index].sum(axis=axis)
             for sums, trials, index in zip(sides.sums, sides.trials, chosen, strict=True)
         ]
         return statistic(np.mean(shares, axis=0))
@@ -127,15 +128,18 @@ def permutation_test(
     from scipy import stats
 
     weights = np.concatenate([np.full(len(t), 1 / (len(sides.trials) * t.sum())) for t in sides.trials])
-    human, generated = np.concatenate(sides.sums, axis=1) * weights
+    human, generated = np.concatenate(sides.sums, axis=-1) * weights
+    both = np.concatenate([human, generated], axis=-1)
+    images = np.arange(human.shape[-1])
 
     def of_sides(first: Any, second: Any, axis: int = -1) -> FloatArray:
-        return statistic(np.stack([first.sum(axis=axis), second.sum(axis=axis)]))
+        return statistic(np.stack([both[:, first].sum(axis=axis), both[:, second].sum(axis=axis)]))
 
     if np.array_equal(human, generated):
         return 1.0
     found = stats.permutation_test(
-        (human, generated),
+        # Places, not values: the columns of an image change sides together.
+        (images, images + len(images)),
         of_sides,
         permutation_type="samples",
         n_resamples=resamples,

@@ -2,11 +2,13 @@
 
 One estimate for every protocol: a caption's quantity (``scores.py``) is averaged over an image's captions of a side
 and over seeds, images are averaged within each class, classes count equally. Where classes are balanced and every image
-has the same number of captions this is the papers' plain mean.
+has the same number of captions this is the papers' plain mean. Of rows of METRICS that are not balanced, images count
+equally. Losses and priors are averaged over seeds before a pooled score (1/CE) and a normalised amplification is taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +16,8 @@ import pandas as pd
 
 from judge.amplification import AMPLIFICATIONS
 from judge.errors import JudgeError
-from judge.metrics import METRICS, Metric
-from judge.scores import SCORES
+from judge.metrics import Metric, find_metric
+from judge.scores import SCORES, Judged
 from judge.statistics.intervals import Sides, bootstrap, permutation_test
 from judge.types import FloatArray, Interval
 
@@ -27,13 +29,15 @@ class Summary:
     """One line of the table; values are fractions, absent ones None.
 
     Attributes:
-        human, generated: score of each side; None where the metric has no such side.
+        human, generated: score of each side (of DBAC omega, of DPAC psi); None where the metric has no such side.
         amplification: the metric's value; positive means amplified (for ``ratio``: above 1).
         sd: sample standard deviation of the amplification over seeds; None for one seed.
-        interval: 95% over images: bootstrap within classes, seeds averaged.
+        interval: 95% over images: bootstrap within classes (of rows that are not balanced: among all), seeds averaged.
         p_value: two-sided, sides exchanged image by image.
         images: distinct images scored.
-        seeds: seeds averaged.
+        seeds: seeds averaged, or chosen from.
+        qualities: how well judges guess, without priors (Q), of the human and the generated side; None without priors.
+        priors: mean weight w of the human and the generated side; None without priors.
     """
 
     captioner: str
@@ -47,6 +51,8 @@ class Summary:
     p_value: float | None
     images: int
     seeds: int
+    qualities: tuple[float, float] | None = None
+    priors: tuple[float, float] | None = None
 
 
 def summarise(scores: pd.DataFrame, *, resamples: int = 2000, level: float = 0.95, seed: int = 0) -> list[Summary]:
@@ -68,43 +74,77 @@ def _summarise_row(
     key: tuple[str, str, str], rows: pd.DataFrame, *, resamples: int, level: float, seed: int
 ) -> Summary:
     captioner, name, judge = key
-    metric = METRICS[name]
-    pool, amplify = SCORES[metric.score].pool, AMPLIFICATIONS[metric.amplification]
+    metric = find_metric(name)
+    score, amplify = SCORES[metric.score], AMPLIFICATIONS[metric.amplification]
     compared = metric.amplification != "one_side"
 
     def statistic(means: FloatArray) -> FloatArray:
-        human, generated = pool(means)
-        return amplify(human, generated)
+        return amplify(score.value(means[0]), score.value(means[1]))
 
-    images = _by_image(rows, metric)
+    seeds = int(rows["seed"].nunique())
+    if metric.aggregate == "best":
+        rows = _best(rows)
+    prior = rows["prior"].to_numpy(dtype=np.float64) if metric.prior else None
+    images = _by_image(rows, score.columns(_judged(rows), prior), balanced=metric.balanced)
     sides = _sides(images, both=compared)
-    human, generated = pool(sides.means())
+    means = sides.means()
+    human, generated = (float(score.value(side)) for side in means)
     by_seed = [float(statistic(_sides(part, both=compared).means())) for _, part in images.groupby("seed")]
     generator = np.random.default_rng([seed, *map(ord, "/".join(key))])
-    interval = bootstrap(sides, statistic, generator=generator, resamples=resamples, level=level) if compared else None
+    value = float(statistic(means)) if compared else None
+    # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
+    tested = value is not None and np.isfinite(value)
+    interval = bootstrap(sides, statistic, generator=generator, resamples=resamples, level=level) if tested else None
     return Summary(
         captioner=captioner,
         metric=name,
         judge=judge,
-        human=float(human) if compared else None,
-        generated=float(generated),
-        amplification=float(amplify(human, generated)) if compared else None,
+        human=human if compared else None,
+        generated=generated,
+        amplification=value,
         sd=float(np.std(by_seed, ddof=1)) if compared and len(by_seed) > 1 else None,
         interval=interval,
-        p_value=permutation_test(sides, statistic, resamples=resamples, generator=generator) if compared else None,
+        p_value=permutation_test(sides, statistic, resamples=resamples, generator=generator) if tested else None,
         images=int(images["image_id"].nunique()),
-        seeds=len(by_seed),
+        seeds=seeds,
+        qualities=None if prior is None else _values(rows, metric, score.columns(_judged(rows)), score.value),
+        priors=None if prior is None else _values(rows, metric, prior[None], lambda means: means[0]),
     )
 
 
-def _by_image(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """One row per seed and image: its class and its mean quantity on each side, over its captions there."""
+def _values(
+    rows: pd.DataFrame, metric: Metric, columns: FloatArray, value: Callable[[FloatArray], FloatArray]
+) -> tuple[float, float]:
+    """Of the human and the generated side."""
+    human, generated = _sides(_by_image(rows, columns, balanced=metric.balanced), both=True).means()
+    return float(value(human)), float(value(generated))
+
+
+def _best(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each side the seed whose judges were the best on held-out captions (DPAC, section 3.2.1)."""
+    losses = rows.groupby(["side", "seed"], observed=True)["loss"].mean()
+    chosen = {side: losses[side].idxmin() for side in losses.index.unique("side")}
+    return rows[rows["seed"] == rows["side"].map(chosen)].assign(seed=0)
+
+
+def _judged(rows: pd.DataFrame) -> Judged:
     correct = (rows["predicted"] == rows["answer"]).to_numpy()
-    quantity = SCORES[metric.score].quantity(rows["probability"].to_numpy(dtype=np.float64), correct)
-    table = rows[["seed", "image_id", "answer", "side"]].assign(quantity=quantity)
-    means = table.groupby(["seed", "image_id", "answer", "side"], observed=True, sort=True)["quantity"].mean()
+    probability = rows["probability"].to_numpy(dtype=np.float64)
+    if "loss" not in rows:  # Written before tasks were guessed.
+        return Judged.of_class(probability, correct)
+    return Judged(probability, correct, rows["loss"].to_numpy(dtype=np.float64))
+
+
+def _by_image(rows: pd.DataFrame, columns: FloatArray, *, balanced: bool) -> pd.DataFrame:
+    """One row per seed and image: its stratum, and on each side the means of ``columns`` [S, N] over its captions.
+
+    Columns: (seed, ""), (image_id, ""), (stratum, ""), ("0", "human"), ("0", "generated"), ...
+    """
+    stratum = rows["answer"] if balanced else ""
+    table = rows[["seed", "image_id", "side"]].assign(stratum=stratum, **{str(i): c for i, c in enumerate(columns)})
+    means = table.groupby(["seed", "image_id", "stratum", "side"], observed=True, sort=True).mean()
     images = means.unstack("side")
-    if images.isna().any(axis=None) or not np.isfinite(table["quantity"]).all():
+    if images.isna().to_numpy().any() or not np.isfinite(columns).all():
         raise JudgeError(
             f"NaN, or images scored on one side only, for '{rows['captioner'].iloc[0]}'",
             where="scores",
@@ -114,13 +154,14 @@ def _by_image(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 
 def _sides(images: pd.DataFrame, *, both: bool) -> Sides:
-    """Sums over seeds, by class. A metric of the generated side alone reads that side twice."""
-    columns = ["human" if both else "generated", "generated"]
+    """Sums over seeds, by stratum. A metric of the generated side alone reads that side twice."""
+    names = ["human" if both else "generated", "generated"]
+    columns = [name for name in images.columns.unique(0) if name.isdigit()]
     sums: list[FloatArray] = []
     trials: list[FloatArray] = []
-    for _, part in images.groupby("answer", observed=True):
-        grouped = part.groupby("image_id", observed=True)["generated"]
-        first = part.groupby("image_id", observed=True)[columns[0]].sum()
-        sums.append(np.stack([first.to_numpy(), grouped.sum().to_numpy()]).astype(np.float64))
+    for _, part in images.groupby("stratum", observed=True):
+        grouped = part.groupby("image_id", observed=True)
+        added = grouped[[(column, side) for side in names for column in columns]].sum().to_numpy(dtype=np.float64)
+        sums.append(added.T.reshape(2, len(columns), -1))
         trials.append(grouped.size().to_numpy().astype(np.float64))
     return Sides(tuple(sums), tuple(trials))

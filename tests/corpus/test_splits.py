@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge.corpus.splits import balanced_holdout, make_splits, stratified_folds
+from judge.corpus.splits import holdout_split, make_splits, stratified_folds
 
 classes = st.lists(st.integers(10, 60), min_size=2, max_size=4).map(
     lambda sizes: {f"{k}-{i}": f"class{k}" for k, size in enumerate(sizes) for i in range(size)}
@@ -31,7 +31,7 @@ def test_no_image_is_on_both_sides(images: dict[str, str], seed: int, protocol: 
 @given(classes, st.integers(0, 1000))
 @settings(max_examples=40, deadline=None)
 def test_holdout_is_balanced(images: dict[str, str], seed: int) -> None:
-    split = balanced_holdout(images, seed=seed, test=0.2, validation=0.1)
+    split = holdout_split(images, seed=seed, test=0.2, validation=0.1)
     smallest = min(Counter(images.values()).values())
     for part, share in ((split.test, 0.2), (split.validation, 0.1)):
         assert set(Counter(images[image] for image in part).values()) <= {max(1, round(share * smallest))}
@@ -42,7 +42,7 @@ def test_holdout_is_balanced(images: dict[str, str], seed: int) -> None:
 def test_sizes_of_the_shared_data() -> None:
     """1,031 women: 2 x 928 train and 2 x 103 are held out, 1,856 and 206."""
     images = {str(i): "female" if i < 1031 else "male" for i in range(3597)}
-    split = balanced_holdout(images, seed=0)
+    split = holdout_split(images, seed=0)
     assert (len(split.train), len(split.test)) == (1856, 206)
 
 

@@ -57,7 +57,9 @@ def test_longest_entry_first() -> None:
     )
     assert foods.mentions(("a", "hot", "dog")) == {"sausage"}
     assert foods.mentions(("a", "dog", "hot")) == {"animal", "hot"}
-    assert mask(("a", "hot", "dog"), foods) == ("a", "<food>", "<food>")
+    # One token an entry: two would tell a hot dog from a dog.
+    assert mask(("a", "hot", "dog"), foods) == ("a", "<food>")
+    assert mask(("a", "dog", "hot", "dog's", "tail"), foods) == ("a", "<food>", "<food>", "tail")
 
 
 def test_entries_are_cut_as_captions_are() -> None:
@@ -151,7 +153,7 @@ def test_first_sentence(text: str, first: str) -> None:
 
 def test_coverage_by_hand() -> None:
     captions = [tokenize(text) for text in ("a man", "a woman and her boy", "a person", "a girl")]
-    found = measure_coverage(captions, GENDER, empty=1, refused=2)
+    found = measure_coverage([GENDER.mentions(words) for words in captions], GENDER.classes, empty=1, refused=2)
     assert (found.captions, found.one, found.none, found.several) == (4, 0.5, 0.25, 0.25)
     assert (found.empty, found.refused) == (1, 2)
     assert found.classes == {"female": 0.5, "male": 0.5}

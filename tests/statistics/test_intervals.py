@@ -10,17 +10,18 @@ from judge.statistics.intervals import Sides, bootstrap, permutation_test
 
 
 def difference(means: np.ndarray) -> np.ndarray:
-    return means[1] - means[0]
+    return means[1, 0] - means[0, 0]
 
 
 def sides(*classes: np.ndarray) -> Sides:
-    return Sides(classes, tuple(np.ones(part.shape[1]) for part in classes))
+    return Sides(tuple(part[:, None] for part in classes), tuple(np.ones(part.shape[1]) for part in classes))
 
 
 def test_means_by_hand() -> None:
     """Class means are 0.5 and 1 on the human side, 1 and 0 on the generated one; image 3 was scored twice."""
-    found = Sides((np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([[2.0], [0.0]])), (np.ones(2), np.array([2.0])))
-    assert found.means() == pytest.approx([(0.5 + 1) / 2, (1 + 0) / 2])
+    sums = np.array([[[0.0, 1.0]], [[1.0, 1.0]]]), np.array([[[2.0]], [[0.0]]])
+    found = Sides(sums, (np.ones(2), np.array([2.0])))
+    assert found.means()[:, 0] == pytest.approx([(0.5 + 1) / 2, (1 + 0) / 2])
 
 
 def test_bootstrap_agrees_with_the_normal_interval() -> None:
