@@ -78,7 +78,7 @@ def test_evaluate_writes_the_run(files: WorldFiles, tmp_path: Path) -> None:
     assert first["amplification"] == pytest.approx(first["generated"] - first["human"])
     assert first["ci"][0] < first["amplification"] < first["ci"][1]
     assert (first["sd"], first["direction"], first["images"], first["seeds"]) == (None, None, 120, 1)
-    columns = "image_id captioner side index metric judge seed fold answer probability predicted"
+    columns = "image_id captioner side index metric judge seed fold answer probability predicted loss prior"
     assert list(pd.read_parquet(out / "scores.parquet").columns) == columns.split()
     log = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert log == ["started", "finished"]

@@ -128,24 +128,20 @@ def test_apart_from_gender() -> None:
     caption = tokenize("A young woman and her boy's dogs wait at a stop sign with two hot dogs")
     both = mask(mask(caption, GENDER), OBJECTS)
     assert both == mask(mask(caption, OBJECTS), GENDER)
-    assert " ".join(both) == (
-        "a young <gender> and <gender> <gender> <object> wait at a <object> <object> with two <object> <object>"
-    )
+    assert " ".join(both) == ("a young <gender> and <gender> <gender> <object> wait at a <object> with two <object>")
 
 
-def test_one_token_a_word() -> None:
-    """An entry of three words becomes three tokens, as attribute words do: the number of words stays."""
+def test_one_token_an_entry() -> None:
+    """However many words it has: their number would tell it ("fire hydrant" from "bench")."""
     words = tokenize("a hot dog's bun, a pair of scissors, a stuffed teddy bear")
-    hidden = mask(words, OBJECTS)
-    assert len(hidden) == len(words)
-    assert " ".join(hidden) == "a <object> <object> bun , a pair of <object> , a <object> <object> <object>"
+    assert " ".join(mask(words, OBJECTS)) == "a <object> bun , a pair of <object> , a <object>"
 
 
 @given(st.lists(st.sampled_from([*ENTRIES, "red", "on", "the"]), max_size=8))
 def test_masking_hides_every_entry(entries: list[str]) -> None:
     words = tokenize(" ".join(entries))
     hidden = mask(words, OBJECTS)
-    assert len(hidden) == len(words)
+    assert len(hidden) == len(words) - sum(stop - start - 1 for start, stop, _ in OBJECTS.find(words))
     assert mask(hidden, OBJECTS) == hidden
     assert not list(OBJECTS.find(hidden))
     assert {word for word in hidden if word not in {"red", "on", "the"}} <= {OBJECTS.token}
