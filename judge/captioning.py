@@ -20,7 +20,8 @@ from torch import Tensor
 
 from judge.errors import JudgeError
 from judge.files import mark_of, write_whole
-from judge.judges.hf_models import Captioner, first_line, load_captioner, quiet
+from judge.hub import first_line, quiet
+from judge.judges.hf_models import Captioner, load_captioner
 from judge.judges.hf_prompts import ask, blank, processing, usual_prompt
 from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures

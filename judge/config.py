@@ -61,6 +61,24 @@ class Settings(BaseModel):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
+def named_captions(value: object) -> object:
+    """A path, a list of paths, or of NAME=PATH, becomes a mapping."""
+    if isinstance(value, str | Path):
+        value = [value]
+    return name_captioners(value) if isinstance(value, list | tuple) else value
+
+
+def check_file_names(names: Iterable[str], mend: str) -> None:
+    """Refuse what no file can be called.
+
+    Raises:
+        ValueError: naming it, and how users name it otherwise.
+    """
+    for name in names:
+        if not name or name.startswith(".") or set(name) & set("/\\\0"):
+            raise ValueError(f"'{name}' cannot be a file's name: write {mend}")
+
+
 class LabelSettings(Settings):
     """Which class of the attribute each image has."""
 
@@ -361,13 +379,7 @@ class RunSettings(HidingSettings):
     level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")
     overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
 
-    @field_validator("captions", mode="before")
-    @classmethod
-    def _name_captioners(cls, value: object) -> object:
-        """A path, a list of paths, or of NAME=PATH, becomes a mapping."""
-        if isinstance(value, str | Path):
-            value = [value]
-        return name_captioners(value) if isinstance(value, list | tuple) else value
+    _named = field_validator("captions", mode="before")(named_captions)
 
     @field_validator("models", mode="before")
     @classmethod
@@ -380,9 +392,7 @@ class RunSettings(HidingSettings):
     @field_validator("models")
     @classmethod
     def _name_files(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if not name or name.startswith(".") or set(name) & set("/\\\0"):
-                raise ValueError(f"'{name}' cannot be a file's name: write NAME=CHECKPOINT")
+        check_file_names(value, "NAME=CHECKPOINT")
         return {name: reference.strip().removeprefix("hf:") for name, reference in value.items()}
 
     _no = field_validator("precision", mode="before")(_no_is_a_word)

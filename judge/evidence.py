@@ -22,7 +22,7 @@ from judge.masking.words import mask
 from judge.metrics import Metric
 from judge.priors import PriorForm, frequency, mention, set_frequency
 from judge.tokens import Contractions, first_sentence, tokenize
-from judge.types import Captions, FloatArray, Labels, Sample, Side, Target
+from judge.types import Captions, FloatArray, Labels, Sample, Side, Target, TargetKind
 from judge.vectors.shelf import VectorShelf
 
 MINIMUM_IMAGES = 10
@@ -30,7 +30,6 @@ MINIMUM_IMAGES = 10
 INDEX_COVERAGE = 0.9
 
 Words = tuple[str, ...]
-Kind = Literal["attribute", "tasks"]
 Row = tuple[str, int, Words]
 """A caption of a side: (image id, index among the image's captions, words)."""
 
@@ -180,7 +179,7 @@ class EvidenceBuilder:
         _check(classes, self.corpus.human, captioner, labels)
         sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
         raw = {side: self._flatten(source, images) for side, source in sources.items()}
-        hidden: Kind = "tasks" if "task words" in metric.hidden else "attribute"
+        hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
         masked = {
             side: [(image, index, self._mask(words, hidden)) for image, index, words in rows]
             for side, rows in raw.items()
@@ -281,15 +280,15 @@ class EvidenceBuilder:
         return np.asarray(above / np.array([shares[image] for image, _, _ in rows]))
 
 
-def _lexicon(words: Lexicons, kind: Kind) -> Lexicon | None:
+def _lexicon(words: Lexicons, kind: TargetKind) -> Lexicon | None:
     return words.tasks if kind == "tasks" else words.attribute
 
 
-def _mask(lexicons: Lexicons, words: Words, kind: Kind) -> Words:
+def _mask(lexicons: Lexicons, words: Words, kind: TargetKind) -> Words:
     return mask(words, _lexicon(lexicons, kind))
 
 
-def _mentions(lexicons: Lexicons, words: Words, kind: Kind) -> frozenset[str]:
+def _mentions(lexicons: Lexicons, words: Words, kind: TargetKind) -> frozenset[str]:
     lexicon = _lexicon(lexicons, kind)
     return lexicon.mentions(words) if lexicon else frozenset()
 

@@ -42,9 +42,9 @@ from judge.calibration.world import FAITHFUL
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.evidence import EvidenceBuilder, Truth
+from judge.hub import quiet
 from judge.jobs.pictures import see
 from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
-from judge.judges.hf_models import quiet
 from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell

@@ -86,7 +86,7 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
     import torch
     from judges.test_huggingface import FAMILIES
 
-    from judge.judges.hf_models import quiet
+    from judge.hub import quiet
 
     with quiet():
         torch.manual_seed(0)

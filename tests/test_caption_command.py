@@ -26,8 +26,9 @@ from judge.captioning import Notes, Writer, Writing
 from judge.config import CaptionConfig, make_config
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
+from judge.hub import quiet
 from judge.jobs.caption import caption
-from judge.judges.hf_models import load_captioner, quiet
+from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
 
 WORDS = 6

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1] / "judge"
 # Top to bottom. A name is a module of judge/, or a folder.
 ROOMS = [
     "errors",
+    "hub",
     "files",
     "types",
     "tokens",

@@ -14,8 +14,8 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from judge.alignment import DELTA, DELTAS, UNKNOWN, find_gaps, is_special, substitute
-from judge.config import LabelSettings
-from judge.corpus import Corpus, common_images, name_captioners
+from judge.config import LabelSettings, check_file_names, named_captions
+from judge.corpus import Corpus, common_images
 from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import TextOptions
@@ -60,20 +60,12 @@ class AlignConfig(LabelSettings):
     out: Path = Field(description="folder for the results")
     overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
 
-    @field_validator("captions", mode="before")
-    @classmethod
-    def _name_captioners(cls, value: object) -> object:
-        """A path, a list of paths, or of NAME=PATH, becomes a mapping."""
-        if isinstance(value, str | Path):
-            value = [value]
-        return name_captioners(value) if isinstance(value, list | tuple) else value
+    _named = field_validator("captions", mode="before")(named_captions)
 
     @field_validator("captions")
     @classmethod
     def _name_files(cls, value: dict[str, Path]) -> dict[str, Path]:
-        for name in value:
-            if not name or name.startswith(".") or set(name) & set("/\\\0"):
-                raise ValueError(f"'{name}' cannot be a file's name: write NAME=FILE")
+        check_file_names(value, "NAME=FILE")
         return value
 
 

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from judge.alignment import UNKNOWN, is_special
 from judge.errors import JudgeError, require
 from judge.files import mark_of
+from judge.hub import first_line, knows_words, quiet
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.frozen import FrozenClassifier, FrozenEncoder
-from judge.judges.hf_models import check_weights, first_line, knows_words, quiet, room_for_text
+from judge.judges.hf_models import check_weights, room_for_text
 from judge.types import Sample, Target
 
 READER = "bert-base-uncased"

@@ -18,11 +18,10 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence
 
-from judge.alignment import UNKNOWN
 from judge.judges import HEADS, Batch, Blueprint, Materials, Recipe
-from judge.judges.recurrent import build_vocabulary
+from judge.judges.recurrent import build_vocabulary, number_words
 from judge.types import Sample, Target
 
 # Layers of the MLP -> whose they are: DBAC's 3, DPAC's 5.
@@ -114,10 +113,8 @@ class EncoderClassifier(nn.Module):
         self.head = make_mlp(encoder.width, classes, head)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
-        """Word ids, padded; words unseen in training are ``<unk>``; an empty caption is one ``<unk>``."""
-        unknown = self.vocabulary[UNKNOWN]
-        ids = [torch.tensor([self.vocabulary.get(word, unknown) for word in s.words] or [unknown]) for s in samples]
-        return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor([len(row) for row in ids])}
+        """Word ids, padded."""
+        return number_words(samples, self.vocabulary)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""

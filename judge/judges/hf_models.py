@@ -6,18 +6,15 @@ Only what transformers itself brings runs here: ``trust_remote_code`` is always 
 from __future__ import annotations
 
 import inspect
-import logging
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, Literal
 
 from torch import float32, nn
 
 from judge.errors import JudgeError, require
+from judge.hub import first_line, knows_words, quiet
 from judge.judges import Tuning
 
 Layout = Literal["causal", "decoder", "encoder"]
@@ -93,29 +90,6 @@ class Captioner:
 def place(reference: str) -> str:
     """What users typed to name this checkpoint."""
     return f"--judge hf:{reference}"
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No warnings, no progress bars of transformers, its hub and peft; the user's own settings come back after it."""
-    import transformers
-
-    talk: Any = transformers.logging
-    level, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    hub = logging.getLogger("huggingface_hub")
-    hub_level = hub.level
-    talk.set_verbosity(logging.CRITICAL)
-    hub.setLevel(logging.CRITICAL)
-    talk.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        talk.set_verbosity(level)
-        hub.setLevel(hub_level)
-        if bars:
-            talk.enable_progress_bar()
 
 
 def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
@@ -222,12 +196,6 @@ def check_weights(notes: Mapping[str, Any], where: str) -> None:
         raise JudgeError(what, where=where, mend="fetch or save the checkpoint again")
 
 
-def knows_words(tokenizer: Any) -> bool:
-    """Whether it has any: without its files transformers 5 makes a tokenizer of special tokens alone."""
-    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
-    return not special.issuperset(tokenizer.get_vocab().values())
-
-
 def room_for_text(config: Any, tokenizer: Any) -> int | None:
     """Tokens that a text model reads, by its positions and by its tokenizer; None where nothing limits them.
 
@@ -265,12 +233,6 @@ def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
 def _no_processor(where: str, why: str) -> JudgeError:
     what = f"its tokenizer or image processor is missing or at fault ({why})"
     return JudgeError(what, where=where, mend="save them beside the weights (processor.save_pretrained)")
-
-
-def first_line(error: Exception) -> str:
-    """What a library says, short enough for a line."""
-    text = str(error).strip() or type(error).__name__
-    return shorten(text.splitlines()[0].rstrip(" .:"), 160, placeholder=" ...")
 
 
 def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from judge.errors import JudgeError
-from judge.judges.hf_models import Captioner, first_line, quiet
+from judge.hub import first_line, quiet
+from judge.judges.hf_models import Captioner
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.files import mark_of
+from judge.hub import first_line
 from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
-from judge.judges.hf_models import Captioner, first_line, load_captioner, place, tune
+from judge.judges.hf_models import Captioner, load_captioner, place, tune
 from judge.judges.hf_prompts import Row, Tokens, blank, encode, go_on, lay_out, plain, processing, spell_answers
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target

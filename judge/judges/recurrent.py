@@ -7,7 +7,7 @@ last layer go to one linear layer; dropout 0.5 on embeddings, between the layers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -39,10 +39,8 @@ class RecurrentClassifier(nn.Module):
         self.output = nn.Linear(2 * hidden, classes)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
-        """Word ids, padded; words unseen in training are ``<unk>``; an empty caption is one ``<unk>``."""
-        unknown = self.vocabulary[UNKNOWN]
-        ids = [torch.tensor([self.vocabulary.get(word, unknown) for word in s.words] or [unknown]) for s in samples]
-        return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor([len(row) for row in ids])}
+        """Word ids, padded."""
+        return number_words(samples, self.vocabulary)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
@@ -56,6 +54,13 @@ def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
     """Padding, ``<unk>``, then the words of ``samples`` in alphabetical order."""
     words = {word for sample in samples for word in sample.words} - {UNKNOWN}
     return {word: index for index, word in enumerate([_PADDING, UNKNOWN, *sorted(words)])}
+
+
+def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int]) -> Batch:
+    """``tokens`` [B, T], padded on the right with 0, and ``lengths`` [B]: of an empty caption one ``<unk>``."""
+    unknown = vocabulary[UNKNOWN]
+    ids = [torch.tensor([vocabulary.get(word, unknown) for word in sample.words] or [unknown]) for sample in samples]
+    return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor([len(row) for row in ids])}
 
 
 def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> RecurrentClassifier:

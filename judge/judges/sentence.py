@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError
+from judge.hub import quiet
 from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe
 from judge.judges.bert import load_reader
 from judge.judges.encoders import SOURCES, make_mlp
 from judge.judges.frozen import POOLINGS, FrozenClassifier, FrozenEncoder, Pooling
-from judge.judges.hf_models import quiet
 from judge.types import Sample, Target
 
 _HUB = "sentence-transformers"

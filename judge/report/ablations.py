@@ -10,7 +10,7 @@ from rich.table import Table
 
 from judge.measure import Result
 from judge.metrics import find_metric
-from judge.report.tables import format_interval, format_number
+from judge.report.tables import format_interval, format_number, start_table
 from judge.statistics.correlation import Agreement
 from judge.statistics.summary import Summary
 
@@ -36,7 +36,7 @@ class MaskRow:
 
 def detector_scores(results: Mapping[str, Result]) -> Table:
     """ImageCaptioner2's Table 6: a row per captioner, metric and judge, a column of amplifications per detector."""
-    table = _start("captioner", "metric (judge)")
+    table = start_table("captioner", "metric (judge)")
     for detector in results:
         table.add_column(detector, justify="right", no_wrap=True)
         table.add_column("interval", justify="right", no_wrap=True)
@@ -74,7 +74,7 @@ def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
 
 def mask_table(rows: Sequence[MaskRow]) -> Table:
     """LIC's Table 4, and DBAC's: a row per captioner, metric, judge and what is hidden."""
-    table = _start("captioner", "metric (judge)", "hidden")
+    table = start_table("captioner", "metric (judge)", "hidden")
     for heading in ("human", "generated", "over chance", "over original", "amplification", "interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     key = {(row.summary.captioner, row.summary.metric, row.summary.judge): None for row in rows}
@@ -96,10 +96,3 @@ def _cells(row: MaskRow) -> list[str]:
         format_number(summary.amplification, signed=True),
         format_interval(summary.interval, signed=True),
     ]
-
-
-def _start(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from judge.alignment import AlignmentReport, Substitution
-from judge.report.tables import format_number
+from judge.report.tables import format_number, start_table
 from judge.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ class Alignment:
 
 def alignment_table(found: Sequence[Alignment]) -> Table:
     """The table of ``judge align``: a row per captioner and kind of alignment. Fractions."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("captioner", no_wrap=True)
-    table.add_column("alignment", no_wrap=True)
+    table = start_table("captioner", "alignment")
     for heading in (
         "words kept",
         "substituted",

@@ -8,13 +8,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from judge.metrics import find_metric
-from judge.report.tables import format_interval, format_number
+from judge.report.tables import format_interval, format_number, start_table
 from judge.statistics.consistency import Consistency, neutral_value, percent_reduction
 
 
 def pair_table(consistency: Consistency) -> Table:
     """A row per metric and pair of judges: conflict of sign, and correlation of amplifications, over captioners."""
-    table = _start("metric", "judges")
+    table = start_table("metric", "judges")
     for heading in ("captioners", "conflict", "ranking", "interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     for pair in consistency.pairs:
@@ -37,7 +37,7 @@ def variation_table(consistency: Consistency) -> Table:
     """
     found = {(row.metric, row.captioner): row.cv for row in consistency.variations}
     first, *others = dict.fromkeys(metric for metric, _ in found) or [""]
-    table = _start("captioner")
+    table = start_table("captioner")
     for metric in [first, *others] if first else []:
         table.add_column(f"CV ({find_metric(metric).title})", justify="right", no_wrap=True)
         if metric != first:
@@ -65,10 +65,3 @@ def consistency_notes(consistency: Consistency) -> list[str]:
 
 def _percent(value: float, *, digits: int) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}%"
-
-
-def _start(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table

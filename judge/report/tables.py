@@ -20,6 +20,14 @@ _ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all 
 _QUIET = 0.5
 
 
+def start_table(*headings: str) -> Table:
+    """A table of ours, and its columns of text."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    return table
+
+
 def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None = None) -> Table:
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
 
@@ -29,9 +37,7 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
     """
     level = f"{100 * result.run['level']:g}% interval"
     attribute = escape(result.run["attribute"])
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("captioner", no_wrap=True)
-    table.add_column("metric (judge)", no_wrap=True)
+    table = start_table("captioner", "metric (judge)")
     for heading in ("human", "generated", "amplification", *(extra or {}), "sd", level, "p", "images", "seeds"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column(f"names {attribute}: one/none/several", justify="right")
@@ -61,9 +67,7 @@ def parts_table(result: Result) -> Table | None:
 
     None for a result without such metrics.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("captioner", "metric (judge)", "Q"):
-        table.add_column(heading, no_wrap=True)
+    table = start_table("captioner", "metric (judge)", "Q")
     for heading in ("human", "generated", "mean prior", "human", "generated"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in result.summaries:
@@ -78,8 +82,7 @@ def parts_table(result: Result) -> Table | None:
 
 def detector_table(rows: Sequence[DetectorRow]) -> Table:
     """The table of ``judge ablate detectors``: a row per detector. Fractions."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("detector", no_wrap=True)
+    table = start_table("detector")
     headings = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
     for heading in headings.values():
         table.add_column(heading, justify="right", no_wrap=True)

@@ -32,7 +32,7 @@ class Sides:
     trials: tuple[FloatArray, ...]
 
     def means(self) -> FloatArray:
-        """[2, S]: means of the human and the generated side; classes count equally."""
+        """[2, S]: means of the human and the generated side; strata (classes, or all images as one) count equally."""
         shares = [sums.sum(axis=-1) / trials.sum() for sums, trials in zip(self.sums, self.trials, strict=True)]
         return np.asarray(np.mean(shares, axis=0), dtype=np.float64)
 

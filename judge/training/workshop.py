@@ -46,11 +46,11 @@ class Member:
     seed: int
 
     def training(self) -> list[Sample]:
-        """What it learns from, weighted by class."""
+        """What it learns from, weighted by class where classes are to count equally."""
         return [replace(sample, weight=self._weight(sample)) for sample in self._of(self.split.train)]
 
     def validation(self) -> list[Sample]:
-        """What chooses its epoch, weighted by class; often empty."""
+        """What chooses its epoch, weighted likewise; often empty."""
         return [replace(sample, weight=self._weight(sample)) for sample in self._of(self.split.validation)]
 
     def test(self) -> list[Sample]:

@@ -5,17 +5,14 @@ Only what transformers itself brings runs here: ``trust_remote_code`` is always 
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Set
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import numpy as np
 
 from judge.errors import JudgeError, require
+from judge.hub import first_line, knows_words, quiet
 from judge.vectors.rows import Rows, finite
 
 _OTHERWISE = "give hf:FOLDER of an encoder of text with its tokenizer, a file, or corpus"
@@ -56,7 +53,7 @@ def _load(name: str, where: str) -> tuple[Any, np.ndarray]:
     import transformers
 
     loader: Any = transformers
-    with _quiet(loader):
+    with quiet():
         try:
             model, notes = loader.AutoModel.from_pretrained(
                 name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
@@ -64,15 +61,13 @@ def _load(name: str, where: str) -> tuple[Any, np.ndarray]:
             tokenizer = loader.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             table = model.get_input_embeddings()
         except Exception as error:  # The hub's client, the file system and transformers each have errors of their own.
-            reason = shorten((str(error).strip() or type(error).__name__).splitlines()[0], 160, placeholder=" ...")
-            what = f"its weights or tokenizer cannot be had in safe form ({reason.rstrip(' .:')})"
+            what = f"its weights or tokenizer cannot be had in safe form ({first_line(error)})"
             raise JudgeError(what, where=where, mend=_OTHERWISE) from error
     if not isinstance(table, torch.nn.Embedding):
         raise JudgeError("has no embeddings of words", where=where, mend=_OTHERWISE)
     if any(model.get_parameter(missing) is table.weight for missing in _known(model, notes["missing_keys"])):
         raise JudgeError("the weights of its embeddings are missing", where=where, mend=_OTHERWISE)
-    # Where its files are missing, transformers makes a tokenizer that knows no words.
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
+    if not knows_words(tokenizer):
         raise JudgeError("its tokenizer is missing", where=where, mend="save it beside the weights")
     return tokenizer, table.weight.detach().numpy()
 
@@ -85,24 +80,3 @@ def _known(model: Any, names: Any) -> list[str]:
 def _pieces(tokenizer: Any, word: str) -> list[int]:
     found: list[list[int]] = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
     return min(found, key=len)
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No warnings and no progress bars of transformers and its hub; the user's own settings come back after it."""
-    talk = transformers.logging
-    level, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    hub = logging.getLogger("huggingface_hub")
-    before = hub.level
-    talk.set_verbosity(logging.CRITICAL)
-    hub.setLevel(logging.CRITICAL)
-    talk.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        talk.set_verbosity(level)
-        hub.setLevel(before)
-        if bars:
-            talk.enable_progress_bar()

@@ -15,10 +15,10 @@ from tiny_bert import IDS, make_tokenizer, save_bert
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
+from judge.hub import quiet
 from judge.judges import Materials, find_judge
 from judge.judges.bert import BatchNorm, PretrainedClassifier
 from judge.judges.frozen import FrozenClassifier
-from judge.judges.hf_models import quiet
 from judge.training.members import train_members
 from judge.training.processes import make_accelerator
 from judge.training.texts import TextCache

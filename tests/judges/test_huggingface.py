@@ -21,8 +21,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from tokenizers import decoders as token_decoders
 
 from judge.errors import JudgeError
+from judge.hub import quiet
 from judge.judges import Materials, Recipe, Tuning, find_judge
-from judge.judges.hf_models import quiet
 from judge.judges.hf_prompts import spell_answers
 from judge.judges.huggingface import AnswerJudge, make_blueprint
 from judge.judges.prompts import Prompt, make_prompt

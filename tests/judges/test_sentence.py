@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
+from judge.hub import quiet
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.bert import load_reader
 from judge.judges.frozen import FrozenEncoder
-from judge.judges.hf_models import quiet
 from judge.training.features import FeatureStore
 from judge.training.members import _Job, _luggage, train_members
 from judge.training.texts import TextCache, name_words

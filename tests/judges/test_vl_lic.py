@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from tiny_bert import IDS, SIZES, make_tokenizer, save_bert
 
 from judge.errors import JudgeError
+from judge.hub import quiet
 from judge.judges import Materials, Recipe, find_judge
 from judge.judges.bert import READER, BatchNorm, PretrainedClassifier, load_reader
-from judge.judges.hf_models import quiet
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
