@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from judge.types import FloatArray
+from judge.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 BoolArray = npt.NDArray[np.bool_]
 
 # Rows that are counted at once: single precision counts them exactly, they fit the processor's cache, and BLAS takes
 # one thread for them. Twice as many, and its threads wait for each other (20 times slower on two busy cores).
 _ROWS = 4096
+
+# Of so many labels all pairs are counted at once, by their products; of more, one label at a time is quicker.
+_NARROW = 128
 
 # More sets of labels, or columns made of labels, than these are refused: they were not meant (ids given as labels).
 _SETS = 250_000
@@ -145,11 +153,18 @@ def set_incidence(
     whole = incidence(classes, labels, weights=weights)
     together = np.empty((*whole.together.shape[:-1], len(sets)))
     per_set = np.empty((*whole.tasks.shape[:-1], len(sets)))
-    columns = _columns(labels) if any(len(members) > 1 for members in sets) else labels.T
-    # Sets that differ in their last label are counted at once, among the samples that have the others.
     groups: dict[tuple[int, ...], list[int]] = {}
+    pairs: list[int] = []
+    narrow = weights is None and labels.shape[1] <= _NARROW
     for index, members in enumerate(sets):
-        groups.setdefault(members[:-1], []).append(index)
+        (pairs if narrow and len(members) == 2 else groups.setdefault(members[:-1], [])).append(index)
+    if pairs:
+        members_of = np.array([sets[index] for index in pairs]).T
+        together[:, pairs] = of_class = _pairs(labels, members_of, *classes.T)
+        one_each = bool((classes.sum(axis=1) == 1).all())
+        per_set[pairs] = of_class.sum(axis=0) if one_each else _pairs(labels, members_of, slice(None))[0]
+    columns = _columns(labels) if any(groups) else labels.T
+    # Sets that differ in their last label are counted at once, among the samples that have the others.
     for shared, chosen in groups.items():
         last = [sets[index][-1] for index in chosen]
         if shared:
@@ -164,6 +179,28 @@ def set_incidence(
         else:
             together[..., chosen], per_set[..., chosen] = whole.together[..., last], whole.tasks[..., last]
     return Incidence(together, whole.attribute, per_set, whole.samples, whole.blank)
+
+
+def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> FloatArray:
+    """Samples that have both labels of each pair, for each choice of samples, [S, P]. A pair of one label counts it."""
+    counted = np.empty((len(choices), len(pairs[0])))
+    with _loaded().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
+        for row, choice in zip(counted, choices, strict=True):
+            chosen = labels[choice]
+            both = np.zeros((labels.shape[1], labels.shape[1]))
+            for start in range(0, len(chosen), _ROWS):
+                block = chosen[start : start + _ROWS].astype(np.float32)
+                both += block.T @ block
+            row[:] = both[pairs[0], pairs[1]]
+    return counted
+
+
+@cache
+def _loaded() -> ThreadpoolController:
+    """Where the threads of numpy's BLAS are set; found once, because the search takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _columns(labels: BoolArray) -> BoolArray:
@@ -223,6 +260,10 @@ def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
 
 def _subsets(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
     """All sets of labels that samples have, each grown from a smaller one; it stops when they are too many."""
+    if most == 2 and labels.shape[1] <= _NARROW:
+        pairs = np.array(np.triu_indices(labels.shape[1]))
+        held = _pairs(labels, pairs, slice(None))[0] >= max(1, least)
+        return [(first,) if first == second else (first, second) for first, second in pairs[:, held].T.tolist()]
     sizes = np.concatenate(
         [part.sum(axis=1, dtype=np.int32) for part in np.array_split(labels, -(-len(labels) // _ROWS))]
     )

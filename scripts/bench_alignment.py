@@ -21,7 +21,9 @@ import numpy.typing as npt
 import typer
 
 from judge.alignment import DELTA, UNKNOWN, align, is_special
+from judge.cli.shared import one_line_errors
 from judge.corpus.reading import ReadOptions, read_captions
+from judge.errors import JudgeError
 from judge.lexicon import load_lexicon
 from judge.masking.words import mask
 from judge.tokens import tokenize
@@ -76,17 +78,20 @@ def loop(captions: Sequence[Words], vocabulary: Sequence[str], unit: Unit, *, wh
     return aligned
 
 
+@one_line_errors()
 def main(
     folder: Annotated[Path, typer.Argument(help="captions_human.json, and results/ of captioners beside it")],
-    vocabulary: Annotated[int, typer.Option(help="model words")] = 10_000,
-    width: Annotated[int, typer.Option(help="of the vectors")] = 300,
-    sample: Annotated[int, typer.Option(help="captions that the loop is run on")] = 200,
-    repeats: Annotated[int, typer.Option(help="of the alignment; the median counts")] = 3,
-    seed: Annotated[int, typer.Option(help="of the vectors")] = 0,
+    vocabulary: Annotated[int, typer.Option(min=1, help="model words")] = 10_000,
+    width: Annotated[int, typer.Option(min=1, help="of the vectors")] = 300,
+    sample: Annotated[int, typer.Option(min=1, help="captions that the loop is run on")] = 200,
+    repeats: Annotated[int, typer.Option(min=1, help="of the alignment; the median counts")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="of the vectors")] = 0,
 ) -> None:
     """Time both in one run, and compare what they answer."""
     human = read_words(folder / "captions_human.json", "human")
-    result = sorted((folder / "results").iterdir())[0]
+    result = min(folder.glob("results/*"), default=None)
+    if result is None:
+        raise JudgeError("no captioner's results", where=str(folder / "results"), mend="put a file of captions there")
     own = {word for words in read_words(result, "generated") for word in words if not is_special(word)}
     model = sorted(own | {f"word{number}" for number in range(vocabulary - len(own))})
     used = sorted({word for words in [*human, model] for word in words if not is_special(word)})
