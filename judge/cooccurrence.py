@@ -115,6 +115,21 @@ class Amplification:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class BiasAmplification(Amplification):
+    """BA: ``value`` is ``predicted`` - ``truth``.
+
+    Attributes:
+        truth: bias of the truth: the share of a label's samples that are of the classes that it goes with, a mean over
+            labels. 1/A where labels go with no class (BA_H of the DBAC paper, Table 3), up to 1. Of joint shares: their
+            sum over the pairs that count, by |L|.
+        predicted: that of the model.
+    """
+
+    truth: float
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MultiAmplification(Amplification):
     """Multi->: ``value`` is the mean size of the pairs, [A, M].
 
@@ -155,10 +170,24 @@ class Frozen:
 
     def change(self, truth: Incidence, predicted: Incidence) -> FloatArray:
         """Delta: predicted minus true shares, without the sign, [..., A, L]; NaN where one is undefined."""
-        before, after = (_shares(table, self.share) for table in (truth, predicted))
-        if self.empty == "zero":
-            before, after = np.nan_to_num(before), np.nan_to_num(after)
+        before, after = self._sides(truth, predicted)
         return after - before
+
+    def bias(self, truth: Incidence, predicted: Incidence) -> tuple[FloatArray, FloatArray]:
+        """BA's two sides, [...] each, whose difference is BA (:class:`BiasAmplification`)."""
+        sides = self._sides(truth, predicted)
+        counted = np.isfinite(sides[1] - sides[0]).all(axis=-2)
+        # A label that goes with no class adds 1/A to both sides.
+        even = np.where(self.sign.any(axis=-2), 0.0, 1 / self.sign.shape[-2])
+        even = even if self.share == "of the label's classes" else np.zeros_like(even)
+        found = [np.where(counted, (self.sign * side).sum(axis=-2) + even, 0.0).sum(axis=-1) for side in sides]
+        before, after = (divide(side, counted.sum(axis=-1)) for side in found)
+        return before, after
+
+    def _sides(self, truth: Incidence, predicted: Incidence) -> tuple[FloatArray, FloatArray]:
+        """Shares in the truth and in what is predicted, [..., A, L]."""
+        before, after = (_shares(table, self.share) for table in (truth, predicted))
+        return (np.nan_to_num(before), np.nan_to_num(after)) if self.empty == "zero" else (before, after)
 
 
 def freeze_ba(truth: Incidence, *, variant: BaVariant = _BA) -> Frozen:
@@ -211,7 +240,7 @@ def ba_mals(
     predicted_attribute: npt.ArrayLike | None = None,
     *,
     variant: BaVariant = _BA,
-) -> Amplification:
+) -> BiasAmplification:
     """Bias amplification: (1/|L|) sum over pairs of (b^_al - b_al) 1[b_al > 1/A], b_al = c_al / sum_a c_al.
 
     Zhao et al. 2017; LIC (CVPR 2022), eq. 2-3. Positive: the model ties labels closer to the classes that they go with.
@@ -229,9 +258,11 @@ def ba_mals(
     a, a_hat = hot("attribute", attribute, predicted_attribute)
     t, t_hat = hot("tasks", tasks, predicted_tasks)
     same_samples(attribute=a, tasks=t, predicted_tasks=t_hat, predicted_attribute=a_hat)
-    truth = incidence(a, t)
-    value, pairs = freeze_ba(truth, variant=variant).evaluate(truth, incidence(a_hat, t_hat))
-    return Amplification(float(value), pairs)
+    truth, predicted = incidence(a, t), incidence(a_hat, t_hat)
+    frozen = freeze_ba(truth, variant=variant)
+    value, pairs = frozen.evaluate(truth, predicted)
+    before, after = frozen.bias(truth, predicted)
+    return BiasAmplification(float(value), pairs, float(before), float(after))
 
 
 def dba(

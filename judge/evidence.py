@@ -86,6 +86,23 @@ DEFAULT_ALIGNING = Aligning()
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """A captioner and people on the images that both describe, before anything is hidden.
+
+    Attributes:
+        classes: image id -> class, of the images that have one, sorted by image.
+        rows: side -> its captions of these images.
+        dropped: reason -> images left out.
+        coverage: side -> how often its captions name the attribute; None without a lexicon.
+    """
+
+    classes: Mapping[str, str]
+    rows: Mapping[Side, Sequence[Row]]
+    dropped: Mapping[str, int]
+    coverage: Mapping[Side, Coverage] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the judges of one captioner and one kind of evidence see.
 
@@ -149,8 +166,8 @@ class EvidenceBuilder:
         self._shelf = VectorShelf(aligning.vectors, self._vocabulary)
         # People's captions are read, masked and searched for words once for all captioners.
         self._words = cache(options.words)
-        self._mask = cache(partial(_mask, truth.words))
-        self._mentions = cache(partial(_mentions, truth.words))
+        self.mask = cache(partial(_mask, truth.words))
+        self.mentions = cache(partial(_mentions, truth.words))
         self._built: dict[tuple[object, ...], Evidence] = {}
 
     def build(self, captioner: Captions, metric: Metric) -> Evidence:
@@ -167,30 +184,40 @@ class EvidenceBuilder:
             self._built[key] = self._build(captioner, metric)
         return self._built[key]
 
-    def _build(self, captioner: Captions, metric: Metric) -> Evidence:
+    def join(self, captioner: Captions, *, tasks: bool = False) -> tuple[Joined, Tasks | None]:
+        """The sides of ``captioner``, on images whose class is known, and with ``tasks`` also what else they show.
+
+        Raises:
+            JudgeError: as ``build``.
+        """
         labels = self.truth.labels
         images, dropped = common_images(self.corpus.human, captioner, labels.by_image)
-        tasks = None
-        if metric.target == "tasks":
-            tasks, gone = self._tasks(images)
-            images = [image for image in images if image in tasks.by_image]
+        found = None
+        if tasks:
+            found, gone = self.find_tasks(images)
+            images = [image for image in images if image in found.by_image]
             dropped |= gone
         classes = {image: labels.by_image[image] for image in images}
         _check(classes, self.corpus.human, captioner, labels)
         sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
-        raw = {side: self._flatten(source, images) for side, source in sources.items()}
+        rows = {side: self._flatten(source, images) for side, source in sources.items()}
+        return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
+
+    def _build(self, captioner: Captions, metric: Metric) -> Evidence:
+        joined, tasks = self.join(captioner, tasks=metric.target == "tasks")
+        classes, dropped = joined.classes, dict(joined.dropped)
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
         masked = {
-            side: [(image, index, self._mask(words, hidden)) for image, index, words in rows]
-            for side, rows in raw.items()
+            side: [(image, index, self.mask(words, hidden)) for image, index, words in rows]
+            for side, rows in joined.rows.items()
         }
         masked["human"], report = self._align(masked, metric)
         target, answers = _questions(classes, tasks)
         samples: dict[tuple[Side, int], tuple[Sample, ...]] = {}
         priors: dict[tuple[Side, int], FloatArray] = {}
         for side, rows in masked.items():
-            weights = self._weigh(raw[side], metric, classes, tasks)
-            kept, dropped[f"{side} captions beyond the common number"] = _indices(rows, len(images))
+            weights = self._weigh(joined.rows[side], metric, classes, tasks)
+            kept, dropped[f"{side} captions beyond the common number"] = _indices(rows, len(classes))
             for index in kept:
                 places = [place for place, (_, position, _) in enumerate(rows) if position == index]
                 priors[side, index] = weights[places]
@@ -198,8 +225,7 @@ class EvidenceBuilder:
                     Sample(image, side, index, words, answers[image], image=image if metric.looks else None)
                     for image, _, words in (rows[place] for place in places)
                 )
-        coverage = self._coverage(raw, sources)
-        return Evidence(captioner.name, target, classes, samples, priors, report, coverage, dropped)
+        return Evidence(captioner.name, target, classes, samples, priors, report, joined.coverage, dropped)
 
     def _flatten(self, captions: Captions, images: Sequence[str]) -> list[Row]:
         return [
@@ -219,7 +245,7 @@ class EvidenceBuilder:
         lexicon = self.truth.words.attribute
         if lexicon is None:
             return None
-        named = {side: [self._mentions(words, "attribute") for _, _, words in rows] for side, rows in raw.items()}
+        named = {side: [self.mentions(words, "attribute") for _, _, words in rows] for side, rows in raw.items()}
         return {
             side: measure_coverage(named[side], lexicon.classes, empty=source.empty, refused=source.refused)
             for side, source in sources.items()
@@ -236,22 +262,28 @@ class EvidenceBuilder:
         rows = zip(masked["human"], aligned, strict=True)
         return [(image, index, words) for (image, index, _), words in rows], (how, report)
 
-    def _task_words(self) -> Lexicon:
+    @property
+    def task_words(self) -> Lexicon:
+        """The words that name tasks.
+
+        Raises:
+            JudgeError: they are not known.
+        """
         if self.truth.words.tasks is None:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks
 
-    def _tasks(self, images: Sequence[str]) -> tuple[Tasks, dict[str, int]]:
+    def find_tasks(self, images: Sequence[str]) -> tuple[Tasks, dict[str, int]]:
         """What judges guess of ``images``, and how much of it was left out.
 
         Raises:
             JudgeError: nothing to guess; a task without words that could be hidden.
         """
-        words, tasks = self._task_words(), self.truth.tasks
+        words, tasks = self.task_words, self.truth.tasks
         if tasks is None:
             mentions: dict[str, list[frozenset[str]]] = {}
             for image, _, said in self._flatten(self.corpus.human, images):
-                mentions.setdefault(image, []).append(self._mentions(said, "tasks"))
+                mentions.setdefault(image, []).append(self.mentions(said, "tasks"))
             tasks = derive_tasks(mentions, names=words.classes)
         found, gone = usable(tasks, images)
         telling = [name for name in found.names if name not in words.classes]
@@ -269,12 +301,12 @@ class EvidenceBuilder:
             return np.ones(len(rows))
         images = list(classes)
         if metric.prior == "P(t)/P(a)":
-            said = [self._mentions(words, "tasks") for _, _, words in rows]
-            above = set_frequency(_table(said, sorted(self._task_words().classes)), form=self.truth.prior)
+            said = [self.mentions(words, "tasks") for _, _, words in rows]
+            above = set_frequency(_table(said, sorted(self.task_words.classes)), form=self.truth.prior)
             below = frequency(list(classes.values()))
         else:
             assert tasks is not None  # The row guesses them.
-            above = frequency([mention(self._mentions(words, "attribute")) for _, _, words in rows])
+            above = frequency([mention(self.mentions(words, "attribute")) for _, _, words in rows])
             below = set_frequency(tasks.table(images), form=self.truth.prior)
         shares = dict(zip(images, below, strict=True))
         return np.asarray(above / np.array([shares[image] for image, _, _ in rows]))

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from judge.alignment import AlignmentName
+from judge.cooccurrence import BaVariant, DbaVariant, MultiVariant
+from judge.counting import VARIANTS, Counting, NamingVariant
 from judge.errors import JudgeError, nearest
+from judge.predictability import DpaVariant
 from judge.scores import SCORES
 from judge.types import Direction, TargetKind
 
@@ -42,6 +45,7 @@ class Metric:
         head: layers of the perceptron on the paper's encoders; None where judges keep their own head.
         balanced: whether classes count equally, in training and in the score; else images do.
         aggregate: over seeds: their mean, or the seed whose judges guess best on held-out captions.
+        counted: how, where no judge is asked; None where one is.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Metric:
     head: Literal[3, 5] | None = None
     balanced: bool = True
     aggregate: Literal["mean", "best"] = "mean"
+    counted: Counting | None = None
 
     @property
     def evidence(self) -> tuple[object, ...]:
@@ -75,6 +80,34 @@ class Metric:
     def looks(self) -> bool:
         """Whether its judges see images."""
         return "people" in self.hidden
+
+    @property
+    def reads_tasks(self) -> bool:
+        """Whether words that name tasks have to be known."""
+        of_counted = self.counted is not None and self.counted.labels == "objects"
+        return self.target == "tasks" or self.prior is not None or of_counted
+
+
+def _counted(
+    name: str, title: str, counting: Counting, direction: Direction | None = None, *, reference: str, variant: str
+) -> Metric:
+    """A row that asks no judge."""
+    amplification = {"ratio": "ratio", "dpa": "normalised"}.get(counting.kind, "difference")
+    return Metric(
+        name,
+        title,
+        hidden=(),
+        alignment="none",
+        judge="counted",
+        target="tasks" if direction == "A->T" else "attribute",
+        direction=direction,
+        score="counted",
+        amplification=amplification,
+        reference=reference,
+        variant=variant,
+        balanced=False,
+        counted=counting,
+    )
 
 
 METRICS: dict[str, Metric] = {
@@ -229,39 +262,148 @@ METRICS: dict[str, Metric] = {
             balanced=False,
             aggregate="best",
         ),
+        _counted(
+            "ba",
+            "BA",
+            Counting("ba", "people", "words", BaVariant()),
+            reference="zhao2017men, eq. 1, on captions as hirota2022quantifying, supplement A.2",
+            variant="classes that captions name, and their content words; captions that name several classes name none",
+        ),
+        _counted(
+            "ba-objects",
+            "BA (objects)",
+            Counting("ba", "people", "objects", BaVariant()),
+            reference="zhao2017men, eq. 1, on captions",
+            variant="classes and objects that captions name; captions that name several classes name none",
+        ),
+        _counted(
+            "dba-o",
+            "DBA_O (A->T)",
+            Counting("dba", "annotation", "objects", DbaVariant()),
+            "A->T",
+            reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
+            variant="objects that captions name against objects that images show, by annotated class",
+        ),
+        _counted(
+            "dba-g",
+            "DBA_G (T->A)",
+            Counting("dba", "annotation", "objects", DbaVariant()),
+            "T->A",
+            reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
+            variant="classes that captions name against annotated ones, by objects that images show; "
+            "captions that name several classes name none",
+        ),
+        _counted(
+            "multi-at",
+            "Multi A->T",
+            Counting("multi", "annotation", "objects", MultiVariant()),
+            "A->T",
+            reference="zhao2023men, section 3",
+            variant="mean size over all sets of objects; captions as in DBA_O",
+        ),
+        _counted(
+            "multi-ta",
+            "Multi T->A",
+            Counting("multi", "annotation", "objects", MultiVariant()),
+            "T->A",
+            reference="zhao2023men, section 3",
+            variant="mean size over all sets of objects; captions as in DBA_G",
+        ),
+        _counted(
+            "dpa-at",
+            "DPA A->T",
+            Counting("dpa", "annotation", "objects", DpaVariant()),
+            "A->T",
+            reference="tokas2024making",
+            variant="the best guess of an object, by class, from counts; captions as in DBA_O",
+        ),
+        _counted(
+            "dpa-ta",
+            "DPA T->A",
+            Counting("dpa", "annotation", "objects", DpaVariant()),
+            "T->A",
+            reference="tokas2024making",
+            variant="the best guess of a class, by object, from counts; captions as in DBA_G",
+        ),
+        _counted(
+            "ratio",
+            "Ratio",
+            Counting("ratio", "people", None, NamingVariant()),
+            reference="hendricks2018women, as in hirota2022quantifying, table 1",
+            variant="captions that name the class that people name most, over the one that they name least; "
+            "captions that name several classes name none; amplification: generated over human",
+        ),
+        _counted(
+            "error",
+            "Error",
+            Counting("error", "people", None, NamingVariant()),
+            reference="hendricks2018women, as in hirota2022quantifying, table 1",
+            variant="captions that name another class than the annotated one, of all; to name none is no error",
+        ),
     )
 }
 
 # Names that stand for several rows.
-FAMILIES: dict[str, tuple[str, ...]] = {"dbac": ("dbac-at", "dbac-ta"), "dpac": ("dpac-at", "dpac-ta")}
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "dbac": ("dbac-at", "dbac-ta"),
+    "dpac": ("dpac-at", "dpac-ta"),
+    "dba": ("dba-o", "dba-g"),
+    "multi": ("multi-at", "multi-ta"),
+    "dpa": ("dpa-at", "dpa-ta"),
+}
+# Other names of rows.
+ALIASES = {"dba-at": "dba-o", "dba-ta": "dba-g"}
 
 
 def spell_out(names: Iterable[str]) -> tuple[str, ...]:
     """Names as users type them, with families as their rows ("dbac": both directions), each row once."""
     spelt = []
     for name in names:
-        key, _, score = (part.strip().lower() for part in name.partition(":"))
+        key, manner = _parts(name)
         for row in FAMILIES.get(key, (key,)):
-            own = row in METRICS and score == METRICS[row].score
-            spelt.append(f"{row}:{score}" if score and not own else row)
+            own = row in METRICS and manner.lower() == METRICS[row].score
+            spelt.append(f"{row}:{manner}" if manner and not own else row)
     return tuple(dict.fromkeys(spelt))
 
 
 def find_metric(name: str) -> Metric:
-    """The row called ``name`` (any case); with another score where a colon and its name follow ("dbac-at:accuracy").
+    """The row called ``name`` (any case).
+
+    A colon may follow: then another score ("dbac-at:accuracy"), or of a counted row another variant ("ba:sony").
 
     Raises:
-        JudgeError: no such row or score; the nearest name is suggested.
+        JudgeError: no such row, score or variant; the nearest name is suggested.
     """
-    key, _, score = (part.strip().lower() for part in name.partition(":"))
+    key, manner = _parts(name)
     if key in FAMILIES:
         raise JudgeError(f"'{key}' is several metrics", where="--metrics", mend=f"use {' or '.join(FAMILIES[key])}")
     if key not in METRICS:
-        known = [*METRICS, *FAMILIES]
+        known = [*METRICS, *FAMILIES, *ALIASES]
         raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
     row = METRICS[key]
+    if row.counted is not None and manner:
+        return _in_variant(row, row.counted, manner)
+    score = manner.lower()
     if not score or score == row.score:
         return row
     if score not in SCORES:
         raise JudgeError(f"unknown score '{score}'", where=f"--metrics {name}", mend=nearest(score, list(SCORES)))
     return replace(row, name=f"{key}:{score}", title=f"{row.title} ({score.replace('_', ' ')})", score=score)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """A row's or a family's name, and what follows a colon."""
+    key, _, manner = (part.strip() for part in name.partition(":"))
+    return ALIASES.get(key.lower(), key.lower()), manner
+
+
+def _in_variant(row: Metric, counting: Counting, name: str) -> Metric:
+    """A counted row as another code counts."""
+    found = counting.as_in(name)
+    if found is None:
+        known = list(VARIANTS[counting.kind])
+        others = ["CLASS/CLASS"] if counting.kind == "ratio" else []
+        mend = nearest(name, known) if not others else f"use {' or '.join(known + others)}"
+        raise JudgeError(f"unknown variant '{name}'", where=f"--metrics {row.name}:{name}", mend=mend)
+    said = name if counting.kind == "ratio" else name.lower()
+    return replace(row, name=f"{row.name}:{said}", title=f"{row.title}, {said}", counted=found)

@@ -69,10 +69,10 @@ class FrozenGuesses:
     """The best guessers of both sides, chosen once. Axes: questions, conditions, answers.
 
     Attributes:
-        truth: 1 at the answer that is guessed in a condition, else 0, [Q, X, Y].
+        truth: 1 at the answer that is guessed in a condition, else 0, [..., Q, X, Y].
         predicted: the same of the model's side.
-        asked: questions that count, [Q].
-        answers: answers that occur on either side, of each question, [Q].
+        asked: questions that count, [..., Q].
+        answers: answers that occur on either side, of each question, [..., Q].
         direction: "A->T" guesses labels from the class, "T->A" the class from labels.
         variant: see there.
     """
@@ -95,8 +95,7 @@ class FrozenGuesses:
         """Share of right guesses in each cell, [..., Q, X, Y]; NaN of a table without anything to guess."""
         cells = _cells(table, self.direction, self.variant)
         right = guess * cells * _worth(cells, self.answers, self.variant)
-        share = np.where(self.asked[:, None, None], right, 0.0) / max(1, int(self.asked.sum()))
-        return share if self.asked.any() else np.full_like(share, np.nan)
+        return divide(np.where(self.asked[..., None, None], right, 0.0), self.asked.sum(axis=-1)[..., None, None, None])
 
 
 def freeze_dpa(
@@ -173,7 +172,7 @@ def _worth(cells: FloatArray, answers: FloatArray, variant: DpaVariant) -> Float
     """What a right guess of each answer is worth, [..., Q, 1, Y], so that all right is 1."""
     if variant.score == "accuracy":
         return np.nan_to_num(divide(1.0, cells.sum(axis=(-2, -1), keepdims=True)))
-    return np.nan_to_num(divide(1.0, cells.sum(axis=-2, keepdims=True) * answers[:, None, None]))
+    return np.nan_to_num(divide(1.0, cells.sum(axis=-2, keepdims=True) * answers[..., None, None]))
 
 
 def _best(cells: FloatArray) -> FloatArray:

@@ -35,8 +35,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
         str | None,
         typer.Option(
             help="comma-separated: lic, leakage, sc; dbac, dpac (both directions; dbac-at or dbac-ta: one; "
-            "dbac:accuracy: by another score); with images imagecaptioner2, imagecaptioner2-ratio, vl-lic "
-            "[default: lic,leakage]"
+            "dbac:accuracy: by another score); counted, without a judge: ba, ba-objects, dba (dba-o and dba-g), multi, "
+            "dpa, ratio, error (dba:princeton: as another code counts); with images imagecaptioner2, "
+            "imagecaptioner2-ratio, vl-lic [default: lic,leakage]"
         ),
     ] = None,
     judge: Annotated[
@@ -56,7 +57,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     lexicon: options.Lexicon = None,
     objects: Annotated[
         Path | None,
-        typer.Option(help="what else images show, for T->A of dbac and dpac [default: what human captions say]"),
+        typer.Option(
+            help="what else images show, for T->A of dbac and dpac, dba, multi, dpa [default: what human captions say]"
+        ),
     ] = None,
     object_column: Annotated[str | None, typer.Option(help="of a table of objects: their names")] = None,
     object_id_column: Annotated[str | None, typer.Option(help="of a table of objects: the images")] = None,
@@ -76,6 +79,13 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     delta: Annotated[
         float | None,
         typer.Option(help="of contextual alignment: distance below which words are exchanged [default: 0.4]"),
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="of ba: content words looked at, people's most frequent [default: 1000]")
+    ] = None,
+    least: Annotated[
+        int | None,
+        typer.Option(help="of ba: human captions that must hold a word with each class [default: one in 1,800]"),
     ] = None,
     images: Annotated[Path | None, typer.Option(help="folder of the images' pictures, for judges that see")] = None,
     instances: options.Instances = None,

@@ -24,6 +24,7 @@ from judge.lexicon import Lexicons
 from judge.measure import Plan, Result, check, measure
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
+from judge.tally import Vocabulary
 from judge.training.workshop import Workshop, is_main_process
 from judge.types import Report
 
@@ -189,6 +190,7 @@ def make_plan(config: RunConfig) -> Plan:
         models=known_models(config),
         aligning=Aligning(config.alignment, config.vectors, config.delta),
         prior=config.prior,
+        vocabulary=Vocabulary(config.vocabulary, config.least),
     )
 
 

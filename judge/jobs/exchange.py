@@ -132,17 +132,21 @@ def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> l
         classes = len(result.run["captioners"][summary.captioner]["images"])
         before = known.get((summary.captioner, summary.metric, summary.judge))
         metric = find_metric(summary.metric)
-        chance = None if metric.prior else SCORES[metric.score].chance(classes)
+        chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
         rows.append(
             MaskRow(
                 changes["mask"],
                 changes["hide"],
                 summary,
-                None if chance is None else summary.generated - chance,
-                None if before is None else summary.generated - before,
+                _difference(summary.generated, chance),
+                _difference(summary.generated, before),
             )
         )
     return rows
+
+
+def _difference(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
 
 
 def _entry(row: MaskRow, attribute: str) -> dict[str, Any]:

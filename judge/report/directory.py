@@ -23,7 +23,7 @@ _LOG = "log.jsonl"
 
 
 class RunDirectory(OutputFolder):
-    """``run.yaml``, ``scores.parquet``, ``metrics.json`` and ``log.jsonl`` of one run.
+    """``run.yaml``, ``scores.parquet``, ``counts.parquet``, ``metrics.json`` and ``log.jsonl`` of one run.
 
     A killed run leaves its working folder behind, and the next run of the same settings resumes from it.
     Under several processes only the main one writes.
@@ -81,7 +81,9 @@ class RunDirectory(OutputFolder):
         """Write the results and give the folder its name."""
         with self.mendable():
             (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
-            result.scores.to_parquet(self.partial / "scores.parquet", index=False)
+            for name, rows in {"scores": result.scores, "counts": result.counts}.items():
+                if len(rows):
+                    rows.to_parquet(self.partial / f"{name}.parquet", index=False)
             (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
             self.log("finished", rows=len(result.scores))
         self.publish()

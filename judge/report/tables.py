@@ -56,7 +56,7 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
             format_interval(summary.interval, signed=True),
             _p_value(summary.p_value),
             f"{summary.images:,}",
-            str(summary.seeds),
+            str(summary.seeds or "-"),
             _coverage(result.run["captioners"][summary.captioner]["coverage"], "generated"),
         )
     return table
@@ -115,11 +115,13 @@ def warnings(result: Result) -> list[str]:
 def _method(result: Result) -> Iterator[str]:
     run = result.run
     seeds = f"{len(run['seeds'])} seed{'s' if len(run['seeds']) > 1 else ''}"
-    if run["protocol"] == "crossfit":
+    if not _judged(result):
+        yield "Counted: no judge was asked."
+    elif run["protocol"] == "crossfit":
         yield f"Protocol crossfit: {run['folds']} folds, every image scored by a judge that never saw it; {seeds}."
     else:
         alike: dict[str, list[str]] = {}
-        for row in dict.fromkeys(find_metric(summary.metric) for summary in result.summaries):
+        for row in _judged(result):
             images = "of classes cut to equal size" if row.balanced else "of all images"
             alike.setdefault(f"{_shares(row)} {images}", []).append(row.title)
         told = "; ".join(f"{shares} for {', '.join(titles)}" for shares, titles in alike.items())
@@ -128,12 +130,21 @@ def _method(result: Result) -> Iterator[str]:
     if best and len(run["seeds"]) > 1:
         yield f"Of {len(run['seeds'])} seeds that one counts, for each side, that guesses best: {', '.join(best)}."
     yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
+    if any(find_metric(name).counted for name in _metrics(result)):
+        yield "Counted metrics: intervals keep the pairs, signs and guesses of the data; p chooses them anew each time."
+    for name, (first, second) in run["ratios"].items():
+        yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
     labels = run["labels"]
     yield f"Labels {'DERIVED' if labels['derived'] else 'from'}: {labels['source']}."
     if labels["ignored"]:
         yield "Labels left out: " + ", ".join(
             f"{value or 'empty'} {count:,}" for value, count in labels["ignored"].items()
         )
+
+
+def _judged(result: Result) -> list[Metric]:
+    """The rows that ask judges."""
+    return [row for row in map(find_metric, _metrics(result)) if not row.counted]
 
 
 def _metrics(result: Result) -> list[str]:
@@ -168,7 +179,7 @@ def _sight(run: Mapping[str, Any]) -> Iterator[str]:
 
 def _chance(result: Result) -> Iterator[str]:
     """What a judge that knows nothing scores on either side; classes count equally."""
-    rows = dict.fromkeys(find_metric(summary.metric) for summary in result.summaries)
+    rows = _judged(result)
     for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}):
         scores = [f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in rows if row.prior is None]
         if scores:
@@ -179,7 +190,8 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
     for name, entry in run["captioners"].items():
         images = ", ".join(f"{count:,} {group}" for group, count in entry["images"].items())
         covered = f"human captions name {run['attribute']}: {_coverage(entry['coverage'], 'human')}"
-        yield "; ".join([f"{name}: {images}", *_alignments(entry["alignment"]), covered]) + "."
+        counted = _what_is_counted(entry["counted"])
+        yield "; ".join([f"{name}: {images}", *_alignments(entry["alignment"]), *counted, covered]) + "."
         left_out = dict(entry["dropped"])
         for side, covered in (entry["coverage"] or {}).items():
             left_out |= {f"{side} captions {why}": covered[why] for why in ("empty", "refused") if covered[why]}
@@ -189,6 +201,13 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
             if what.startswith("epoch "):  # One for each judge: in metrics.json.
                 continue
             yield f"{name} chose {what}: " + "; ".join(f"{side} {_counts(sides[side])}" for side in sides) + "."
+
+
+def _what_is_counted(counted: Mapping[str, int]) -> Iterator[str]:
+    if "words" in counted:
+        yield f"BA counts {counted['words']} words that people say {counted['least']} times or more with every class"
+    if "objects" in counted:
+        yield f"{counted['objects']} objects are annotated"
 
 
 def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -231,8 +250,8 @@ def _not_asked(result: Result) -> Iterator[str]:
     """Metrics that none of the judges named can measure."""
     rows = {(summary.metric, summary.judge): None for summary in result.summaries}
     for metric, judge in rows:
-        if judge not in result.run["judges"]:
-            row = find_metric(metric)
+        row = find_metric(metric)
+        if judge not in result.run["judges"] and not row.counted:
             sense = "see pictures" if row.looks else "read captions alone"
             named = ", ".join(result.run["judges"])
             yield f"{row.title} was measured with {judge}: its judges {sense}, which {named} cannot."

@@ -29,13 +29,14 @@ class Summary:
     """One line of the table; values are fractions, absent ones None.
 
     Attributes:
-        human, generated: score of each side (of DBAC omega, of DPAC psi); None where the metric has no such side.
+        human, generated: score of each side (of DBAC omega, of DPAC psi); None where the metric has no such side, and
+            of DBA and Multi->, which are changes and have none.
         amplification: the metric's value; positive means amplified (for ``ratio``: above 1).
         sd: sample standard deviation of the amplification over seeds; None for one seed.
         interval: 95% over images: bootstrap within classes (of rows that are not balanced: among all), seeds averaged.
         p_value: two-sided, sides exchanged image by image.
         images: distinct images scored.
-        seeds: seeds averaged, or chosen from.
+        seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities: how well judges guess, without priors (Q), of the human and the generated side; None without priors.
         priors: mean weight w of the human and the generated side; None without priors.
     """
@@ -44,7 +45,7 @@ class Summary:
     metric: str
     judge: str
     human: float | None
-    generated: float
+    generated: float | None
     amplification: float | None
     sd: float | None
     interval: Interval | None
@@ -64,6 +65,8 @@ def summarise(scores: pd.DataFrame, *, resamples: int = 2000, level: float = 0.9
         level: of the intervals.
         seed: of the generators; every row has its own, so rows do not depend on each other.
     """
+    if scores.empty:
+        return []
     return [
         _summarise_row((str(key[0]), str(key[1]), str(key[2])), rows, resamples=resamples, level=level, seed=seed)
         for key, rows in scores.groupby(ROW, sort=False, observed=True)

@@ -1,0 +1,145 @@
+"""Walk the rows of METRICS: evidence before the judges, numbers after. ``judge evaluate`` calls this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+import pandas as pd
+
+from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.lexicon import Lexicons
+from judge.masking.seen import SeenPictures
+from judge.measure.answers import judge_answers, score_table
+from judge.measure.description import describe
+from judge.measure.plan import Plan, Result
+from judge.measure.walk import Job, choose_judges, lay_out
+from judge.statistics.counted import summarise_counts
+from judge.statistics.summary import summarise
+from judge.training.members import train_members
+from judge.training.workshop import Workshop, name_members
+from judge.types import Report, Side
+
+__all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]
+
+See = Callable[[Sequence[str]], SeenPictures]
+
+
+class _How(TypedDict):
+    resamples: int
+    level: float
+    seed: int
+
+
+def measure(
+    corpus: Corpus,
+    plan: Plan,
+    *,
+    lexicons: Lexicons,
+    workshop: Workshop | None = None,
+    see: See | None = None,
+    report: Report | None = None,
+    ready: Callable[[], None] | None = None,
+) -> Result:
+    """Measure every metric of ``plan`` for every captioner of ``corpus``.
+
+    Args:
+        corpus: captions of both sides, and labels.
+        plan: what to measure.
+        lexicons: the words that reveal the attribute, and tasks.
+        workshop: how judges are trained.
+        report: told of progress.
+        see: gives the pictures of images, people hidden; None where there are none.
+        ready: called once all that can be refused has been looked at, before the first judge is trained.
+
+    Raises:
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
+    """
+    work = lay_out(corpus, plan, lexicons)
+    workshop = _furnish(workshop or Workshop(), work.jobs, see)
+    if ready:
+        ready()
+    found = train_members([job.member for job in work.jobs], workshop, report=report) if work.jobs else []
+    if report:
+        report("intervals and tests", 0, 0)
+    scores = score_table(work.jobs, found)
+    counts = pd.concat([part.rows for part in work.tallies], ignore_index=True) if work.tallies else pd.DataFrame()
+    names = [metric.name for metric in work.metrics]
+    how: _How = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
+    summaries = [*summarise(scores, **how), *summarise_counts(counts, names, **how)]
+    places = [captioner.name for captioner in corpus.generated], names
+    summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
+    return Result(tuple(summaries), scores, counts, describe(work, found, counts, plan))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedJudge:
+    """A judge that a run needs, and the name of its files in the workshop's store; several may share them."""
+
+    captioner: str
+    metrics: tuple[str, ...]
+    judge: str
+    side: Side
+    index: int
+    seed: int
+    fold: int
+    key: str
+
+
+def train(
+    corpus: Corpus,
+    plan: Plan,
+    *,
+    lexicons: Lexicons,
+    workshop: Workshop,
+    see: See | None = None,
+    report: Report | None = None,
+) -> list[TrainedJudge]:
+    """Train all judges that :func:`measure` would ask, and keep them in the workshop's store, where it finds them.
+
+    Raises:
+        JudgeError: as ``measure``.
+    """
+    jobs = lay_out(corpus, plan, lexicons).jobs
+    if not jobs:
+        mend = "name a metric that asks judges, such as lic"
+        raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
+    members = [job.member for job in jobs]
+    workshop = _furnish(workshop, jobs, see).look(members, report)
+    train_members(members, workshop, report=report)
+    return [
+        TrainedJudge(
+            job.evidence.captioner,
+            tuple(metric.name for metric in job.metrics),
+            job.judge,
+            job.member.samples[0].side,
+            job.member.samples[0].index,
+            job.member.seed,
+            job.member.split.fold,
+            key,
+        )
+        for job, key in zip(jobs, name_members(members, workshop), strict=True)
+    ]
+
+
+def _furnish(workshop: Workshop, jobs: Sequence[Job], see: See | None) -> Workshop:
+    """A workshop with the pictures that its judges look at."""
+    images = sorted({sample.image for job in jobs for sample in job.member.samples if sample.image is not None})
+    if not images:
+        return workshop
+    if see is None:
+        names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.looks)
+        what = f"judges of {', '.join(names)} see pictures, and there are none"
+        raise JudgeError(what, where="--images", mend="give the folder of pictures")
+    return replace(workshop, materials=replace(workshop.materials, pictures=see(images)))
+
+
+def check(corpus: Corpus, plan: Plan, *, lexicons: Lexicons) -> None:
+    """Refuse what ``measure`` would refuse before it looks at a picture.
+
+    Raises:
+        JudgeError: as ``measure``.
+    """
+    lay_out(corpus, plan, lexicons)

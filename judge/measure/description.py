@@ -1,0 +1,95 @@
+"""What the numbers of a run depend on, for ``metrics.json`` and the table's footer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import pandas as pd
+
+from judge.evidence import Evidence, Joined
+from judge.measure.plan import Plan
+from judge.measure.walk import Job, Work
+from judge.statistics.counted import ratio_classes
+from judge.types import Predictions
+
+
+def describe(work: Work, found: Sequence[Predictions], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:
+    """The entry "run" of ``metrics.json``.
+
+    Args:
+        work: what was done.
+        found: what judges said, in the order of ``work.jobs``.
+        counts: the rows of ``counts.parquet``.
+        plan: what was asked for.
+    """
+    truth, metrics = work.truth, work.metrics
+    labels, lexicon, words = truth.labels, truth.words.attribute, truth.words.tasks
+    annotated = any(
+        metric.target == "tasks" or (metric.counted and metric.counted.against == "annotation") for metric in metrics
+    )
+    ratios = [metric for metric in metrics if metric.counted and metric.counted.kind == "ratio"]
+    return {
+        "version": version("caption-judge"),
+        "protocol": plan.protocol,
+        "folds": plan.folds if plan.protocol == "crossfit" else None,
+        "seeds": list(plan.seed_numbers),
+        "attribute": labels.attribute,
+        "labels": {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored)},
+        "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source},
+        "tasks": words and {"lexicon": words.name, "source": truth.tasks.source if annotated and truth.tasks else None},
+        "judges": list(plan.judges),
+        "prior": plan.prior if any(metric.prior for metric in metrics) else None,
+        "ratios": {metric.name: list(ratio_classes(counts, metric)) for metric in ratios},
+        "level": plan.level,
+        "captioners": _captioners(work, found, plan),
+    }
+
+
+def _captioners(work: Work, found: Sequence[Predictions], plan: Plan) -> dict[str, Any]:
+    """Captioner -> what was read of it, and what was left out."""
+    entries: dict[str, dict[str, Any]] = {}
+    for part in work.tallies:
+        entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, plan))
+        _leave_out(entry, part.joined.dropped)
+        _leave_out(entry, part.dropped)
+        entry["counted"] |= part.counted
+    alone = len({job.metrics for job in work.jobs}) == 1
+    for job, predictions in zip(work.jobs, found, strict=True):
+        evidence = job.evidence
+        entry = entries.setdefault(evidence.captioner, _entry(evidence.captioner, evidence, plan))
+        # What cannot be asked of tasks is left out of T->A alone.
+        _leave_out(entry, evidence.dropped)
+        how, kept = evidence.alignment
+        for metric in job.metrics:
+            entry["alignment"][metric.name] = {"how": how, **asdict(kept)}
+        _choose(entry, job, predictions, alone=alone)
+    return entries
+
+
+def _entry(name: str, of: Joined | Evidence, plan: Plan) -> dict[str, Any]:
+    return {
+        "images": dict(sorted(Counter(of.classes.values()).items())),
+        "dropped": {},
+        "alignment": {},
+        "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
+        "checkpoint": plan.models.get(name),
+        "chosen": {},
+        "counted": {},
+    }
+
+
+def _leave_out(entry: dict[str, Any], dropped: Mapping[str, int]) -> None:
+    entry["dropped"] |= {reason: count for reason, count in dropped.items() if count}
+
+
+def _choose(entry: dict[str, Any], job: Job, predictions: Predictions, *, alone: bool) -> None:
+    """What judges chose by themselves, and how often; ``alone`` where all metrics have the same judges."""
+    whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
+    for name, value in predictions.notes.items():
+        sides = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {})
+        counts = sides.setdefault(job.member.samples[0].side, {})
+        counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1

@@ -1,0 +1,117 @@
+"""From rows of METRICS to what a run has to do: judges to ask, captions to count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.evidence import Evidence, EvidenceBuilder, Truth, resolve_labels
+from judge.judges import find_judge, name_self, with_head
+from judge.lexicon import Lexicons
+from judge.measure.plan import Plan
+from judge.metrics import Metric, find_metric, spell_out
+from judge.tally import Tally, tally
+from judge.training.workshop import Member
+
+DEFAULT_JUDGE = "linear"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A member, the evidence it comes from and the metrics that read its predictions.
+
+    ``judge``: as users type it and tables say it; the member's is where it is found ("self" is some checkpoint).
+    """
+
+    evidence: Evidence
+    metrics: tuple[Metric, ...]
+    judge: str
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run has to do.
+
+    Attributes:
+        truth: what judges are asked of each image, and the words that would tell them.
+        metrics: rows of METRICS, in the order in which they were asked for.
+        jobs: the judges.
+        tallies: what counted metrics read, one per captioner; none where no metric is counted.
+    """
+
+    truth: Truth
+    metrics: tuple[Metric, ...]
+    jobs: tuple[Job, ...]
+    tallies: tuple[Tally, ...]
+
+
+def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
+    """Everything that ``plan`` asks for; what can be refused is refused here.
+
+    Raises:
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; what cannot be counted.
+    """
+    labels = resolve_labels(corpus, lexicons.attribute, plan.text)
+    truth = Truth(labels, lexicons, corpus.tasks, plan.prior)
+    metrics = tuple(map(find_metric, spell_out(plan.metrics)))
+    builder = EvidenceBuilder(corpus, truth, options=plan.text, aligning=plan.aligning)
+    counted = [metric for metric in metrics if metric.counted]
+    tallies = [
+        tally(builder, captioner, counted, vocabulary=plan.vocabulary) for captioner in corpus.generated if counted
+    ]
+    return Work(truth, metrics, tuple(_jobs(builder, plan, metrics)), tuple(tallies))
+
+
+def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:
+    """Every judge to train. Metrics that agree in their evidence share it, and its judges."""
+    judged = _group([metric for metric in metrics if not metric.counted])
+    for captioner in builder.corpus.generated:
+        for alike in judged:
+            evidence = builder.build(captioner, alike[0])
+            _check_folds(evidence, plan)
+            two_sided = any(metric.amplification != "one_side" for metric in alike)
+            splits = plan.splits(evidence.classes, alike[0])
+            held = {(split.fold, seed): set(split.test) for seed, split in splits}
+            for judge in choose_judges(alike[0], plan.judges):
+                found = with_head(name_self(judge, captioner.name, plan.models), alike[0].head)
+                for seed, split in splits:
+                    for (side, _), samples in evidence.samples.items():
+                        # A later caption index may be missing in the whole of a small fold.
+                        scored = not held[split.fold, seed].isdisjoint(sample.image_id for sample in samples)
+                        if scored and (two_sided or side == "generated"):
+                            member = Member(found, evidence.target, samples, split, seed)
+                            yield Job(evidence, alike, judge, member)
+
+
+def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
+    """Those of ``judges`` that have the senses ``metric`` asks for.
+
+    Where none has, "linear" reads, and the judge of the metric's own paper sees.
+
+    Raises:
+        JudgeError: no such judge.
+    """
+    known = [find_judge(name) for name in judges]
+    fitting = [blueprint.name for blueprint in known if ("image" in blueprint.senses) == metric.looks]
+    return fitting or [metric.judge if metric.looks else DEFAULT_JUDGE]
+
+
+def _group(metrics: Sequence[Metric]) -> list[tuple[Metric, ...]]:
+    groups: dict[object, list[Metric]] = {}
+    for metric in metrics:
+        groups.setdefault(metric.training, []).append(metric)
+    return [tuple(group) for group in groups.values()]
+
+
+def _check_folds(evidence: Evidence, plan: Plan) -> None:
+    rarest, size = Counter(evidence.classes.values()).most_common()[-1]
+    if plan.protocol == "crossfit" and size < plan.folds:
+        raise JudgeError(
+            f"{plan.folds} folds, and only {size} images of class '{rarest}'",
+            where=evidence.captioner,
+            mend=f"use --folds {size} or fewer",
+        )

@@ -1,0 +1,197 @@
+"""Rows of counts.parquet as what each image adds to the tables of a counted metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.sparse import csr_array, hstack
+
+from judge.counting import Against, Counting, NamingVariant, Said
+from judge.errors import JudgeError
+from judge.incidence import Incidence, label_sets
+from judge.mentions import error_terms, ratio_terms
+from judge.metrics import Metric
+from judge.types import FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+Sparse = csr_array[np.float64, tuple[int, int]]
+_SIDES: dict[Against, str] = {"people": "human", "annotation": "annotated"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageTables:
+    """What each image adds to the truth's table and to the predicted one.
+
+    Attributes:
+        truth, predicted: [N, S] each; :meth:`read` takes sums over images apart.
+        shape: classes A and labels L of the tables.
+    """
+
+    truth: Sparse
+    predicted: Sparse
+    shape: tuple[int, int]
+
+    def read(self, sums: FloatArray) -> Incidence:
+        """Sums over images, [S, ...], as tables with the leading axes [...]."""
+        classes, labels = self.shape
+        moved = np.moveaxis(sums, 0, -1)
+        cells = classes * labels
+        together, per_class, per_label, samples, blank = np.split(
+            moved, np.cumsum([cells, classes, labels, 1]), axis=-1
+        )
+        together = together.reshape(*moved.shape[:-1], classes, labels)
+        return Incidence(together, per_class, per_label, samples[..., 0], blank[..., 0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """Captions (or annotated images), a row each.
+
+    Attributes:
+        image: index of the image, [C].
+        weight: what the row counts, [C]: whole numbers, so that sums are exact, and ties are ties.
+        annotated: the image's class, [C, A].
+        named: classes that the row names, [C, A].
+        labels: what else it says, [C, L].
+    """
+
+    image: IntArray
+    weight: FloatArray
+    annotated: BoolArray
+    named: BoolArray
+    labels: BoolArray
+
+
+def named_most_and_least(counts: pd.DataFrame) -> tuple[str, str]:
+    """The classes that people name most and least, in captions that name one; of equals the first by name."""
+    named = counts.loc[counts["side"] == "human", "named"]
+    classes = sorted(set(counts["class"]))
+    by_class = named.value_counts().reindex(classes, fill_value=0)
+    return str(by_class.idxmax()), str(by_class.iloc[::-1].idxmin())
+
+
+def image_tables(rows: pd.DataFrame, metric: Metric, *, first: str, second: str) -> ImageTables:
+    """What images add for a counted row of METRICS.
+
+    Args:
+        rows: of ``counts.parquet``, of one captioner.
+        metric: the row.
+        first: Ratio's class above.
+        second: Ratio's class below.
+
+    Raises:
+        JudgeError: Ratio of a class that no image has.
+    """
+    counting = metric.counted
+    assert counting is not None
+    classes = sorted(set(rows["class"]))
+    by_side = dict(iter(rows.groupby("side", observed=True)))
+    before = by_side[_SIDES[counting.against]]
+    images = pd.Index(before["image_id"].unique())
+    names = _names(before[counting.labels]) if counting.labels else []
+    truth, predicted = (
+        _side(part, images, classes, names, said=counting.labels) for part in (before, by_side["generated"])
+    )
+    if counting.against == "annotation":
+        predicted = _complete(truth, predicted, metric)
+    if counting.kind in {"ratio", "error"}:
+        places = _places(classes, (first, second), metric)
+        tables = [_naming(side, counting, places) for side in (truth, predicted)]
+    else:
+        tables = [(_only(side.named), _sparse(side.labels)) for side in (truth, predicted)]
+    if counting.kind.startswith("multi"):
+        variant = counting.variant
+        exact = variant.sets == "exact"
+        sets = label_sets(truth.labels, exact=exact, largest=variant.largest, least=variant.least)
+        tables = [(_only(side.named), _holding(side.labels, sets)) for side in (truth, predicted)]
+    sums = [_add_up(side, *table, images=len(images)) for side, table in zip((truth, predicted), tables, strict=True)]
+    return ImageTables(sums[0], sums[1], (tables[0][0].shape[1], tables[0][1].shape[1]))
+
+
+def _names(column: pd.Series[str]) -> list[str]:
+    """What a side ever says: the labels that are counted."""
+    return sorted({name for names in column.unique() for name in names.split("|")} - {""})
+
+
+def _side(
+    rows: pd.DataFrame, images: pd.Index[str], classes: Sequence[str], names: Sequence[str], *, said: Said | None
+) -> _Side:
+    image = images.get_indexer(pd.Index(rows["image_id"]))
+    rows, image = rows[image >= 0], image[image >= 0]
+    captions = np.bincount(image, minlength=len(images))
+    common = math.lcm(*set(captions.tolist()) - {0})
+    weight = np.array([float(common // count) if count else 0.0 for count in captions.tolist()])[image]
+    labels = _hot(rows[said], names) if said else np.zeros((len(rows), 1), dtype=np.bool_)
+    return _Side(image, weight, _hot(rows["class"], classes), _hot(rows["named"], classes), labels)
+
+
+def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
+    """Names joined by "|" as [C, len(names)]; others are passed over."""
+    place = {name: index for index, name in enumerate(names)}
+    codes, texts = pd.factorize(column)
+    table = np.zeros((len(texts), len(names)), dtype=np.bool_)
+    for row, text in enumerate(texts):
+        table[row, [place[name] for name in text.split("|") if name in place]] = True
+    return np.asarray(table[codes])
+
+
+def _complete(truth: _Side, predicted: _Side, metric: Metric) -> _Side:
+    """What is not predicted equals the truth of the row's image."""
+    row = np.empty(len(truth.image), dtype=np.int64)
+    row[truth.image] = np.arange(len(row))
+    of_image = row[predicted.image]
+    if metric.direction == "A->T":
+        return replace(predicted, named=truth.named[of_image])
+    return replace(predicted, labels=truth.labels[of_image])
+
+
+def _places(classes: Sequence[str], asked: tuple[str, str], metric: Metric) -> tuple[int, int]:
+    for name in asked:
+        if name not in classes:
+            what = f"no image is of class '{name}'"
+            raise JudgeError(what, where=f"--metrics {metric.name}", mend=f"known: {', '.join(classes)}")
+    return classes.index(asked[0]), classes.index(asked[1])
+
+
+def _naming(side: _Side, counting: Counting, places: tuple[int, int]) -> tuple[BoolArray, Sparse]:
+    """What rows add to the numerator, as a class, and to the denominator, as a label."""
+    variant = counting.variant
+    assert isinstance(variant, NamingVariant)
+    if counting.kind == "ratio":
+        terms = ratio_terms(side.named, first=places[0], second=places[1], both=variant.both)
+    else:
+        terms = error_terms(side.annotated, side.named, among=variant.among, both=variant.both)
+    above, below = np.hsplit(terms > 0, 2)
+    return above, _sparse(below)
+
+
+def _only(named: BoolArray) -> BoolArray:
+    """Rows that name several classes name none (women-snowboard, Princeton)."""
+    return np.asarray(named & (named.sum(axis=1, keepdims=True) == 1))
+
+
+def _sparse(table: npt.NDArray[np.generic]) -> Sparse:
+    return csr_array(np.asarray(table, dtype=np.float64))
+
+
+def _holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
+    """Which rows have all labels of each set, [C, M]."""
+    rows = [np.flatnonzero(labels[:, list(members)].all(axis=1)) for members in sets]
+    columns = np.repeat(np.arange(len(sets)), [len(of) for of in rows])
+    cells = np.concatenate(rows), columns
+    return csr_array((np.ones(len(columns)), cells), shape=(len(labels), len(sets)))
+
+
+def _add_up(side: _Side, named: BoolArray, labels: Sparse, *, images: int) -> Sparse:
+    """What each image adds to the fields of an Incidence, in their order, [N, S]."""
+    captions = np.arange(len(side.image))
+    member = csr_array((side.weight, (side.image, captions)), shape=(images, len(captions)))
+    blank = ~(named.any(axis=1) | (labels.sum(axis=1) > 0))
+    together = [member[:, rows] @ labels[rows] for rows in map(np.flatnonzero, named.T)]
+    others = [_sparse(named), labels, _sparse(np.ones((len(captions), 1))), _sparse(blank[:, None])]
+    return csr_array(hstack([*together, *(member @ other for other in others)]))

@@ -1,0 +1,186 @@
+"""What captions and annotations say, as counted metrics read it: the rows of ``counts.parquet``.
+
+One row per caption of either side, and per image that is annotated::
+
+    image_id  captioner  side       index  class  named  words                 objects
+    139       nic_plus   human      0      male   male   ride|surfboard|wave   surfboard
+    139       nic_plus   generated  0      male                                surfboard
+    139       nic_plus   annotated  0      male   male                         surfboard
+
+Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
+
+from judge.errors import JudgeError
+from judge.evidence import EvidenceBuilder, Joined, Row
+from judge.metrics import Metric
+from judge.types import Captions, Side
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
+# that many are left by 10, and 56 by 100 in LIC's own 33,140.
+_OF_CAPTIONS = 1800
+# Nouns, verbs and adjectives that scikit-learn's list of stop words holds beside function words.
+# fmt: off
+_CONTENT = frozenset({
+    "amount", "back", "bill", "bottom", "call", "cry", "describe", "detail", "empty", "fill", "find", "fire", "found",
+    "front", "full", "give", "go", "interest", "keep", "made", "mill", "move", "part", "put", "see", "serious",
+    "show", "side", "sincere", "system", "take", "thick", "thin", "top",
+})
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Which words of captions BA counts.
+
+    Attributes:
+        most: content words looked at, the most frequent ones of people's captions.
+        least: people's captions that must hold a word together with each class; None for one in 1,800, and at least 2.
+    """
+
+    most: int = 1000
+    least: int | None = None
+
+    def threshold(self, captions: int) -> int:
+        """``least``, of so many human captions."""
+        return max(2, round(captions / _OF_CAPTIONS)) if self.least is None else self.least
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What counted metrics read of one captioner.
+
+    Attributes:
+        captioner: its name.
+        rows: see above.
+        joined: the images, what was left out, and how often captions name the attribute.
+        dropped: what of the annotation was left out.
+        counted: what is counted, and how many: "words" (and the "least" captions that hold each with every class),
+            "objects" of the annotation.
+    """
+
+    captioner: str
+    rows: pd.DataFrame
+    joined: Joined
+    dropped: Mapping[str, int]
+    counted: Mapping[str, int]
+
+
+def tally(
+    builder: EvidenceBuilder, captioner: Captions, metrics: Collection[Metric], *, vocabulary: Vocabulary
+) -> Tally:
+    """What the captions of ``captioner`` and of people say, for the counted rows among ``metrics``.
+
+    Raises:
+        JudgeError: as of evidence; a metric that counts who is named, of an attribute without words; no word is
+            frequent enough.
+    """
+    import pandas as pd
+
+    wanted = [metric for metric in metrics if metric.counted]
+    said = {metric.counted.labels for metric in wanted if metric.counted}
+    joined, _ = builder.join(captioner)
+    _refuse_unnamed(builder, wanted)
+    counted: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    words: frozenset[str] = frozenset()
+    if "words" in said:
+        words, least = _common_words(builder, joined, vocabulary)
+        counted |= {"words": len(words), "least": least}
+    tables = [_said(builder, joined, side, words=words, objects="objects" in said) for side in joined.rows]
+    if any(metric.counted and metric.counted.against == "annotation" for metric in wanted):
+        tasks, gone = builder.find_tasks(list(joined.classes))
+        dropped |= gone
+        counted["objects"] = len(tasks.names)
+        shown = {image: [tasks.names[index] for index in tasks.by_image[image]] for image in tasks.by_image}
+        tables.append(_annotated(joined, shown))
+    rows = pd.concat(tables, ignore_index=True)
+    rows.insert(1, "captioner", captioner.name)
+    return Tally(captioner.name, rows, joined, dropped, counted)
+
+
+def _refuse_unnamed(builder: EvidenceBuilder, metrics: Iterable[Metric]) -> None:
+    """Without words of the attribute nobody is named: only what counts annotated classes can be counted."""
+    if builder.truth.words.attribute is not None:
+        return
+    for metric in metrics:
+        if metric.counted and (metric.counted.kind in {"ratio", "error"} or metric.direction == "T->A"):
+            what = f"{metric.title} counts the classes that captions name, and no words of them are known"
+            mend = f"give --lexicon, or leave '{metric.name}' out"
+            raise JudgeError(what, where=f"attribute '{builder.truth.labels.attribute}'", mend=mend)
+
+
+def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:
+    """BA's labels: frequent content words that people say often enough with each class; and how often that is."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    rows = joined.rows["human"]
+    said = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
+    counts = Counter(word for words in said for word in words if word[0].isalpha())
+    function = (ENGLISH_STOP_WORDS - _CONTENT) | set(ascii_lowercase)  # The "t" of "t-shirt".
+    content = [word for word in counts if word.partition("'")[0] not in function]  # "it's" is "it".
+    common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
+    least = vocabulary.threshold(len(rows))
+    classes = sorted(set(joined.classes.values()))
+    together = {name: Counter[str]() for name in classes}
+    for (image, _, words), held in zip(rows, said, strict=True):
+        named = _named(builder, joined, image, words)
+        if len(named) == 1:  # Captions that name several classes name none.
+            together[named[0]].update(held & common)
+    kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
+    if not kept:
+        what = f"no word stands in {least} human captions with each of {', '.join(classes)}"
+        raise JudgeError(what, where="BA", mend="lower --least, or leave 'ba' out")
+    return kept, least
+
+
+def _named(builder: EvidenceBuilder, joined: Joined, image: str, words: tuple[str, ...]) -> list[str]:
+    """The classes that a caption names; where the attribute has no words, the annotated one."""
+    if builder.truth.words.attribute is None:
+        return [joined.classes[image]]
+    return sorted(builder.mentions(words, "attribute") & set(joined.classes.values()))
+
+
+def _said(
+    builder: EvidenceBuilder, joined: Joined, side: Side, *, words: frozenset[str], objects: bool
+) -> pd.DataFrame:
+    """The rows of a side's captions."""
+    rows = joined.rows[side]
+    return _frame(
+        joined,
+        side,
+        rows,
+        named=[_named(builder, joined, image, said) for image, _, said in rows],
+        words=[words.intersection(said) for _, _, said in rows],
+        objects=[builder.mentions(said, "tasks") if objects else () for _, _, said in rows],
+    )
+
+
+def _annotated(joined: Joined, shown: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """The rows of annotated images."""
+    rows = [(image, 0, ()) for image in joined.classes if image in shown]
+    named = [[joined.classes[image]] for image, _, _ in rows]
+    objects = [shown[image] for image, _, _ in rows]
+    return _frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=objects)
+
+
+def _frame(joined: Joined, side: str, rows: Sequence[Row], **said: Sequence[Collection[str]]) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = {
+        "image_id": [image for image, _, _ in rows],
+        "side": side,
+        "index": [index for _, index, _ in rows],
+        "class": [joined.classes[image] for image, _, _ in rows],
+    }
+    return pd.DataFrame(columns | {name: ["|".join(sorted(of)) for of in held] for name, held in said.items()})
