@@ -184,7 +184,7 @@ def test_linear_equals_a_hand_written_optimum() -> None:
     x = judge._vectorizer.transform(samples).toarray()
     y = np.array([s.answers[0] for s in samples])
     w = np.array([s.weight for s in samples])
-    model = judge._models[0]
+    model = judge._model.model
     p = 1 / (1 + np.exp(-(x @ model.coef_[0] + model.intercept_[0])))
     gradient = x.T @ (w * (p - y)) + model.coef_[0] / judge.c
     assert np.abs(gradient).max() / w.sum() < 2e-3
