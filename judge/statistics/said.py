@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,7 +54,7 @@ class _Side:
 
     Attributes:
         image: index of the image, [C].
-        weight: what the row counts, [C]: whole numbers, so that sums are exact, and ties are ties.
+        weight: what the row counts, [C].
         annotated: the image's class, [C, A].
         named: classes that the row names, [C, A].
         labels: what else it says, [C, L].
@@ -97,6 +97,7 @@ def image_tables(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
     truth, predicted = (
         _side(part, images, classes, names, said=counting.labels) for part in (before, by_side["generated"])
     )
+    truth, predicted = _level(truth, predicted)
     if counting.against == "annotation":
         predicted = _complete(truth, predicted, metric)
     if counting.kind in {"ratio", "error"}:
@@ -123,11 +124,17 @@ def _side(
 ) -> _Side:
     image = images.get_indexer(pd.Index(rows["image_id"]))
     rows, image = rows[image >= 0], image[image >= 0]
-    captions = np.bincount(image, minlength=len(images))
-    common = math.lcm(*set(captions.tolist()) - {0})
-    weight = np.array([float(common // count) if count else 0.0 for count in captions.tolist()])[image]
+    weight = 1 / np.bincount(image, minlength=len(images))[image]
     labels = _hot(rows[said], names) if said else np.zeros((len(rows), 1), dtype=np.bool_)
     return _Side(image, weight, _hot(rows["class"], classes), _hot(rows["named"], classes), labels)
+
+
+def _level(*sides: _Side) -> Iterator[_Side]:
+    """Weights as whole numbers, images of all sides as heavy: sums are exact, ties are ties, sides can be exchanged."""
+    captions = [np.rint(1 / side.weight).astype(int) for side in sides]
+    common = math.lcm(*{count for of in captions for count in of.tolist()})
+    for side, of in zip(sides, captions, strict=True):
+        yield replace(side, weight=common / of.astype(np.float64))
 
 
 def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:

@@ -1,0 +1,456 @@
+"""Counted metrics from captions to the table: naive counts, closed forms, variants, intervals, faults."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+from typer.testing import CliRunner
+
+from judge import Corpus, evaluate
+from judge.cli import app
+from judge.cooccurrence import DbaVariant, MultiVariant, ba_mals, dba, dpa, error, multi, ratio
+from judge.corpus.objects import read_tasks
+from judge.corpus.tasks import Tasks
+from judge.counting import VARIANTS
+from judge.errors import JudgeError
+from judge.lexicon import Lexicon, load_lexicon
+from judge.measure import Result
+from judge.metrics import METRICS, find_metric, spell_out
+from judge.predictability import DpaVariant
+from judge.statistics.counted import summarise_counts
+from judge.tokens import tokenize
+from judge.types import Captions, Labels
+
+COUNTED = [name for name, row in METRICS.items() if row.counted]
+QUICK = {"resamples": 200, "least": 1}
+OBJECTS = ("cat", "dog", "kite")
+TASKS = load_lexicon("coco-objects")
+GENDER = load_lexicon("gender")
+PEOPLE = {"female": "woman", "male": "man"}
+
+
+def draw(
+    images: int, *, seed: int = 0, captions: int = 3, error: float = 0.1, leaning: float = 0.3, silent: float = 0.2
+) -> Corpus:
+    """Women with dogs, men with cats (0.7), kites now and then; on either side some people are left unnamed.
+
+    The captioner names the other class in ``error`` of the images, and the class's own animal in ``leaning``.
+    """
+    rng = np.random.default_rng(seed)
+    human, generated, classes, shown = {}, {}, {}, {}
+    for number in range(images):
+        image = f"{number:04d}"
+        name = "female" if rng.random() < 0.4 else "male"
+        own, other = ("dog", "cat") if name == "female" else ("cat", "dog")
+        objects = [own if rng.random() < 0.7 else other] + ["kite"] * int(rng.random() < 0.3)
+        classes[image], shown[image] = name, objects
+
+        def say(objects: list[str], name: str, leaning: float, own: str = own) -> str:
+            told = [own if thing != "kite" and rng.random() < leaning else thing for thing in objects]
+            person = PEOPLE[name] if rng.random() > silent else "person"
+            return f"a {person} with a {' and a '.join(told)} in the park"
+
+        human[image] = tuple(say(objects, name, 0) for _ in range(captions))
+        wrong = "male" if name == "female" else "female"
+        generated[image] = (say(objects, wrong if rng.random() < error else name, leaning),)
+    by_image = {image: tuple(sorted(OBJECTS.index(name) for name in found)) for image, found in shown.items()}
+    return Corpus(
+        Captions("human", human),
+        (Captions("cap", generated),),
+        Labels("gender", ("female", "male"), classes, "drawn"),
+        Tasks(OBJECTS, by_image, "drawn"),
+    )
+
+
+def rows(result: Result) -> dict[str, dict[str, float]]:
+    return {line["metric"]: line for line in result.table().to_dict("records")}
+
+
+def hot(names: list[set[str]], columns: list[str]) -> np.ndarray:
+    return np.array([[name in of for name in columns] for of in names])
+
+
+def said(captions: Mapping[str, tuple[str, ...]], images: list[str], lexicon: Lexicon) -> list[set[str]]:
+    return [set(lexicon.mentions(tokenize(text))) for image in images for text in captions[image]]
+
+
+def arrays(corpus: Corpus, captioner: int = 0) -> dict[str, np.ndarray]:
+    """The corpus as the plain functions of ``judge.cooccurrence`` take it."""
+    assert corpus.labels is not None
+    assert corpus.tasks is not None
+    generated = corpus.generated[captioner].by_image
+    images = sorted(corpus.human.by_image.keys() & generated.keys() & corpus.labels.by_image.keys())
+    classes = sorted(set(corpus.labels.by_image.values()))
+    shown = corpus.tasks.table(images)
+    keep = shown.any(axis=0) & ~shown.all(axis=0)
+    names = [name for name, kept in zip(corpus.tasks.names, keep, strict=True) if kept]
+    return {
+        "a": hot([{corpus.labels.by_image[image]} for image in images], classes),
+        "t": shown[:, keep],
+        "a_hat": hot(said(generated, images, GENDER), classes),
+        "t_hat": hot(said(generated, images, TASKS), names),
+        "a_human": hot(said(corpus.human.by_image, images, GENDER), classes),
+        "t_human": hot(said(corpus.human.by_image, images, TASKS), list(TASKS.classes)),
+        "t_generated": hot(said(generated, images, TASKS), list(TASKS.classes)),
+        "repeated": np.repeat(np.arange(len(images)), [len(corpus.human.by_image[image]) for image in images]),
+    }
+
+
+def neutral(named: np.ndarray) -> np.ndarray:
+    return named & (named.sum(axis=1, keepdims=True) == 1)
+
+
+@pytest.fixture(scope="module")
+def real(coco: Path) -> Corpus:
+    corpus = Corpus.read(
+        human=coco / "captions_human.json",
+        captions=[coco / "results" / "nic_plus.json", coco / "results" / "nic_equalizer.json"],
+        labels=coco / "gender.csv",
+        objects=read_tasks(coco / "objects.json"),
+    )
+    # Five captions each: where all images have as many, images counting equally is captions counting equally.
+    five = {image: texts for image, texts in corpus.human.by_image.items() if len(texts) == 5}
+    return replace(corpus, human=replace(corpus.human, by_image=five))
+
+
+@pytest.fixture(scope="module")
+def counted(real: Corpus) -> dict[str, dict[str, float]]:
+    names = [name for name in COUNTED if not name.startswith("multi")]
+    result = evaluate(replace(real, generated=real.generated[:1]), metrics=names, resamples=100)
+    return rows(result)
+
+
+# ---- Against the plain functions, and naive counts -------------------------------------------------------------------
+
+
+def test_real_captions_against_the_plain_functions(real: Corpus, counted: dict[str, dict[str, float]]) -> None:
+    """DBA, DPA, Ratio and Error of the command are those of arrays that the test makes by itself."""
+    x = arrays(real)
+    named = neutral(x["a_hat"])
+    assert counted["dba-o"]["amplification"] == pytest.approx(dba(x["a"], x["t"], x["t_hat"]).value, abs=1e-12)
+    back = dba(x["a"], x["t"], None, named, "T->A").value
+    assert counted["dba-g"]["amplification"] == pytest.approx(back, abs=1e-12)
+    for name, found in (
+        ("dpa-at", dpa(x["a"], x["t"], x["t_hat"])),
+        ("dpa-ta", dpa(x["a"], x["t"], None, named, "T->A")),
+    ):
+        assert counted[name]["amplification"] == pytest.approx(found.value, abs=1e-12)
+        assert counted[name]["human"] == pytest.approx(found.truth, abs=1e-12)
+        assert counted[name]["generated"] == pytest.approx(found.predicted, abs=1e-12)
+    # Classes are female, male: men over women, as in LIC's table.
+    sides = [ratio(x[side], first=1, second=0).value for side in ("a_human", "a_hat")]
+    assert [counted["ratio"][side] for side in ("human", "generated")] == pytest.approx(sides)
+    assert counted["ratio"]["amplification"] == pytest.approx(sides[1] / sides[0])
+    wrong = [error(x["a"][x["repeated"]], x["a_human"]).value, error(x["a"], x["a_hat"]).value]
+    assert [counted["error"][side] for side in ("human", "generated")] == pytest.approx(wrong)
+
+
+def test_real_captions_against_naive_counts(real: Corpus, counted: dict[str, dict[str, float]]) -> None:
+    """BA of objects by dictionaries: of all captions of a side that name one gender, with each object."""
+    assert real.labels is not None
+    shares: list[dict[str, dict[str, float]]] = []
+    images = real.human.by_image.keys() & real.generated[0].by_image.keys() & real.labels.by_image.keys()
+    for captions in (real.human, real.generated[0]):
+        together: dict[str, Counter[str]] = {}
+        for image in images:
+            for text in captions.by_image[image]:
+                named = GENDER.mentions(tokenize(text))
+                if len(named) == 1:
+                    for thing in TASKS.mentions(tokenize(text)):
+                        together.setdefault(thing, Counter()).update(named)
+        shares.append({thing: {name: of[name] / of.total() for name in PEOPLE} for thing, of in together.items()})
+    both = shares[0].keys() & shares[1].keys()
+    added = [
+        shares[1][thing][name] - shares[0][thing][name]
+        for thing in both
+        for name in PEOPLE
+        if shares[0][thing][name] > 0.5
+    ]
+    assert counted["ba-objects"]["amplification"] == pytest.approx(sum(added) / len(both), abs=1e-12)
+    bias = [max(shares[0][thing].values()) for thing in both]
+    assert counted["ba-objects"]["human"] == pytest.approx(np.mean(bias), abs=1e-12)
+
+
+def test_words_of_lics_vocabulary(real: Corpus) -> None:
+    """BA's words by hand: neither function words nor gender words, each often enough with each gender."""
+    least = 40
+    assert real.labels is not None
+    images = sorted(real.human.by_image.keys() & real.generated[0].by_image.keys() & real.labels.by_image.keys())
+    together: dict[str, Counter[str]] = {}
+    for image in images:
+        for text in real.human.by_image[image]:
+            words = tokenize(text)
+            named = GENDER.mentions(words)
+            if len(named) == 1:
+                for word in set(words):
+                    together.setdefault(word, Counter()).update(named)
+    frequent = {word for word, counts in together.items() if all(counts[name] >= least for name in PEOPLE)}
+    result = evaluate(replace(real, generated=real.generated[:1]), metrics="ba", least=least, resamples=100)
+    chosen = {word for words in result.counts["words"] for word in words.split("|")} - {""}
+    assert chosen <= frequent
+    assert {"tennis", "holding", "young", "phone", "standing", "front"} <= chosen
+    assert not {"woman", "man", "girl", "boy", "her", "his"} & chosen
+    # What is left out: words without a sense of their own, gender words, and what is no word.
+    left = {word for word in frequent - chosen if word[0].isalpha() and len(word) > 1} - ENGLISH_STOP_WORDS
+    assert not {word for word in left if not GENDER.mentions((word,)) and word not in GENDER.hidden_only} - {"it's"}
+    assert result.run["captioners"]["nic_plus"]["counted"] == {"words": len(chosen), "least": least}
+
+
+@pytest.mark.parametrize("direction", ["at", "ta"])
+def test_multi_against_the_plain_function(direction: str) -> None:
+    corpus = draw(300)
+    x = arrays(corpus)
+    told = (x["t_hat"], None) if direction == "at" else (None, neutral(x["a_hat"]))
+    asked = "A->T" if direction == "at" else "T->A"
+    found = multi(x["a"], x["t"], *told, direction=asked)  # type: ignore[arg-type]
+    exact = multi(x["a"], x["t"], *told, direction=asked, variant=MultiVariant(largest=2))  # type: ignore[arg-type]
+    name = f"multi-{direction}"
+    table = rows(evaluate(corpus, metrics=[name, f"{name}:variance", f"{name}:pairs"], **QUICK))
+    assert table[name]["amplification"] == pytest.approx(found.value, abs=1e-12)
+    assert table[f"{name}:variance"]["amplification"] == pytest.approx(found.variance, abs=1e-12)
+    assert table[f"{name}:pairs"]["amplification"] == pytest.approx(exact.value, abs=1e-12)
+
+
+def test_variants_are_those_of_the_plain_functions() -> None:
+    corpus = draw(200)
+    x = arrays(corpus)
+    kerner = DbaVariant(empty="zero", per="mentions")
+    wanted = {
+        "dba-o:princeton": dba(x["a"], x["t"], x["t_hat"], variant=DbaVariant(tie="zero")).value,
+        "dba-o:kerner-lab": dba(x["a"], x["t"], x["t_hat"], variant=kerner).value,
+        "dba-g:kerner-lab": dba(x["a"], x["t"], None, neutral(x["a_hat"]), "T->A", variant=kerner).value,
+        "dpa-ta:balanced": dpa(
+            x["a"], x["t"], None, neutral(x["a_hat"]), "T->A", variant=DpaVariant(score="balanced")
+        ).value,
+        "ba-objects": ba_mals(
+            neutral(x["a_human"]), x["t_human"], x["t_generated"][x["repeated"]], neutral(x["a_hat"])[x["repeated"]]
+        ).value,
+        "error:naming": error(x["a"], x["a_hat"], among="naming").value
+        - error(x["a"][x["repeated"]], x["a_human"], among="naming").value,
+    }
+    table = rows(evaluate(corpus, metrics=list(wanted), **QUICK))
+    for name, value in wanted.items():
+        assert table[name]["amplification"] == pytest.approx(value, abs=1e-12), name
+    assert find_metric("dba-o:princeton").title == "DBA_O (A->T), princeton"
+
+
+# ---- Any number of classes -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tones(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Path]:
+    """Three classes of unequal size, each with words of its own; a lexicon for them."""
+    lexicon = tmp_path_factory.mktemp("tones") / "tone.yaml"
+    lexicon.write_text("name: tone\nclasses: {dark: [umber], light: [ivory], medium: [ochre]}\n", encoding="utf-8")
+    words = {"dark": "umber", "light": "ivory", "medium": "ochre"}
+    rng = np.random.default_rng(3)
+    human, generated, classes, shown = {}, {}, {}, {}
+    for number in range(240):
+        image, name = f"{number:03d}", str(rng.choice(list(words), p=[0.15, 0.6, 0.25]))
+        things = [str(rng.choice(OBJECTS, p=[0.6, 0.2, 0.2] if name == "light" else [0.2, 0.5, 0.3])) for _ in range(2)]
+        classes[image], shown[image] = name, tuple(sorted({OBJECTS.index(thing) for thing in things}))
+        human[image] = tuple(f"an {words[name]} figure with a {thing} outside" for thing in things)
+        told = words[str(rng.choice(list(words)))] if rng.random() < 0.3 else words[name]
+        generated[image] = (f"an {told} figure with a {things[0]} outside",)
+    labels = Labels("tone", tuple(sorted(words)), classes, "drawn")
+    tasks = Tasks(OBJECTS, shown, "drawn")
+    return Corpus(Captions("human", human), (Captions("cap", generated),), labels, tasks), lexicon
+
+
+def test_three_classes_in_every_variant(tones: tuple[Corpus, Path]) -> None:
+    names = [
+        f"{name}:{variant}" if variant else name
+        for name in COUNTED
+        for variant in ("", *VARIANTS[METRICS[name].counted.kind])  # type: ignore[union-attr]
+    ]
+    table = evaluate(tones[0], metrics=names, lexicon=str(tones[1]), **QUICK).table()
+    assert list(table["metric"]) == names
+    assert table["amplification"].notna().all()
+    assert table["low"].notna().all()
+    assert table["p_value"].between(0, 1).all()
+    sided = table["metric"].str.startswith(("ba", "ratio", "error", "dpa"))
+    assert table.loc[sided, ["human", "generated"]].notna().all(axis=None)
+    assert table.loc[~sided, ["human", "generated"]].isna().all(axis=None)
+    assert set(table["judge"]) == {"counted"}
+    assert set(table["seeds"]) == {0}
+
+
+def test_ratio_of_the_most_and_the_least_named(tones: tuple[Corpus, Path]) -> None:
+    """Light (0.6 of images) over dark (0.15), unless others are asked for."""
+    corpus, lexicon = tones
+    result = evaluate(corpus, metrics=["ratio", "ratio:medium/dark"], lexicon=str(lexicon), **QUICK)
+    assert result.run["ratios"] == {"ratio": ["light", "dark"], "ratio:medium/dark": ["medium", "dark"]}
+    counts = Counter(corpus.labels.by_image.values())  # type: ignore[union-attr]
+    table = rows(result)
+    assert table["ratio"]["human"] == pytest.approx(counts["light"] / counts["dark"])
+    assert table["ratio:medium/dark"]["human"] == pytest.approx(counts["medium"] / counts["dark"])
+
+
+def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus, Path]) -> None:
+    corpus = tones[0]
+    table = rows(evaluate(corpus, metrics=["ba-objects", "dba-o", "dpa-at"], lexicon="none", **QUICK))
+    x = [np.array([corpus.labels.by_image[image] for image in corpus.human.by_image])]  # type: ignore[union-attr]
+    shown = corpus.tasks.table(list(corpus.human.by_image))  # type: ignore[union-attr]
+    told = hot(said(corpus.generated[0].by_image, list(corpus.human.by_image), TASKS), list(OBJECTS))
+    classes = hot([{name} for name in x[0]], ["dark", "light", "medium"])
+    assert table["dba-o"]["amplification"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
+    for metric in ("ratio", "error", "dba-g", "dpa-ta", "multi-ta"):
+        with pytest.raises(JudgeError, match="no words of them are known"):
+            evaluate(corpus, metrics=metric, lexicon="none", **QUICK)
+
+
+# ---- What must be so -------------------------------------------------------------------------------------------------
+
+
+def test_identical_sides_amplify_nothing() -> None:
+    corpus = draw(150, captions=1)
+    same = Captions("same", corpus.human.by_image)
+    table = rows(evaluate(replace(corpus, generated=(same,)), metrics=["ba", "ba-objects", "ratio", "error"], **QUICK))
+    assert [table[name]["amplification"] for name in ("ba", "ba-objects", "error")] == [0, 0, 0]
+    assert table["ratio"]["amplification"] == 1
+    assert {row["p_value"] for row in table.values()} == {1.0}
+
+
+def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
+    """An image's only caption weighs as much as another's three; all shares are those of images with copies."""
+    corpus = draw(120, captions=1)
+    copies = {image: texts * (1 + int(image) % 3) for image, texts in corpus.human.by_image.items()}
+    names = ["ba-objects", "ratio", "error", "dba"]
+    plain = evaluate(corpus, metrics=names, **QUICK)
+    more = evaluate(replace(corpus, human=Captions("human", copies)), metrics=names, **QUICK)
+    wanted, found = rows(plain), rows(more)
+    for name, row in wanted.items():
+        for column in ("human", "generated", "amplification", "low", "high", "p_value"):
+            assert found[name][column] == pytest.approx(row[column], nan_ok=True), (name, column)
+
+
+def test_ratio_has_the_interval_of_the_delta_method() -> None:
+    corpus = draw(1500, captions=1)
+    row = rows(evaluate(corpus, metrics="ratio", resamples=2000))["ratio"]
+    named = [[GENDER.mentions(tokenize(of[image][0])) for image in corpus.human.by_image] for of in both_sides(corpus)]
+    # log of the ratio of ratios: a sum over images of influence values.
+    influence = np.zeros(1500)
+    for sign, side in zip((-1, 1), named, strict=True):
+        for name, way in (("male", 1), ("female", -1)):
+            says = np.array([of == {name} for of in side], dtype=float)
+            influence += sign * way * says / says.sum()
+    half = 1.96 * np.sqrt((influence**2).sum())
+    assert row["low"] == pytest.approx(row["amplification"] * np.exp(-half), rel=0.03)
+    assert row["high"] == pytest.approx(row["amplification"] * np.exp(half), rel=0.03)
+
+
+def both_sides(corpus: Corpus) -> list[Mapping[str, tuple[str, ...]]]:
+    return [corpus.human.by_image, corpus.generated[0].by_image]
+
+
+def test_p_is_uniform_where_nobody_amplifies() -> None:
+    """Sides that come from one source: 40 worlds, p below 0.2 in about a fifth; BA itself is below 0 in most.
+
+    BA prefers the pairs of the human side, so that the other side is nearer to no preference by chance alone: the
+    permutations prefer anew, and allow for it.
+    """
+    found, values = [], []
+    for seed in range(40):
+        corpus = draw(60, seed=seed, captions=2)
+        first, second = ({image: texts[i : i + 1] for image, texts in corpus.human.by_image.items()} for i in (0, 1))
+        alike = replace(corpus, human=Captions("human", first), generated=(Captions("cap", second),))
+        row = rows(evaluate(alike, metrics="ba-objects", resamples=200))["ba-objects"]
+        found.append(row["p_value"])
+        values.append(row["amplification"])
+    below = sum(p < 0.2 for p in found)
+    assert 2 <= below <= 16  # Binomial(40, 0.2): 0.9992 of its mass.
+    assert np.mean(values) < 0
+
+
+def test_a_captioner_that_exaggerates_is_found() -> None:
+    """In 0.3 of the images it says the class's own animal whatever is there: 0.79 of each class's, not 0.7.
+
+    P(own | class) rises by 0.09, that of the other animal falls by as much, the kite stays: DBA is (4 x 0.09) / 6.
+    With 0.4 women BA's pairs are the dog's women, 0.28 of 0.46, and the cat's men, 0.42 of 0.54: 0.316 of 0.442 and
+    0.474 of 0.558 when it has spoken; the kite's men, 0.6, stay.
+    """
+    corpus = draw(4000, error=0, leaning=0.3)
+    table = rows(evaluate(corpus, metrics=["ba-objects", "dba-o", "error"], **QUICK))
+    for name in ("ba-objects", "dba-o"):
+        assert table[name]["low"] > 0
+        assert table[name]["p_value"] < 0.02
+    assert table["dba-o"]["amplification"] == pytest.approx(0.06, abs=0.01)
+    added = (0.316 / 0.442 - 0.28 / 0.46 + 0.474 / 0.558 - 0.42 / 0.54) / 3
+    assert table["ba-objects"]["amplification"] == pytest.approx(added, abs=0.015)
+    assert table["error"]["generated"] == 0
+
+
+def test_error_and_ratio_in_closed_form() -> None:
+    """Of 0.4 women and 0.6 men, 0.8 are named, 0.3 of them wrongly: 0.54 men over 0.46 women, against 0.6 over 0.4."""
+    table = rows(evaluate(draw(4000, error=0.3, captions=1), metrics=["ratio", "error"], **QUICK))
+    assert table["error"]["generated"] == pytest.approx(0.3 * 0.8, abs=0.02)
+    assert table["error"]["human"] == 0
+    assert table["ratio"]["human"] == pytest.approx(1.5, abs=0.1)
+    assert table["ratio"]["generated"] == pytest.approx(0.54 / 0.46, abs=0.1)
+
+
+# ---- Files, command, faults ------------------------------------------------------------------------------------------
+
+
+def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
+    """The command on real captions of four captioners; counts.parquet alone gives the same numbers again."""
+    out = tmp_path / "run"
+    names = "ba,dba,dpa,ratio,error"
+    arguments = ["evaluate", "--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--out", out]
+    arguments += ["--objects", coco / "objects.json", "--metrics", names]
+    for path in sorted((coco / "results").iterdir()):
+        arguments += ["--captions", path]
+    done = CliRunner().invoke(app, [*map(str, arguments), "--resamples", "200"])
+    assert done.exit_code == 0, done.output
+    assert "DBA_G (T->A) (counted)" in done.stdout
+    assert "Ratio: captions that name male over captions that name female." in done.stdout
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    order = ["nic_balanced", "nic_equalizer", "nic_plus", "nic_upweight"]
+    rows_of = ["ba", "dba-o", "dba-g", "dpa-at", "dpa-ta", "ratio", "error"]
+    assert [(row["captioner"], row["metric"]) for row in found] == [(name, row) for name in order for row in rows_of]
+    again = summarise_counts(pd.read_parquet(out / "counts.parquet"), names.split(","), resamples=200)
+    assert [row.amplification for row in again] == [row["amplification"] for row in found]
+    assert [row.p_value for row in again] == [row["p_value"] for row in found]
+    assert [[row.interval.low, row.interval.high] for row in again if row.interval] == [row["ci"] for row in found]
+    assert not (out / "scores.parquet").exists()
+    by_name = {(row["captioner"], row["metric"]): row for row in found}
+    # LIC's Table 1: NIC+ Ratio 2.89 and Error 12.9, its equaliser 1.91 and 7.7 (on other images).
+    assert by_name["nic_plus", "ratio"]["generated"] > 2.5 > by_name["nic_equalizer", "ratio"]["generated"]
+    assert by_name["nic_plus", "error"]["generated"] == pytest.approx(0.129, abs=0.02)
+    assert by_name["nic_equalizer", "error"]["generated"] == pytest.approx(0.077, abs=0.02)
+    assert by_name["nic_plus", "ba"]["amplification"] == pytest.approx(0.0607, abs=0.02)
+
+
+def test_faults() -> None:
+    corpus = draw(60)
+    with pytest.raises(JudgeError, match=r"unknown variant 'princetown'. Did you mean 'princeton'"):
+        evaluate(corpus, metrics="dba-o:princetown")
+    with pytest.raises(JudgeError, match=r"no image is of class 'boy'. Known: female, male"):
+        evaluate(corpus, metrics="ratio:boy/female")
+    with pytest.raises(JudgeError, match=r"no word stands in 500 human captions .* Lower --least"):
+        evaluate(corpus, metrics="ba", least=500)
+    with pytest.raises(JudgeError, match="'least'"):
+        evaluate(corpus, metrics="ba", least=0)
+
+
+def test_names_of_families_and_other_names() -> None:
+    assert spell_out(["DBA"]) == spell_out(["dba-at", "dba-ta"]) == ("dba-o", "dba-g")
+    assert spell_out(["dba:sony", "multi", "ratio:female/male"]) == (
+        "dba-o:sony", "dba-g:sony", "multi-at", "multi-ta", "ratio:female/male",
+    )  # fmt: skip
+
+
+def test_nothing_to_train(tmp_path: Path, coco: Path) -> None:
+    arguments = ["train", "--human", coco / "captions_human.json", "--captions", coco / "results" / "nic_plus.json"]
+    arguments += ["--metrics", "ratio", "--checkpoints", tmp_path / "judges"]
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 2
+    assert "there is no judge to train" in done.output
