@@ -333,6 +333,7 @@ class RunSettings(HidingSettings):
     least: int | None = Field(
         None, ge=1, description="of BA: human captions that hold a word with each class; None: one in 1,800"
     )
+    quality: bool = Field(False, description="score captions too (CIDEr, BLEU ...), by class, and draw bias against it")
 
     contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')
     text: Literal["whole", "first-sentence"] = Field("whole", description="judge whole captions or first sentences")

@@ -134,12 +134,16 @@ def progress() -> Iterator[Report]:
 
 def print_result(result: Result, extra: dict[str, dict[str, float]] | None = None) -> None:
     """The table of a result, its footnotes and its warnings; ``extra``: further columns."""
+    from judge.report.quality import quality_table
     from judge.report.tables import footnotes, make_table, parts_table, warnings
 
     console = print_table(make_table(result, extra))
     console.print()
     if parts := parts_table(result):
         console.print(parts)
+        console.print()
+    if result.quality:
+        console.print(quality_table(result.quality))
         console.print()
     for line in footnotes(result):
         console.print(line, markup=False)

@@ -191,6 +191,7 @@ def make_plan(config: RunConfig) -> Plan:
         aligning=Aligning(config.alignment, config.vectors, config.delta),
         prior=config.prior,
         vocabulary=Vocabulary(config.vocabulary, config.least),
+        quality=config.quality,
     )
 
 

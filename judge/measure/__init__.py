@@ -9,18 +9,19 @@ from typing import TypedDict
 import pandas as pd
 
 from judge.corpus import Corpus
-from judge.errors import JudgeError
+from judge.errors import JudgeError, require
 from judge.lexicon import Lexicons
 from judge.masking.seen import SeenPictures
 from judge.measure.answers import judge_answers, score_table
 from judge.measure.description import describe
 from judge.measure.plan import Plan, Result
 from judge.measure.walk import Job, choose_judges, lay_out
+from judge.quality import Quality, measure_quality
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import summarise
 from judge.training.members import train_members
-from judge.training.workshop import Workshop, name_members
-from judge.types import Report, Side
+from judge.training.workshop import Workshop, is_main_process, name_members
+from judge.types import Labels, Report, Side
 
 __all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]
 
@@ -57,6 +58,8 @@ def measure(
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
     """
+    if plan.quality:
+        require("quality", "pycocoevalcap", "matplotlib")
     work = lay_out(corpus, plan, lexicons)
     workshop = _furnish(workshop or Workshop(), work.jobs, see)
     if ready:
@@ -71,7 +74,20 @@ def measure(
     summaries = [*summarise(scores, **how), *summarise_counts(counts, names, **how)]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
-    return Result(tuple(summaries), scores, counts, describe(work, found, counts, plan))
+    quality = _qualities(corpus, plan, work.truth.labels, report)
+    return Result(tuple(summaries), scores, counts, describe(work, found, counts, plan), quality)
+
+
+def _qualities(corpus: Corpus, plan: Plan, labels: Labels, report: Report | None) -> dict[str, Quality]:
+    """How well each captioner describes; by the main process alone, which writes it."""
+    found: dict[str, Quality] = {}
+    for number, captioner in enumerate(corpus.generated):
+        if plan.quality and is_main_process():
+            if report:
+                report("quality of captions", number, len(corpus.generated))
+            how: _How = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
+            found[captioner.name] = measure_quality(corpus.human, captioner, labels=labels, **how)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, TextOptions
 from judge.metrics import Metric
 from judge.priors import PriorForm
+from judge.quality import Quality
 from judge.statistics.summary import Summary
 from judge.tally import Vocabulary
 
@@ -34,6 +35,7 @@ class Plan:
         aligning: how the human side is made comparable.
         prior: how frequencies of sets of tasks are counted (DBAC, DPAC).
         vocabulary: which words of captions BA counts.
+        quality: whether captions are scored too, beside their bias.
         resamples, level: of intervals and tests.
     """
 
@@ -48,6 +50,7 @@ class Plan:
     aligning: Aligning = field(default_factory=Aligning)
     prior: PriorForm = "joint"
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    quality: bool = False
     resamples: int = 2000
     level: float = 0.95
 
@@ -84,12 +87,14 @@ class Result:
         scores: the rows of ``scores.parquet``: what judges said; none where no metric asks one.
         counts: the rows of ``counts.parquet``: what captions say; none where no metric counts it.
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
+        quality: captioner -> how well it describes, by class; empty where that was not asked for.
     """
 
     summaries: tuple[Summary, ...]
     scores: pd.DataFrame
     counts: pd.DataFrame
     run: Mapping[str, Any]
+    quality: Mapping[str, Quality] = field(default_factory=dict)
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.

@@ -139,6 +139,7 @@ def measure_quality(
     labels: Labels | None = None,
     java: bool = True,
     resamples: int = 2000,
+    level: float = 0.95,
     seed: int = 0,
 ) -> Quality:
     """Score a captioner against people's captions, over the images that have both.
@@ -153,6 +154,7 @@ def measure_quality(
         labels: attribute classes, for scores by class.
         java: use it where it runs; False for the same tokeniser on every machine, and no METEOR.
         resamples: of the bootstrap over images; 0 for no intervals.
+        level: of the intervals.
         seed: of the resamples; every row has a generator of its own.
 
     Raises:
@@ -167,7 +169,7 @@ def measure_quality(
         raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
     groups = _groups(images, labels)
     parts, skipped = _score(refs, hyps, why)
-    values, gaps = _measure(parts, groups, resamples=resamples, seed=seed)
+    values, gaps = _measure(parts, groups, Bootstrap(resamples, level, seed))
     sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
     return Quality(
         captioner=generated.name,
@@ -230,8 +232,24 @@ def _groups(images: Sequence[str], labels: Labels | None) -> dict[str | None, In
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """How intervals are made: resamples (0: none), level, and seed of the generators."""
+
+    resamples: int
+    level: float
+    seed: int
+
+    def intervals(self, table: FloatArray, part: Part, *, key: str) -> list[Interval | None]:
+        """Of the scores of ``part``, whose sums are those of ``table``; every key has a generator of its own."""
+        if not self.resamples or not len(table):
+            return [None] * len(part.names)
+        generator = np.random.default_rng([self.seed, *map(ord, f"{part.names[0]}/{key}")])
+        return bootstrap_pooled(table, part.pool, generator=generator, resamples=self.resamples, level=self.level)
+
+
 def _measure(
-    parts: Sequence[Part], groups: Mapping[str | None, IntArray], *, resamples: int, seed: int
+    parts: Sequence[Part], groups: Mapping[str | None, IntArray], bootstrap: Bootstrap
 ) -> tuple[list[GroupScore], list[Gap]]:
     """Every score of every group, and the gaps between classes."""
     values: list[GroupScore] = []
@@ -241,12 +259,12 @@ def _measure(
         for group, rows in groups.items():
             table = part.table[rows]
             pooled = part.pool(table.sum(axis=0))
-            found = _intervals(table, part, key=f"{group}", resamples=resamples, seed=seed)
+            found = bootstrap.intervals(table, part, key=f"{group}")
             for name, value, interval in zip(part.names, pooled, found, strict=True):
                 values.append(GroupScore(name, group, len(rows), float(value), interval))
             if group is not None and len(rows):
                 classes[group] = pooled
-        gaps += _gaps(part, groups, classes, resamples=resamples, seed=seed)
+        gaps += _gaps(part, groups, classes, bootstrap)
     return values, gaps
 
 
@@ -254,9 +272,7 @@ def _gaps(
     part: Part,
     groups: Mapping[str | None, IntArray],
     classes: Mapping[str, FloatArray],
-    *,
-    resamples: int,
-    seed: int,
+    bootstrap: Bootstrap,
 ) -> Iterator[Gap]:
     """The largest gap of each of the part's scores; scores of the same two classes share their resamples."""
     if len(classes) < 2 or not np.isfinite(list(classes.values())).all():
@@ -267,11 +283,11 @@ def _gaps(
         worst, *_, best = sorted(values, key=values.__getitem__)
         pair = best, worst
         if pair not in known:
-            known[pair] = _gap_intervals(part, [groups[group] for group in pair], resamples=resamples, seed=seed)
+            known[pair] = _gap_intervals(part, [groups[group] for group in pair], bootstrap)
         yield Gap(name, best, worst, values[best] - values[worst], known[pair][number])
 
 
-def _gap_intervals(part: Part, pair: Sequence[IntArray], *, resamples: int, seed: int) -> list[Interval | None]:
+def _gap_intervals(part: Part, pair: Sequence[IntArray], bootstrap: Bootstrap) -> list[Interval | None]:
     """Of the first group's scores minus the second's: sums of both, side by side."""
     first, second = (part.table[rows] for rows in pair)
     width = part.table.shape[1]
@@ -282,14 +298,7 @@ def _gap_intervals(part: Part, pair: Sequence[IntArray], *, resamples: int, seed
         return part.pool(sums[:width]) - part.pool(sums[width:])
 
     joint = Part(part.names, table, gap)
-    return _intervals(table, joint, key="gap", resamples=resamples, seed=seed)
-
-
-def _intervals(table: FloatArray, part: Part, *, key: str, resamples: int, seed: int) -> list[Interval | None]:
-    if not resamples or not len(table):
-        return [None] * len(part.names)
-    generator = np.random.default_rng([seed, *map(ord, f"{part.names[0]}/{key}")])
-    return bootstrap_pooled(table, part.pool, generator=generator, resamples=resamples)
+    return bootstrap.intervals(table, joint, key="gap")
 
 
 def _bounds(interval: Interval | None) -> tuple[float, float]:

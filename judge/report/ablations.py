@@ -10,7 +10,7 @@ from rich.table import Table
 
 from judge.measure import Result
 from judge.metrics import find_metric
-from judge.report.tables import format_interval, format_number, start_table
+from judge.report.layout import format_interval, format_number, start_table
 from judge.statistics.correlation import Agreement
 from judge.statistics.summary import Summary
 

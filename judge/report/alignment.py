@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from judge.alignment import AlignmentReport, Substitution
-from judge.report.tables import format_number, start_table
+from judge.report.layout import format_number, start_table
 from judge.vectors import Vectors
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from judge.metrics import find_metric
-from judge.report.tables import format_interval, format_number, start_table
+from judge.report.layout import format_interval, format_number, start_table
 from judge.statistics.consistency import Consistency, neutral_value, percent_reduction
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from judge.errors import JudgeError
-from judge.files import OutputFolder
+from judge.files import OutputFolder, write_whole
 from judge.measure import Result
 from judge.metrics import find_metric
 from judge.statistics.summary import Summary
 from judge.training.workshop import is_main_process
 
 _LOG = "log.jsonl"
+FIGURES = "figures"
 
 
 class RunDirectory(OutputFolder):
     """``run.yaml``, ``scores.parquet``, ``counts.parquet``, ``metrics.json`` and ``log.jsonl`` of one run.
+
+    Where captions were scored also ``quality.csv`` and ``figures/``.
 
     A killed run leaves its working folder behind, and the next run of the same settings resumes from it.
     Under several processes only the main one writes.
@@ -85,9 +91,27 @@ class RunDirectory(OutputFolder):
                 if len(rows):
                     rows.to_parquet(self.partial / f"{name}.parquet", index=False)
             (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
+            self._draw(result)
             self.log("finished", rows=len(result.scores))
         self.publish()
         shutil.rmtree(self.path / "members", ignore_errors=True)
+
+    def _draw(self, result: Result) -> None:
+        """Where captions were scored: the scores, and for each metric and judge its values against them."""
+        if not result.quality:
+            return
+        from judge.report.plots import plot_against_quality
+
+        tables = [found.table() for found in result.quality.values()]
+        write_whole(self.partial / "quality.csv", pd.concat(tables).to_csv(index=False).encode())
+        rows: dict[tuple[str, str], list[Summary]] = {}
+        for row in result.summaries:
+            if row.amplification is not None and math.isfinite(row.amplification):
+                rows.setdefault((row.metric, row.judge), []).append(row)
+        (self.partial / FIGURES).mkdir(exist_ok=True)
+        for (metric, judge), found in rows.items():
+            name = re.sub(r"[^\w.-]+", "-", f"{metric}-{judge}")
+            plot_against_quality(found, result.quality, self.partial / FIGURES / f"{name}.png")
 
     def log(self, event: str, **facts: Any) -> None:
         """Append one line to ``log.jsonl``: time (seconds since 1970), event, facts."""
@@ -98,7 +122,10 @@ class RunDirectory(OutputFolder):
 def metrics_json(result: Result) -> str:
     """``{"run": {...}, "results": [...]}``: fractions, absent values null, never NaN."""
     results = [summary_row(summary, str(result.run["attribute"])) for summary in result.summaries]
-    return json.dumps({"run": result.run, "results": results}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    found = {"run": result.run, "results": results}
+    if result.quality:
+        found["quality"] = [_scored(row) for of in result.quality.values() for row in of.table().to_dict("records")]
+    return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
@@ -113,6 +140,11 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     order = "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds"
     parts = [name for name in ("qualities", "priors") if row[name] is not None]
     return {name: _finite(row[name]) for name in [*order.split(), *parts]}
+
+
+def _scored(row: Mapping[Hashable, object]) -> dict[str, object]:
+    """A line of the table of scores, as JSON has it."""
+    return {str(name): _finite(value) for name, value in row.items()}
 
 
 def _finite(value: object) -> object:

@@ -12,20 +12,13 @@ from rich.table import Table
 from judge.masking.overlap import DetectorRow
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
+from judge.report.layout import format_interval, format_number, start_table
+from judge.report.quality import quality_notes
 from judge.scores import SCORES
-from judge.types import Interval
 
 _ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # A side whose captions name the attribute this much less often than people's is pointed out.
 _QUIET = 0.5
-
-
-def start_table(*headings: str) -> Table:
-    """A table of ours, and its columns of text."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table
 
 
 def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None = None) -> Table:
@@ -104,6 +97,7 @@ def footnotes(result: Result) -> list[str]:
         *_sight(result.run),
         *_chance(result),
         *_captioners(result.run),
+        *quality_notes(result.quality),
     ]
 
 
@@ -273,18 +267,6 @@ def _coverage(coverage: Mapping[str, Any] | None, side: str) -> str:
         return "-"
     shares: Sequence[float] = [coverage[side][share] for share in ("one", "none", "several")]
     return "/".join(f"{share:.0%}" for share in shares)
-
-
-def format_number(value: float | None, *, signed: bool = False) -> str:
-    """Three digits after the point; a dash for what is absent."""
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{value:+.3f}" if signed else f"{value:.3f}"
-
-
-def format_interval(found: Interval | None, *, signed: bool = False) -> str:
-    """[low, high]; a dash for what is absent."""
-    return f"[{format_number(found.low, signed=signed)}, {format_number(found.high, signed=signed)}]" if found else "-"
 
 
 def _p_value(value: float | None) -> str:
