@@ -320,7 +320,7 @@ def test_identical_sides_amplify_nothing() -> None:
 
 
 def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
-    """An image's only caption weighs as much as another's three; all shares are those of images with copies."""
+    """An image's only caption weighs as much as another's three; a caption three times over changes nothing."""
     corpus = draw(120, captions=1)
     copies = {image: texts * (1 + int(image) % 3) for image, texts in corpus.human.by_image.items()}
     names = ["ba-objects", "ratio", "error", "dba"]
@@ -328,7 +328,7 @@ def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
     more = evaluate(replace(corpus, human=Captions("human", copies)), metrics=names, **QUICK)
     wanted, found = rows(plain), rows(more)
     for name, row in wanted.items():
-        for column in ("human", "generated", "amplification", "low", "high", "p_value"):
+        for column in ("human", "generated", "amplification", "low", "high"):
             assert found[name][column] == pytest.approx(row[column], nan_ok=True), (name, column)
 
 
@@ -352,22 +352,20 @@ def both_sides(corpus: Corpus) -> list[Mapping[str, tuple[str, ...]]]:
 
 
 def test_p_is_uniform_where_nobody_amplifies() -> None:
-    """Sides that come from one source: 40 worlds, p below 0.2 in about a fifth; BA itself is below 0 in most.
+    """Sides that come from one source, three captions and one: of 40 worlds p is below 0.2 in about a fifth.
 
-    BA prefers the pairs of the human side, so that the other side is nearer to no preference by chance alone: the
-    permutations prefer anew, and allow for it.
+    BA prefers the pairs of the human side, whose shares are the steadier: permutations of whole sides, or under these
+    pairs, would find amplification (or its opposite) in nearly all.
     """
-    found, values = [], []
+    found = []
     for seed in range(40):
-        corpus = draw(60, seed=seed, captions=2)
-        first, second = ({image: texts[i : i + 1] for image, texts in corpus.human.by_image.items()} for i in (0, 1))
-        alike = replace(corpus, human=Captions("human", first), generated=(Captions("cap", second),))
-        row = rows(evaluate(alike, metrics="ba-objects", resamples=200))["ba-objects"]
-        found.append(row["p_value"])
-        values.append(row["amplification"])
+        corpus = draw(60, seed=seed, captions=4)
+        first = {image: texts[:1] for image, texts in corpus.human.by_image.items()}
+        others = {image: texts[1:] for image, texts in corpus.human.by_image.items()}
+        alike = replace(corpus, human=Captions("human", others), generated=(Captions("cap", first),))
+        found.append(rows(evaluate(alike, metrics="ba-objects", resamples=200))["ba-objects"]["p_value"])
     below = sum(p < 0.2 for p in found)
     assert 2 <= below <= 16  # Binomial(40, 0.2): 0.9992 of its mass.
-    assert np.mean(values) < 0
 
 
 def test_a_captioner_that_exaggerates_is_found() -> None:

@@ -2,8 +2,10 @@
 
 Images count equally on each side, whatever the number of their captions; where all have as many, this is the papers'
 plain count. Intervals are bootstraps over images under the pairs, signs and guesses of the data as they are: a resample
-that chose its own would prefer them. p exchanges the sides image by image, and chooses anew each time, for then both
-sides have the same chance to be preferred.
+that chose its own would prefer them. p exchanges captions of an image between the sides, as many as each has, and
+chooses anew each time: then both sides have the same chance to be preferred. (Exchanging sides whole would not do where
+people wrote five captions and the captioner one: shares of five are steadier, so that less is preferred by chance.)
+Only BA's words are not chosen anew: with rare ones among them, p is somewhat too small.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pandas as pd
 from judge.counting import freeze
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
-from judge.statistics.said import ImageTables, image_tables, named_most_and_least
+from judge.statistics.said import CountedRows, counted_rows, named_most_and_least
 from judge.statistics.summary import Summary
 from judge.types import FloatArray, Interval
 
@@ -44,10 +46,10 @@ def summarise_counts(
     for captioner, rows in counts.groupby("captioner", sort=False, observed=True):
         for metric in asked:
             first, second = ratio_classes(counts, metric)
-            tables = image_tables(rows, metric, first=first, second=second)
+            held = counted_rows(rows, metric, first=first, second=second)
             generator = np.random.default_rng([seed, *map(ord, f"{captioner}/{metric.name}")])
             found.append(
-                _summarise(str(captioner), metric, tables, generator=generator, resamples=resamples, level=level)
+                _summarise(str(captioner), metric, held, generator=generator, resamples=resamples, level=level)
             )
     return found
 
@@ -63,18 +65,19 @@ def ratio_classes(counts: pd.DataFrame, metric: Metric) -> tuple[str, str]:
 def _summarise(
     captioner: str,
     metric: Metric,
-    tables: ImageTables,
+    held: CountedRows,
     *,
     generator: np.random.Generator,
     resamples: int,
     level: float,
 ) -> Summary:
-    from scipy.sparse import csr_array, hstack
+    from scipy.sparse import hstack
 
-    counting, read = metric.counted, tables.read
+    counting, read = metric.counted, held.read
     assert counting is not None
-    width = tables.truth.shape[1]
-    truth, predicted = read(tables.truth.sum(axis=0)), read(tables.predicted.sum(axis=0))
+    images = held.rows.by_image()
+    width = images[0].shape[1]
+    truth, predicted = (read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in images)
     evaluate = freeze(counting, metric.direction, truth, predicted)
     human, generated, value = map(_known, evaluate(truth, predicted))
 
@@ -88,9 +91,9 @@ def _summarise(
     interval: Interval | None = None
     p_value: float | None = None
     if value is not None:
-        both = csr_array(hstack([tables.truth, tables.predicted]))
+        both = hstack(images, format="csr")
         (interval,) = bootstrap_pooled(both, as_frozen, generator=generator, resamples=resamples, level=level)
-        p_value = permutation_pooled(tables.truth, tables.predicted, anew, generator=generator, resamples=resamples)
+        p_value = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
     return Summary(
         captioner=captioner,
         metric=metric.name,
@@ -101,7 +104,7 @@ def _summarise(
         sd=None,
         interval=interval,
         p_value=p_value,
-        images=tables.truth.shape[0],
+        images=images[0].shape[0],
         seeds=0,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -123,19 +124,57 @@ def bootstrap_pooled(
     return [Interval(float(low), float(high), level) if np.isfinite(low + high) else None for low, high in bounds]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """What the captions (or whatever else) of images add to sums, both sides together.
+
+    Attributes:
+        table: [C, S], sparse where most add nothing.
+        image: index of each row's image, [C]; every image has a row on each side.
+        generated: which rows are of the generated side, [C].
+    """
+
+    table: FloatArray | csr_array
+    image: npt.NDArray[np.int64]
+    generated: npt.NDArray[np.bool_]
+
+    def weights(self) -> tuple[FloatArray, FloatArray]:
+        """What a row counts on the human side, and on the generated one, [C] each: images are all as heavy.
+
+        Whole numbers: sums of counts are exact, and ties are ties.
+        """
+        counts = [np.bincount(self.image[of]) for of in (~self.generated, self.generated)]
+        common = math.lcm(*{count for side in counts for count in side.tolist()})
+        human, generated = (common / side.astype(np.float64)[self.image] for side in counts)
+        return human, generated
+
+    def by_image(self) -> tuple[csr_array, csr_array]:
+        """What each image adds on the human and on the generated side, [N, S] each."""
+        from scipy.sparse import csr_array
+
+        human, generated = self.weights()
+        shape = int(self.image.max()) + 1, len(self.image)
+        places = self.image, np.arange(len(self.image))
+        sides = [
+            csr_array((weight * of, places), shape=shape) @ csr_array(self.table)
+            for weight, of in ((human, ~self.generated), (generated, self.generated))
+        ]
+        return sides[0], sides[1]
+
+
 def permutation_pooled(
-    human: FloatArray | csr_array,
-    generated: FloatArray | csr_array,
+    rows: Rows,
     statistic: Callable[[FloatArray, FloatArray], FloatArray],
     *,
     generator: np.random.Generator,
     resamples: int = 2000,
 ) -> float | None:
-    """Two-sided p-value of "the sides are exchangeable, image by image", of a value made of sums over images (scipy).
+    """Two-sided p-value of "an image's captions are exchangeable between the sides" (scipy).
+
+    In each permutation every image has as many captions on either side as before, drawn from all that it has.
 
     Args:
-        human: what each image adds to the human side's sums, [N, S].
-        generated: the same of the generated side.
+        rows: the captions of both sides.
         statistic: sums of both sides, [S, ...] each -> values, [...]. What it chooses from the human side (pairs and
             their signs) it chooses anew in every permutation: chosen once, they would favour the data as they are.
         generator: of the permutations.
@@ -146,29 +185,53 @@ def permutation_pooled(
     """
     from scipy import stats
 
-    before, after = _columns(human), _columns(generated)
-    change = after - before
-    if not change.data.any():
+    human, generated = rows.weights()
+    columns = _columns(rows.table)
+    if not (rows.by_image()[0] - rows.by_image()[1]).data.any():
         return 1.0
-    sums = [np.asarray(side.sum(axis=1), dtype=np.float64)[:, None] for side in (before, after)]
+    as_human, as_generated = columns.multiply(human[None]).tocsr(), columns.multiply(generated[None]).tocsr()
+    whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
 
-    def of_exchanges(exchanged: Any, axis: int = -1) -> FloatArray:
-        moved = change @ np.atleast_2d(exchanged).T
-        values = statistic(sums[0] + moved, sums[1] - moved)
-        return values if np.ndim(exchanged) > 1 else values[0]
-
-    def exchanges(*, size: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        return generator.integers(0, 2, size=size).astype(np.float64)
+    def of_roles(roles: Any, axis: int = -1) -> FloatArray:
+        chosen = np.atleast_2d(roles).T
+        values = statistic(whole - as_human @ chosen, as_generated @ chosen)
+        return values if np.ndim(roles) > 1 else values[0]
 
     found = stats.monte_carlo_test(
-        np.zeros(change.shape[1]),  # As observed: no image's sides are exchanged.
-        rvs=exchanges,
-        statistic=of_exchanges,
+        rows.generated.astype(np.float64),
+        rvs=_Roles(rows, generator),
+        statistic=of_roles,
         vectorized=True,
         n_resamples=resamples,
-        batch=max(1, _CELLS // max(change.shape)),
+        batch=max(1, _CELLS // max(columns.shape)),
     )
     return float(found.pvalue) if np.isfinite(found.null_distribution).all() else None
+
+
+class _Roles:
+    """Draws which of an image's rows play the generated side, as many as do."""
+
+    def __init__(self, rows: Rows, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self.order = np.argsort(rows.image, kind="stable")
+        self.sizes = np.bincount(rows.image)
+        self.chosen = np.bincount(rows.image[rows.generated])
+        self.starts = np.cumsum(self.sizes) - self.sizes
+
+    def __call__(self, *, size: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """[B, C]: 1 for rows of the generated side, else 0."""
+        roles = np.zeros(size, dtype=np.float64)
+        lines = np.arange(size[0])[:, None]
+        if (self.chosen == 1).all():
+            drawn = self.generator.integers(0, self.sizes, size=(size[0], len(self.sizes)))
+            roles[lines, self.order[self.starts + drawn]] = 1
+            return roles
+        # Shuffled within images: the first of each play.
+        image = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        shuffled = np.argsort(image + self.generator.random(size), axis=1)
+        first = np.arange(size[1]) - self.starts[image] < self.chosen[image]
+        roles[lines, self.order[shuffled[:, first]]] = 1
+        return roles
 
 
 def _columns(table: FloatArray | csr_array) -> csr_array:
@@ -189,14 +252,16 @@ def _times_drawn(chosen: npt.NDArray[np.int64], images: int) -> FloatArray:
 def permutation_test(
     sides: Sides, statistic: Statistic, *, generator: np.random.Generator, resamples: int = 2000
 ) -> float | None:
-    """:func:`permutation_pooled` of means over images, classes counting equally."""
+    """:func:`permutation_pooled` of means over images: the sides of each are exchanged whole; classes count equally."""
     weights = np.concatenate([np.full(len(t), 1 / (len(sides.trials) * t.sum())) for t in sides.trials])
     human, generated = np.concatenate(sides.sums, axis=-1) * weights
+    images = np.arange(len(weights))
+    rows = Rows(np.concatenate([human.T, generated.T]), np.tile(images, 2), np.repeat([False, True], len(images)))
 
     def of_sides(before: FloatArray, after: FloatArray) -> FloatArray:
         return statistic(np.stack([before, after]))
 
-    return permutation_pooled(human.T, generated.T, of_sides, generator=generator, resamples=resamples)
+    return permutation_pooled(rows, of_sides, generator=generator, resamples=resamples)
 
 
 def _batch(trials: Sequence[FloatArray]) -> int:

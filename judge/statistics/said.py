@@ -1,21 +1,21 @@
-"""Rows of counts.parquet as what each image adds to the tables of a counted metric."""
+"""Rows of counts.parquet as what captions add to the tables of a counted metric."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import csr_array, hstack, vstack
 
 from judge.counting import Against, Counting, NamingVariant, Said
 from judge.errors import JudgeError
 from judge.incidence import Incidence, label_sets
 from judge.mentions import error_terms, ratio_terms
 from judge.metrics import Metric
+from judge.statistics.intervals import Rows
 from judge.types import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -24,20 +24,19 @@ _SIDES: dict[Against, str] = {"people": "human", "annotation": "annotated"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ImageTables:
-    """What each image adds to the truth's table and to the predicted one.
+class CountedRows:
+    """What captions add to the truth's table (as its side is called here: the human one) and to the predicted one.
 
     Attributes:
-        truth, predicted: [N, S] each; :meth:`read` takes sums over images apart.
+        rows: of both sides; :meth:`read` takes their sums apart.
         shape: classes A and labels L of the tables.
     """
 
-    truth: Sparse
-    predicted: Sparse
+    rows: Rows
     shape: tuple[int, int]
 
     def read(self, sums: FloatArray) -> Incidence:
-        """Sums over images, [S, ...], as tables with the leading axes [...]."""
+        """Sums, [S, ...], as tables with the leading axes [...]."""
         classes, labels = self.shape
         moved = np.moveaxis(sums, 0, -1)
         cells = classes * labels
@@ -54,14 +53,12 @@ class _Side:
 
     Attributes:
         image: index of the image, [C].
-        weight: what the row counts, [C].
         annotated: the image's class, [C, A].
         named: classes that the row names, [C, A].
         labels: what else it says, [C, L].
     """
 
     image: IntArray
-    weight: FloatArray
     annotated: BoolArray
     named: BoolArray
     labels: BoolArray
@@ -75,8 +72,8 @@ def named_most_and_least(counts: pd.DataFrame) -> tuple[str, str]:
     return str(by_class.idxmax()), str(by_class.iloc[::-1].idxmin())
 
 
-def image_tables(rows: pd.DataFrame, metric: Metric, *, first: str, second: str) -> ImageTables:
-    """What images add for a counted row of METRICS.
+def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str) -> CountedRows:
+    """What captions add for a counted row of METRICS.
 
     Args:
         rows: of ``counts.parquet``, of one captioner.
@@ -97,7 +94,6 @@ def image_tables(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
     truth, predicted = (
         _side(part, images, classes, names, said=counting.labels) for part in (before, by_side["generated"])
     )
-    truth, predicted = _level(truth, predicted)
     if counting.against == "annotation":
         predicted = _complete(truth, predicted, metric)
     if counting.kind in {"ratio", "error"}:
@@ -110,8 +106,10 @@ def image_tables(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
         exact = variant.sets == "exact"
         sets = label_sets(truth.labels, exact=exact, largest=variant.largest, least=variant.least)
         tables = [(_only(side.named), _holding(side.labels, sets)) for side in (truth, predicted)]
-    sums = [_add_up(side, *table, images=len(images)) for side, table in zip((truth, predicted), tables, strict=True)]
-    return ImageTables(sums[0], sums[1], (tables[0][0].shape[1], tables[0][1].shape[1]))
+    table = vstack([_flatten(*sides) for sides in tables], format="csr")
+    image = np.concatenate([truth.image, predicted.image])
+    generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
+    return CountedRows(Rows(table, image, generated), (tables[0][0].shape[1], tables[0][1].shape[1]))
 
 
 def _names(column: pd.Series[str]) -> list[str]:
@@ -124,17 +122,8 @@ def _side(
 ) -> _Side:
     image = images.get_indexer(pd.Index(rows["image_id"]))
     rows, image = rows[image >= 0], image[image >= 0]
-    weight = 1 / np.bincount(image, minlength=len(images))[image]
     labels = _hot(rows[said], names) if said else np.zeros((len(rows), 1), dtype=np.bool_)
-    return _Side(image, weight, _hot(rows["class"], classes), _hot(rows["named"], classes), labels)
-
-
-def _level(*sides: _Side) -> Iterator[_Side]:
-    """Weights as whole numbers, images of all sides as heavy: sums are exact, ties are ties, sides can be exchanged."""
-    captions = [np.rint(1 / side.weight).astype(int) for side in sides]
-    common = math.lcm(*{count for of in captions for count in of.tolist()})
-    for side, of in zip(sides, captions, strict=True):
-        yield replace(side, weight=common / of.astype(np.float64))
+    return _Side(image, _hot(rows["class"], classes), _hot(rows["named"], classes), labels)
 
 
 def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
@@ -194,11 +183,9 @@ def _holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
     return csr_array((np.ones(len(columns)), cells), shape=(len(labels), len(sets)))
 
 
-def _add_up(side: _Side, named: BoolArray, labels: Sparse, *, images: int) -> Sparse:
-    """What each image adds to the fields of an Incidence, in their order, [N, S]."""
-    captions = np.arange(len(side.image))
-    member = csr_array((side.weight, (side.image, captions)), shape=(images, len(captions)))
+def _flatten(named: BoolArray, labels: Sparse) -> Sparse:
+    """What each row adds to the fields of an Incidence, in their order, [C, S]."""
     blank = ~(named.any(axis=1) | (labels.sum(axis=1) > 0))
-    together = [member[:, rows] @ labels[rows] for rows in map(np.flatnonzero, named.T)]
-    others = [_sparse(named), labels, _sparse(np.ones((len(captions), 1))), _sparse(blank[:, None])]
-    return csr_array(hstack([*together, *(member @ other for other in others)]))
+    together = [labels.multiply(_sparse(column[:, None])) for column in named.T]
+    others = [_sparse(named), labels, _sparse(np.ones((len(named), 1))), _sparse(blank[:, None])]
+    return csr_array(hstack([*together, *others]))
