@@ -133,8 +133,7 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     least = vocabulary.threshold(len(rows))
     classes = sorted(set(joined.classes.values()))
     together = {name: Counter[str]() for name in classes}
-    for (image, _, words), held in zip(rows, said, strict=True):
-        named = _named(builder, joined, image, words)
+    for named, held in zip(_named(builder, joined, rows), said, strict=True):
         if len(named) == 1:  # Captions that name several classes name none.
             together[named[0]].update(held & common)
     kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
@@ -144,11 +143,12 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     return kept, least
 
 
-def _named(builder: EvidenceBuilder, joined: Joined, image: str, words: tuple[str, ...]) -> list[str]:
-    """The classes that a caption names; where the attribute has no words, the annotated one."""
+def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> list[list[str]]:
+    """The classes that each caption names; where the attribute has no words, the annotated one."""
     if builder.truth.words.attribute is None:
-        return [joined.classes[image]]
-    return sorted(builder.mentions(words, "attribute") & set(joined.classes.values()))
+        return [[joined.classes[image]] for image, _, _ in rows]
+    classes = set(joined.classes.values())
+    return [sorted(builder.mentions(words, "attribute") & classes) for _, _, words in rows]
 
 
 def _said(
@@ -160,7 +160,7 @@ def _said(
         joined,
         side,
         rows,
-        named=[_named(builder, joined, image, said) for image, _, said in rows],
+        named=_named(builder, joined, rows),
         words=[words.intersection(said) for _, _, said in rows],
         objects=[builder.mentions(said, "tasks") if objects else () for _, _, said in rows],
     )

@@ -220,7 +220,7 @@ class _Roles:
 
     def __call__(self, *, size: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """[B, C]: 1 for rows of the generated side, else 0."""
-        roles = np.zeros(size, dtype=np.float64)
+        roles = np.zeros(size[::-1], dtype=np.float64).T  # As it is multiplied: turned by the product, it is copied.
         lines = np.arange(size[0])[:, None]
         if (self.chosen == 1).all():
             drawn = self.generator.integers(0, self.sizes, size=(size[0], len(self.sizes)))
