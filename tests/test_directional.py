@@ -28,23 +28,30 @@ NAMED = {"female": "woman", "male": "man"}
 SHOWN = ("cat", "dog")
 
 
-def draw(images: int, *, female: float, leaning: float, error: float = 0.0, seed: int = 0) -> Corpus:
+def draw(
+    images: int, *, female: float, leaning: float, error: float = 0.0, mistaken: float = 0.0, seed: int = 0
+) -> Corpus:
     """Women are shown with dogs, men with cats, with probability ``leaning``; captions say what is shown.
 
-    The captioner names the class's own animal where people's captions do not, in a share ``error`` of images.
+    The captioner names the class's own animal where people's captions do not, in a share ``error`` of images, and the
+    animal's class where that is not the person's, in a share ``mistaken``.
     """
     rng = np.random.default_rng(seed)
     classes = {str(i): "female" if rng.random() < female else "male" for i in range(images)}
     own = {"female": 1, "male": 0}
     shown = {image: own[name] if rng.random() < leaning else 1 - own[name] for image, name in classes.items()}
     told = {image: own[name] if rng.random() < error else shown[image] for image, name in classes.items()}
+    taken = {
+        image: ("male", "female")[which] if rng.random() < mistaken else classes[image]
+        for image, which in shown.items()
+    }
 
-    def say(animals: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-        return {image: (f"a {NAMED[classes[image]]} with a {SHOWN[which]}",) for image, which in animals.items()}
+    def say(animals: Mapping[str, int], people: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        return {image: (f"a {NAMED[people[image]]} with a {SHOWN[which]}",) for image, which in animals.items()}
 
     labels = Labels("gender", ("female", "male"), classes, "test")
     tasks = Tasks(SHOWN, {image: (which,) for image, which in shown.items()}, "test")
-    return Corpus(Captions("human", say(shown)), (Captions("cap", say(told)),), labels, tasks)
+    return Corpus(Captions("human", say(shown, classes)), (Captions("cap", say(told, taken)),), labels, tasks)
 
 
 def row(result: Result, metric: str) -> pd.Series:
@@ -74,6 +81,21 @@ def test_bayes_value_in_a_world_that_is_known() -> None:
     assert there["generated_quality"] == pytest.approx(0.9, abs=0.02)
     # sum over (a, t) of P(a, t) P(t) / P(a) = sum_t P(t) sum_a P(t | a) = 1 for two equally leaning classes.
     assert there["human_prior"] == pytest.approx(1, abs=0.03)
+
+
+def test_bayes_value_of_a_captioner_that_takes_the_class_from_the_animal() -> None:
+    """The same world; where the animal is not the class's own, half of the captions name the animal's class.
+
+    T->A. The class said and the animal match in 0.9. Said: female 0.24 + 0.03 + 0.07 = 0.34, male 0.66; matches: dogs
+    0.24 + 0.07 = 0.31, weighing P(a^)/P(T) = 0.34 / 0.38, and cats 0.56 + 0.03 = 0.59, weighing 0.66 / 0.62:
+    0.2774 + 0.6281 = 0.9054, against people's 0.8217. A->T: what is said beside the class is the same on both sides.
+    """
+    result = evaluate(draw(3000, female=0.3, leaning=0.8, mistaken=0.5), metrics="dbac:accuracy", **QUICK)
+    there, back = row(result, "dbac-at:accuracy"), row(result, "dbac-ta:accuracy")
+    assert there["amplification"] == pytest.approx(0, abs=1e-9)
+    assert (back["human"], back["generated"]) == (pytest.approx(0.8217, abs=0.03), pytest.approx(0.9054, abs=0.03))
+    assert back["amplification"] == pytest.approx((0.9054 - 0.8217) / (0.9054 + 0.8217), abs=0.01)
+    assert back["low"] > 0
 
 
 def loops(result: Result, corpus: Corpus, metric: str) -> dict[str, float]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from judge import evaluate
 from judge.calibration.controlled import Candidates, find_candidates, grammar_verb_sets, verb_sets
 from judge.calibration.verbs import RATIOS, SUBSETS, VERBS, Cell, VerbSet
+from judge.cooccurrence import DpaVariant, ba_mals, dpa
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.reading import read_captions
@@ -268,6 +269,7 @@ def test_real_captions_as_far_as_they_reach(candidates: Candidates, ratio: tuple
     assert len(made.captions.by_image) == 60
     assert made == candidates.draw(ratio=ratio, per_cell=size, seed=6)
     assert made.captions != candidates.draw(ratio=ratio, per_cell=size, seed=7).captions
+    assert counted(made) == pytest.approx([0.5] * 3)
     for image, (caption,) in made.captions.by_image.items():
         words = tokenize(caption)
         assert VERBS.mentions(words) & set(SUBSETS[made.tasks.names[made.tasks.by_image[image][0]]]) == {
@@ -276,14 +278,25 @@ def test_real_captions_as_far_as_they_reach(candidates: Candidates, ratio: tuple
         assert GENDER.mentions(words) == {made.labels.by_image[image]}
 
 
+def counted(made: VerbSet) -> list[float]:
+    """BA, and DPA in both directions, of one side (the paper's H): what the annotated class tells of the task."""
+    images = list(made.captions.by_image)
+    classes = np.array([made.labels.classes.index(made.labels.by_image[image]) for image in images])
+    tasks = made.tasks.table(images)
+    there = dpa(classes, tasks, variant=DpaVariant("label", "balanced"))
+    return [ba_mals(classes, tasks).truth, there.truth, dpa(classes, tasks, direction="T->A").truth]
+
+
 def test_what_judges_find_rises_with_the_imbalance() -> None:
     """DBAC's Table 3 on grammar: gender and task are balanced, so that only the verb tells; it does at the Bayes rate.
 
-    People's captions stand on both sides, so that nothing is amplified.
+    Who counts classes and tasks finds 0.5, whatever the verbs. People's captions stand on both sides: nothing is
+    amplified.
     """
     found: dict[str, list[float]] = {}
     for ratio in RATIOS:
         verbs = grammar_verb_sets(ratio, images=1200, seed=0)
+        assert counted(verbs) == pytest.approx([0.5] * 3)
         result = evaluate(
             replace(verbs.corpus, tasks=verbs.tasks), metrics="lic,dbac-at:accuracy", folds=4, resamples=100, workers=1
         )

@@ -1,0 +1,72 @@
+"""``judge evaluate --quality``: scores by class beside bias, in the table, in files and as LIC's figure 3."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from judge.calibration.grammar import make_world
+from judge.calibration.world import Captioner
+from judge.cli import app
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Captions of two captioners and of people, as files; labels are derived."""
+    from judge.calibration.grammar import simulate
+
+    folder = tmp_path_factory.mktemp("quality")
+    world = make_world(80, seed=2)
+    sides = [
+        world.human,
+        *(simulate(world, name=f"c{knob}", captioner=Captioner(stereotype=knob)) for knob in (0, 0.9)),
+    ]
+    arguments = []
+    for side in sides:
+        path = folder / f"{side.name}.json"
+        found = [{"image_id": image, "caption": text} for image, texts in side.by_image.items() for text in texts]
+        path.write_text(json.dumps(found), encoding="utf-8")
+        arguments += ["--human" if side is world.human else "--captions", str(path)]
+    return arguments
+
+
+def test_scores_stand_beside_bias(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # No Java, which takes seconds to start.
+    out = tmp_path / "run"
+    asked = ["--metrics", "ratio,error,lic", "--folds", "2", "--quality", "--resamples", "100", "--out", str(out)]
+    done = CliRunner().invoke(app, ["evaluate", *files, *asked])
+    assert done.exit_code == 0, done.output
+    assert "largest gap" in done.stdout
+    assert "METEOR skipped: " in done.stdout
+    scores = pd.read_csv(out / "quality.csv")
+    assert set(scores["captioner"]) == {"c0", "c0.9"}
+    assert {"all", "female", "male"} < set(scores["group"])
+    told = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["quality"]
+    assert [row["value"] for row in told] == pytest.approx(list(scores["value"]), nan_ok=True)
+    # BLEU-4 of what was read, from the file.
+    line = scores[(scores["captioner"] == "c0") & (scores["group"] == "all") & (scores["score"] == "BLEU-4")].iloc[0]
+    assert 0 < line["low"] < line["value"] < line["high"] < 1
+    assert f"{line['value']:.3f}" in done.stdout
+    assert sorted(path.name for path in (out / "figures").iterdir()) == [
+        "error-counted.png", "lic-linear.png", "ratio-counted.png",
+    ]  # fmt: skip
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "figures").iterdir())
+
+
+def test_what_is_missing_is_told_first(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "matplotlib" else found(name, *more)
+    )
+    done = CliRunner().invoke(
+        app, ["evaluate", *files, "--metrics", "ratio", "--quality", "--out", str(tmp_path / "run")]
+    )
+    assert done.exit_code == 2
+    assert "[quality]" in done.output
+    assert not (tmp_path / "run").exists()
