@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from judge.amplification import difference, ratio
+from judge.amplification import difference, normalised, ratio
 from judge.cooccurrence import BaVariant, DbaVariant, MultiVariant, freeze_ba, freeze_dba, variance
 from judge.incidence import Incidence, divide
 from judge.mentions import Both
@@ -55,6 +55,11 @@ class Counting:
     labels: Said | None
     variant: Any
 
+    @property
+    def is_share(self) -> bool:
+        """Whether captions add to a numerator and a denominator, and to nothing else."""
+        return self.kind in {"ratio", "error"} or (self.kind == "dpa" and self.variant.unit == "attacker")
+
     def as_in(self, name: str) -> Counting | None:
         """The same in the variant ``name`` of ``VARIANTS``, or of Ratio "A/B"; None where there is no such variant."""
         first, slash, second = (part.strip() for part in name.partition("/"))
@@ -87,6 +92,7 @@ VARIANTS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
         "label": {"variant": DpaVariant(unit="label")},
         "balanced": {"variant": DpaVariant(score="balanced")},
         "label-balanced": {"variant": DpaVariant(unit="label", score="balanced")},
+        "attacker": {"variant": DpaVariant(unit="attacker")},
     },
     "ratio": {"each": {"variant": NamingVariant(both="each")}},
     "error": {
@@ -94,6 +100,9 @@ VARIANTS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
         "each": {"variant": NamingVariant(both="each")},
     },
 }
+
+
+_OF_SHARES = {"ratio": ratio, "error": difference, "dpa": normalised}
 
 
 class Measured(NamedTuple):
@@ -110,14 +119,14 @@ Evaluate = Callable[[Incidence, Incidence], Measured]
 def freeze(counting: Counting, direction: Direction | None, truth: Incidence, predicted: Incidence) -> Evaluate:
     """The metric with its pairs, signs and guesses chosen from two tables, once; both may have the same leading axes.
 
-    Tables of Ratio and Error have one class and one label: what captions add above, and below (``judge.mentions``).
+    Tables of Ratio and Error, and of DPA's attackers (who learnt once), have one class and one label: what captions add
+    above, and below (``judge.mentions``, ``judge.predictability.attack_terms``).
     Those of Multi-> have a label for each set of labels (``judge.incidence.set_incidence``).
     """
     kind, variant = counting.kind, counting.variant
-    if kind == "ratio":
-        return lambda before, after: _shares(before, after, ratio)
-    if kind == "error":
-        return lambda before, after: _shares(before, after, difference)
+    if counting.is_share:
+        amplify = _OF_SHARES[kind]
+        return lambda before, after: _shares(before, after, amplify)
     if kind == "ba":
         pairs = freeze_ba(truth, variant=variant)
         return lambda before, after: Measured(*pairs.bias(before, after), pairs.evaluate(before, after)[0])

@@ -222,6 +222,7 @@ def test_multi_against_the_plain_function(direction: str) -> None:
 def test_variants_are_those_of_the_plain_functions() -> None:
     corpus = draw(200)
     x = arrays(corpus)
+    attacker = DpaVariant(unit="attacker")
     kerner = DbaVariant(empty="zero", per="mentions")
     wanted = {
         "dba-o:princeton": dba(x["a"], x["t"], x["t_hat"], variant=DbaVariant(tie="zero")).value,
@@ -230,6 +231,8 @@ def test_variants_are_those_of_the_plain_functions() -> None:
         "dpa-ta:balanced": dpa(
             x["a"], x["t"], None, neutral(x["a_hat"]), "T->A", variant=DpaVariant(score="balanced")
         ).value,
+        "dpa-ta:attacker": dpa(x["a"], x["t"], None, neutral(x["a_hat"]), "T->A", variant=attacker).value,
+        "dpa-at:attacker": dpa(x["a"], x["t"], x["t_hat"], variant=attacker).value,
         "ba-objects": ba_mals(
             neutral(x["a_human"]), x["t_human"], x["t_generated"][x["repeated"]], neutral(x["a_hat"])[x["repeated"]]
         ).value,

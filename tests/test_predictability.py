@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.cooccurrence import dpa
 from judge.incidence import incidence
-from judge.predictability import DpaVariant, freeze_dpa
+from judge.predictability import DpaVariant, attack, dpa, freeze_dpa
 from judge.types import Direction
 
 VARIANTS = [DpaVariant(unit, score) for unit in ("mention", "label") for score in ("accuracy", "balanced")]  # type: ignore[arg-type]
@@ -199,3 +198,51 @@ def test_resamples_under_frozen_guesses(variant: DpaVariant, direction: Directio
 def test_another_direction() -> None:
     with pytest.raises(ValueError, match='the direction is "A->T" or "T->A", not \'up\''):
         dpa([0, 1], [0, 1], direction="up")  # type: ignore[arg-type]
+
+
+# ---- An attacker -----------------------------------------------------------------------------------------------------
+
+
+def test_an_attacker_sees_what_labels_say_together() -> None:
+    """Women have both labels or none (0.9), men one of two: no label by itself tells anything, nor their sum, which is
+    all that a linear guesser sees. With a third label for "both or none" it guesses 0.9 right.
+    """
+    rng = np.random.default_rng(0)
+    classes = rng.integers(2, size=4000)
+    alike = np.where(rng.random(4000) < 0.9, classes == 0, classes == 1)
+    first = rng.random(4000) < 0.5
+    labels = np.stack([first, np.where(alike, first, ~first)], axis=1)
+    attacker = DpaVariant(unit="attacker")
+    assert dpa(classes, labels, direction="T->A").truth == pytest.approx(0.5, abs=0.03)
+    assert dpa(classes, labels, direction="T->A", variant=attacker).truth == pytest.approx(0.5, abs=0.05)
+    told = np.column_stack([labels, alike])
+    found = dpa(classes, told, predicted_attribute=1 - classes, direction="T->A", variant=attacker)
+    assert found.truth == pytest.approx(0.9, abs=0.02)
+    assert found.value == pytest.approx(0, abs=0.01)  # The predictions are as predictable as the truth.
+    # Every label by the class: those of chance 0.5, the third 0.9.
+    back = dpa(classes, told, variant=attacker)
+    assert back.truth == pytest.approx((0.5 + 0.5 + 0.9) / 3, abs=0.02)
+    assert np.isnan(back.pairs).all()
+
+
+def test_an_attacker_is_the_closed_form_where_samples_have_one_label() -> None:
+    """Nothing is told together: the trained guesser answers as the best one of the counts (but for held-out folds)."""
+    rng = np.random.default_rng(1)
+    classes = rng.integers(3, size=3000)
+    labels = (classes + rng.choice(4, p=[0.6, 0.2, 0.1, 0.1], size=3000)) % 4
+    trained = dpa(classes, labels, direction="T->A", variant=DpaVariant(unit="attacker")).truth
+    assert trained == pytest.approx(dpa(classes, labels, direction="T->A").truth, abs=0.01)
+
+
+def test_an_attacker_leaves_out_who_has_no_class() -> None:
+    rng = np.random.default_rng(2)
+    labels = rng.random((400, 3)) < 0.5
+    named = np.stack([labels[:, 0], ~labels[:, 0]], axis=1)
+    silent = named & (rng.random((400, 1)) < 0.5)
+    found = dpa(named, labels, predicted_attribute=silent, direction="T->A", variant=DpaVariant(unit="attacker"))
+    assert (found.truth, found.predicted) == (1, 1)
+    images = np.repeat(np.arange(200), 2)
+    together = attack(labels, named, images)
+    assert together.tolist() == [1] * 400
+    with pytest.raises(ValueError, match="an attacker learns from samples"):
+        freeze_dpa(incidence(named, labels), incidence(named, labels), "T->A", variant=DpaVariant(unit="attacker"))

@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.sparse import csr_array, hstack, vstack
 
-from judge.counting import Against, Counting, NamingVariant, Said
+from judge.counting import Against, Said
 from judge.errors import JudgeError
 from judge.incidence import Incidence, label_sets
 from judge.mentions import error_terms, ratio_terms
 from judge.metrics import Metric
+from judge.predictability import attack_terms
 from judge.statistics.intervals import Rows
 from judge.types import FloatArray, IntArray
 
@@ -96,13 +97,14 @@ def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
     )
     if counting.against == "annotation":
         predicted = _complete(truth, predicted, metric)
-    if counting.kind in {"ratio", "error"}:
+    variant = counting.variant
+    tables: list[tuple[BoolArray | FloatArray, Sparse]]
+    if counting.is_share:
         places = _places(classes, (first, second), metric)
-        tables = [_naming(side, counting, places) for side in (truth, predicted)]
+        tables = [_split(_terms(side, metric, places)) for side in (truth, predicted)]
     else:
         tables = [(_only(side.named), _sparse(side.labels)) for side in (truth, predicted)]
     if counting.kind.startswith("multi"):
-        variant = counting.variant
         exact = variant.sets == "exact"
         sets = label_sets(truth.labels, exact=exact, largest=variant.largest, least=variant.least)
         tables = [(_only(side.named), _holding(side.labels, sets)) for side in (truth, predicted)]
@@ -154,15 +156,24 @@ def _places(classes: Sequence[str], asked: tuple[str, str], metric: Metric) -> t
     return classes.index(asked[0]), classes.index(asked[1])
 
 
-def _naming(side: _Side, counting: Counting, places: tuple[int, int]) -> tuple[BoolArray, Sparse]:
-    """What rows add to the numerator, as a class, and to the denominator, as a label."""
+def _terms(side: _Side, metric: Metric, places: tuple[int, int]) -> FloatArray:
+    """What rows add to the numerator and to the denominator, [C, 2]."""
+    counting, direction = metric.counted, metric.direction
+    assert counting is not None
     variant = counting.variant
-    assert isinstance(variant, NamingVariant)
     if counting.kind == "ratio":
-        terms = ratio_terms(side.named, first=places[0], second=places[1], both=variant.both)
-    else:
-        terms = error_terms(side.annotated, side.named, among=variant.among, both=variant.both)
-    above, below = np.hsplit(terms > 0, 2)
+        return ratio_terms(side.named, first=places[0], second=places[1], both=variant.both)
+    if counting.kind == "error":
+        return error_terms(side.annotated, side.named, among=variant.among, both=variant.both)
+    assert direction is not None  # DPA's rows have one.
+    named = _only(side.named)
+    sides = (named, side.labels) if direction == "A->T" else (side.labels, named)
+    return attack_terms(*sides, direction, side.image)
+
+
+def _split(terms: FloatArray) -> tuple[BoolArray | FloatArray, Sparse]:
+    """The numerator as a class, the denominator as a label."""
+    above, below = np.hsplit(terms, 2)
     return above, _sparse(below)
 
 
@@ -183,9 +194,9 @@ def _holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
     return csr_array((np.ones(len(columns)), cells), shape=(len(labels), len(sets)))
 
 
-def _flatten(named: BoolArray, labels: Sparse) -> Sparse:
+def _flatten(named: BoolArray | FloatArray, labels: Sparse) -> Sparse:
     """What each row adds to the fields of an Incidence, in their order, [C, S]."""
-    blank = ~(named.any(axis=1) | (labels.sum(axis=1) > 0))
+    blank = ~(named.any(axis=1) | np.asarray(labels.sum(axis=1) > 0))
     together = [labels.multiply(_sparse(column[:, None])) for column in named.T]
     others = [_sparse(named), labels, _sparse(np.ones((len(named), 1))), _sparse(blank[:, None])]
     return csr_array(hstack([*together, *others]))
