@@ -274,7 +274,7 @@ METRICS: dict[str, Metric] = {
             "BA (objects)",
             Counting("ba", "people", "objects", BaVariant()),
             reference="zhao2017men, eq. 1, on captions",
-            variant="classes and objects that captions name; captions that name several classes name none",
+            variant="classes and objects (but people) that captions name; captions that name several classes name none",
         ),
         _counted(
             "dba-o",
@@ -282,7 +282,7 @@ METRICS: dict[str, Metric] = {
             Counting("dba", "annotation", "objects", DbaVariant()),
             "A->T",
             reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
-            variant="objects that captions name against objects that images show, by annotated class",
+            variant="objects (but people) that captions name against those that images show, by annotated class",
         ),
         _counted(
             "dba-g",
@@ -290,7 +290,7 @@ METRICS: dict[str, Metric] = {
             Counting("dba", "annotation", "objects", DbaVariant()),
             "T->A",
             reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
-            variant="classes that captions name against annotated ones, by objects that images show; "
+            variant="classes that captions name against annotated ones, by objects (but people) that images show; "
             "captions that name several classes name none",
         ),
         _counted(

@@ -7,7 +7,8 @@ One row per caption of either side, and per image that is annotated::
     139       nic_plus   generated  0      male                                surfboard
     139       nic_plus   annotated  0      male   male                         surfboard
 
-Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``).
+Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``). People, COCO's
+"person", are no object here: they have the attribute, and who names that ("a man") needs no other word for them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder, Joined, Row
+from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.types import Captions, Side
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PEOPLE = frozenset({PERSON})
 # LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
 # that many are left by 10, and 56 by 100 in LIC's own 33,140.
 _OF_CAPTIONS = 1800
@@ -101,8 +104,8 @@ def tally(
     if any(metric.counted and metric.counted.against == "annotation" for metric in wanted):
         tasks, gone = builder.find_tasks(list(joined.classes))
         dropped |= gone
-        counted["objects"] = len(tasks.names)
-        shown = {image: [tasks.names[index] for index in tasks.by_image[image]] for image in tasks.by_image}
+        counted["objects"] = len({*tasks.names} - PEOPLE)
+        shown = {image: {tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in tasks.by_image}
         tables.append(_annotated(joined, shown))
     rows = pd.concat(tables, ignore_index=True)
     rows.insert(1, "captioner", captioner.name)
@@ -162,11 +165,11 @@ def _said(
         rows,
         named=_named(builder, joined, rows),
         words=[words.intersection(said) for _, _, said in rows],
-        objects=[builder.mentions(said, "tasks") if objects else () for _, _, said in rows],
+        objects=[builder.mentions(said, "tasks") - PEOPLE if objects else () for _, _, said in rows],
     )
 
 
-def _annotated(joined: Joined, shown: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+def _annotated(joined: Joined, shown: Mapping[str, Collection[str]]) -> pd.DataFrame:
     """The rows of annotated images."""
     rows = [(image, 0, ()) for image in joined.classes if image in shown]
     named = [[joined.classes[image]] for image, _, _ in rows]

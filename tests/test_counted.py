@@ -90,7 +90,8 @@ def arrays(corpus: Corpus, captioner: int = 0) -> dict[str, np.ndarray]:
     images = sorted(corpus.human.by_image.keys() & generated.keys() & corpus.labels.by_image.keys())
     classes = sorted(set(corpus.labels.by_image.values()))
     shown = corpus.tasks.table(images)
-    keep = shown.any(axis=0) & ~shown.all(axis=0)
+    # People have the attribute: they are no object.
+    keep = shown.any(axis=0) & ~shown.all(axis=0) & np.array([name != "person" for name in corpus.tasks.names])
     names = [name for name, kept in zip(corpus.tasks.names, keep, strict=True) if kept]
     return {
         "a": hot([{corpus.labels.by_image[image]} for image in images], classes),
@@ -98,8 +99,8 @@ def arrays(corpus: Corpus, captioner: int = 0) -> dict[str, np.ndarray]:
         "a_hat": hot(said(generated, images, GENDER), classes),
         "t_hat": hot(said(generated, images, TASKS), names),
         "a_human": hot(said(corpus.human.by_image, images, GENDER), classes),
-        "t_human": hot(said(corpus.human.by_image, images, TASKS), list(TASKS.classes)),
-        "t_generated": hot(said(generated, images, TASKS), list(TASKS.classes)),
+        "t_human": hot(said(corpus.human.by_image, images, TASKS), sorted({*TASKS.classes} - {"person"})),
+        "t_generated": hot(said(generated, images, TASKS), sorted({*TASKS.classes} - {"person"})),
         "repeated": np.repeat(np.arange(len(images)), [len(corpus.human.by_image[image]) for image in images]),
     }
 
@@ -164,7 +165,7 @@ def test_real_captions_against_naive_counts(real: Corpus, counted: dict[str, dic
             for text in captions.by_image[image]:
                 named = GENDER.mentions(tokenize(text))
                 if len(named) == 1:
-                    for thing in TASKS.mentions(tokenize(text)):
+                    for thing in TASKS.mentions(tokenize(text)) - {"person"}:
                         together.setdefault(thing, Counter()).update(named)
         shares.append({thing: {name: of[name] / of.total() for name in PEOPLE} for thing, of in together.items()})
     both = shares[0].keys() & shares[1].keys()

@@ -12,7 +12,7 @@ from rich.table import Table
 from judge.masking.overlap import DetectorRow
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
-from judge.report.layout import format_interval, format_number, start_table
+from judge.report.layout import digits_of, format_interval, format_number, start_table
 from judge.report.quality import quality_notes
 from judge.scores import SCORES
 
@@ -38,15 +38,16 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
         further = [
             format_number(values.get(f"{summary.captioner} {summary.metric}")) for values in (extra or {}).values()
         ]
+        digits = digits_of(summary.interval)
         table.add_row(
             escape(summary.captioner),
             f"{find_metric(summary.metric).title} ({summary.judge})",
             format_number(summary.human),
             format_number(summary.generated),
-            format_number(summary.amplification, signed=True),
+            format_number(summary.amplification, signed=True, digits=digits),
             *further,
             format_number(summary.sd),
-            format_interval(summary.interval, signed=True),
+            format_interval(summary.interval, signed=True, digits=digits),
             _p_value(summary.p_value),
             f"{summary.images:,}",
             str(summary.seeds or "-"),
