@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,14 @@ from judge.calibration.grammar import World, make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 
-LONGEST = ("test_known_worlds.py", "test_detectors.py", "test_cli.py", "test_train_command.py", "test_scripts.py")
+LONGEST = (
+    "test_known_worlds.py",
+    "test_cli.py",
+    "test_detectors.py",
+    "test_scripts.py",
+    "test_vision.py",
+    "test_train_command.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,6 +40,17 @@ def shared() -> Path:
             pytest.fail("../shared/data is missing, and this is CI")
         pytest.skip("../shared/data is not here")
     return folder
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """As judges are trained; with more, networks as small as here are slower."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
+from judge.calibration.grammar import WorldFiles
 from judge.cli import app
 from judge.types import Sample, Target
 
@@ -79,6 +81,19 @@ def accuracy(probabilities: np.ndarray, samples: Sequence[Sample]) -> float:
 def judge(*arguments: object) -> Result:
     """The ``judge`` command, run in this process."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def few(files: WorldFiles, count: int = 1) -> WorldFiles:
+    """The first human captions of each image alone: judges of one index stand for those of all."""
+    human = json.loads(files.human.read_text(encoding="utf-8"))
+    seen: dict[int, int] = {}
+    kept = []
+    for annotation in human["annotations"]:
+        seen[annotation["image_id"]] = seen.get(annotation["image_id"], 0) + 1
+        if seen[annotation["image_id"]] <= count:
+            kept.append(annotation)
+    files.human.write_text(json.dumps(human | {"annotations": kept}), encoding="utf-8")
+    return files
 
 
 def save_captioner(folder: Path, family: str = "git") -> Path:

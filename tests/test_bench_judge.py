@@ -20,13 +20,10 @@ SMALL = ["--scenes", "40", "--size", "64", "--epochs", "3", "--measured", "1", "
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # Several would wait for one another on a machine that tests elsewhere too.
+def bench(one_thread: None) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "scripts")
         yield import_module("bench_judge")
-    torch.set_num_threads(threads)
 
 
 def test_both_ways_train_one_judge_and_ratios_are_told(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import few
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -31,9 +32,8 @@ def launch(
 @pytest.fixture(scope="module")
 def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scripts")
-    files = write_world(
-        make_world(120, seed=5), {"none": Captioner(), "much": Captioner(stereotype=0.9)}, folder / "world"
-    )
+    captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
+    files = few(write_world(make_world(120, seed=5), captioners, folder / "world"))
     settings = {
         "human": str(files.human),
         "captions": [str(path) for path in files.captions.values()],

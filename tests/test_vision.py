@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import judge, save_captioner
+from helpers import few, judge, save_captioner
 from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -19,7 +18,7 @@ SIZE, IMAGES, FEW = 96, 400, 80
 # A random network sees settings well enough, and no test downloads one.
 EYES = ["--backbone", "resnet18", "--backbone-weights", "random", "--image-size", SIZE]
 QUICK = ["--epochs", "10", "--batch-size", "32", "--learning-rate", "0.0005", "--resamples", "200"]
-PAPER = ["--protocol", "paper", "--seeds", "1"]
+PAPER = ["--protocol", "paper", "--seeds", "1", "--workers", "1"]
 
 
 def told_by_the_setting(images: int, out: Path) -> WorldFiles:
@@ -27,9 +26,7 @@ def told_by_the_setting(images: int, out: Path) -> WorldFiles:
     parameters = Parameters(association=0.0, setting_association=0.95, place=0.0)
     world = make_world(images, seed=5, parameters=parameters)
     # Two captions an image, of five: every one more is another judge to train.
-    few = {image: captions[:2] for image, captions in world.human.by_image.items()}
-    world = replace(world, human=replace(world.human, by_image=few))
-    return write_world(world, {"plain": FAITHFUL}, out, pictures=SIZE)
+    return few(write_world(world, {"plain": FAITHFUL}, out, pictures=SIZE), 2)
 
 
 def given(world: WorldFiles, folder: Path) -> list[object]:
@@ -182,11 +179,11 @@ def test_faults(arguments: list[object], tmp_path: Path, extra: list[object], me
 
 
 def test_an_image_without_a_picture(arguments: list[object], world: WorldFiles, tmp_path: Path) -> None:
-    few = tmp_path / "few"
-    few.mkdir()
+    most = tmp_path / "most"
+    most.mkdir()
     for path in sorted((world.folder / "images").iterdir())[2:]:
-        (few / path.name).write_bytes(path.read_bytes())
-    told = [*arguments, "--images", few, "--mask", "none", "--metrics", "imagecaptioner2", "--out", tmp_path / "out"]
+        (most / path.name).write_bytes(path.read_bytes())
+    told = [*arguments, "--images", most, "--mask", "none", "--metrics", "imagecaptioner2", "--out", tmp_path / "out"]
     told[told.index("--instances") : told.index("--instances") + 2] = []
     done = judge("evaluate", *told)
     assert done.exit_code == 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import judge
+from helpers import few, judge
 from tiny_bert import save_bert
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -27,11 +27,7 @@ QUICK = ["--protocol", "paper", "--seeds", "1", "--epochs", "1", "--resamples", 
 def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     """Sixty scenes, and of the human captions one each."""
     folder = tmp_path_factory.mktemp("drawn") / "world"
-    files = write_world(make_world(60, seed=5), {"plain": FAITHFUL}, folder, pictures=SIZE)
-    human = json.loads(files.human.read_text(encoding="utf-8"))
-    human["annotations"] = list({one["image_id"]: one for one in human["annotations"]}.values())
-    files.human.write_text(json.dumps(human), encoding="utf-8")
-    return files
+    return few(write_world(make_world(60, seed=5), {"plain": FAITHFUL}, folder, pictures=SIZE))
 
 
 def arguments(world: WorldFiles) -> list[object]:

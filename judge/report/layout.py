@@ -31,8 +31,7 @@ def digits_of(found: Interval | None) -> int:
 
 def format_interval(found: Interval | None, *, signed: bool = False, digits: int = 3) -> str:
     """[low, high]; a dash for what is absent."""
-    return (
-        f"[{format_number(found.low, signed=signed, digits=digits)}, {format_number(found.high, signed=signed, digits=digits)}]"
-        if found
-        else "-"
-    )
+    if found is None:
+        return "-"
+    low, high = (format_number(bound, signed=signed, digits=digits) for bound in (found.low, found.high))
+    return f"[{low}, {high}]"

@@ -124,9 +124,11 @@ def _method(result: Result) -> Iterator[str]:
     best = dict.fromkeys(row.title for row in map(find_metric, _metrics(result)) if row.aggregate == "best")
     if best and len(run["seeds"]) > 1:
         yield f"Of {len(run['seeds'])} seeds that one counts, for each side, that guesses best: {', '.join(best)}."
-    yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
+    if _judged(result):
+        yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
     if any(find_metric(name).counted for name in _metrics(result)):
-        yield "Counted metrics: intervals keep the pairs, signs and guesses of the data; p chooses them anew each time."
+        yield "Counted: intervals by bootstrap over images, under the pairs and signs that the data show, which lowers BA"
+        yield "and DBA; p exchanges an image's captions between the sides and chooses anew: where they differ, p is right."
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
     labels = run["labels"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,17 +26,9 @@ from judge.training.trainer import NetworkJudge, Trainer
 from judge.training.workshop import Member, Workshop, name_members
 from judge.types import FloatArray, Sample
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 LINES = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]
 SAMPLES = [Sample(str(n), "human", 0, words, (n % 2,)) for n, words in enumerate(LINES)]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As members are trained; more of them are slower for networks this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

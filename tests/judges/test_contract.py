@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from zlib import crc32
@@ -18,20 +18,12 @@ from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample, Target
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 # With an MLP of a metric's choice, and any sentence encoder, too.
 HEADED = ["lstm+mlp3", "transformer-1+mlp5"]
 NAMES = [*FILES, *HEADED, SENTENCE]
 SEEING = [name for name in FILES if "image" in find_judge(name).senses]
 READING = [name for name in NAMES if name not in SEEING]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As members are trained; more of them are slower for networks this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

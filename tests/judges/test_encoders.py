@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 ENCODERS = ["lstm+mlp3", *(f"{name}+mlp3" for name in sorted(HEADED - {"lstm"}))]
 CAPTIONS = [
     ("a", "dog", "rides", "a", "bike"),
@@ -43,15 +44,6 @@ def make(name: str, samples: Sequence[Sample] = SAMPLES[:2]) -> EncoderClassifie
 def logits(network: EncoderClassifier, samples: Sequence[Sample]) -> FloatArray:
     with torch.no_grad():
         return network(network.collate(samples)).double().numpy()
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As members are trained; more of them are slower for networks this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 # Each encoder by hand.
