@@ -329,9 +329,9 @@ class RunSettings(HidingSettings):
     )
     vectors: str = Field("corpus", min_length=1, description="of contextual alignment: corpus, a file, or hf:NAME")
     delta: float = Field(0.4, ge=0, le=2, description="cosine distance below which a word is substituted")
-    vocabulary: int = Field(1000, ge=1, description="of BA: content words looked at, people's most frequent ones")
+    vocabulary: int = Field(1000, ge=1, description="of BA: content words looked at, the most frequent ones")
     least: int | None = Field(
-        None, ge=1, description="of BA: human captions that hold a word with each class; None: one in 1,800"
+        None, ge=1, description="of BA: captions that hold a word with each class; None: one in 1,800"
     )
     quality: bool = Field(False, description="score captions too (CIDEr, BLEU ...), by class, and draw bias against it")
 

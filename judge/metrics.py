@@ -1,6 +1,6 @@
 """Every published metric is one row: what is hidden, aligned, judged, scored, compared.
 
-``measure.py`` walks a row and knows no metric by name. To add one: a row here, its paper in
+``judge.measure`` walks a row and knows no metric by name. To add one: a row here, its paper in
 ``references.bib``, an oracle in the tests (CONTRIBUTING, "Add a metric").
 """
 
@@ -267,7 +267,8 @@ METRICS: dict[str, Metric] = {
             "BA",
             Counting("ba", "people", "words", BaVariant()),
             reference="zhao2017men, eq. 1, on captions as hirota2022quantifying, supplement A.2",
-            variant="classes that captions name, and their content words; captions that name several classes name none",
+            variant="classes that captions name (annotated ones where they have no words) and content words that are "
+            "frequent with each class on both sides together; captions that name several classes name none",
         ),
         _counted(
             "ba-objects",
@@ -291,7 +292,7 @@ METRICS: dict[str, Metric] = {
             "T->A",
             reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
             variant="classes that captions name against annotated ones, by objects (but people) that images show; "
-            "captions that name several classes name none",
+            "captions that name none or several are left out",
         ),
         _counted(
             "multi-at",
@@ -361,7 +362,7 @@ def spell_out(names: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         key, manner = _parts(name)
         for row in FAMILIES.get(key, (key,)):
-            own = row in METRICS and manner.lower() == METRICS[row].score
+            own = row in METRICS and not METRICS[row].counted and manner == METRICS[row].score
             spelt.append(f"{row}:{manner}" if manner and not own else row)
     return tuple(dict.fromkeys(spelt))
 
@@ -383,18 +384,18 @@ def find_metric(name: str) -> Metric:
     row = METRICS[key]
     if row.counted is not None and manner:
         return _in_variant(row, row.counted, manner)
-    score = manner.lower()
-    if not score or score == row.score:
+    if not manner or manner == row.score:
         return row
-    if score not in SCORES:
-        raise JudgeError(f"unknown score '{score}'", where=f"--metrics {name}", mend=nearest(score, list(SCORES)))
-    return replace(row, name=f"{key}:{score}", title=f"{row.title} ({score.replace('_', ' ')})", score=score)
+    if manner not in SCORES:
+        raise JudgeError(f"unknown score '{manner}'", where=f"--metrics {name}", mend=nearest(manner, list(SCORES)))
+    return replace(row, name=f"{key}:{manner}", title=f"{row.title} ({manner.replace('_', ' ')})", score=manner)
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """A row's or a family's name, and what follows a colon."""
+    """A row's or a family's name, and what follows a colon: in lower case but for classes ("A/B")."""
     key, _, manner = (part.strip() for part in name.partition(":"))
-    return ALIASES.get(key.lower(), key.lower()), manner
+    said = "/".join(part.strip() for part in manner.split("/")) if "/" in manner else manner.lower()
+    return ALIASES.get(key.lower(), key.lower()), said
 
 
 def _in_variant(row: Metric, counting: Counting, name: str) -> Metric:
@@ -405,5 +406,4 @@ def _in_variant(row: Metric, counting: Counting, name: str) -> Metric:
         others = ["CLASS/CLASS"] if counting.kind == "ratio" else []
         mend = nearest(name, known) if not others else f"use {' or '.join(known + others)}"
         raise JudgeError(f"unknown variant '{name}'", where=f"--metrics {row.name}:{name}", mend=mend)
-    said = name if counting.kind == "ratio" else name.lower()
-    return replace(row, name=f"{row.name}:{said}", title=f"{row.title}, {said}", counted=found)
+    return replace(row, name=f"{row.name}:{name}", title=f"{row.title}, {name}", counted=found)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder, Joined, Row
+from judge.lexicon import Lexicon
 from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.types import Captions, Side
@@ -47,15 +48,15 @@ class Vocabulary:
     """Which words of captions BA counts.
 
     Attributes:
-        most: content words looked at, the most frequent ones of people's captions.
-        least: people's captions that must hold a word together with each class; None for one in 1,800, and at least 2.
+        most: content words looked at, the most frequent ones of both sides' captions.
+        least: captions that must hold a word together with each class; None for one in 1,800, and at least 2.
     """
 
     most: int = 1000
     least: int | None = None
 
     def threshold(self, captions: int) -> int:
-        """``least``, of so many human captions."""
+        """``least``, of so many captions."""
         return max(2, round(captions / _OF_CAPTIONS)) if self.least is None else self.least
 
 
@@ -93,7 +94,7 @@ def tally(
     wanted = [metric for metric in metrics if metric.counted]
     said = {metric.counted.labels for metric in wanted if metric.counted}
     joined, _ = builder.join(captioner)
-    _refuse_unnamed(builder, wanted)
+    _refuse(builder, joined, wanted)
     counted: dict[str, int] = {}
     dropped: dict[str, int] = {}
     words: frozenset[str] = frozenset()
@@ -105,6 +106,8 @@ def tally(
         tasks, gone = builder.find_tasks(list(joined.classes))
         dropped |= gone
         counted["objects"] = len({*tasks.names} - PEOPLE)
+        if not counted["objects"]:
+            raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
         shown = {image: {tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in tasks.by_image}
         tables.append(_annotated(joined, shown))
     rows = pd.concat(tables, ignore_index=True)
@@ -112,22 +115,36 @@ def tally(
     return Tally(captioner.name, rows, joined, dropped, counted)
 
 
-def _refuse_unnamed(builder: EvidenceBuilder, metrics: Iterable[Metric]) -> None:
-    """Without words of the attribute nobody is named: only what counts annotated classes can be counted."""
-    if builder.truth.words.attribute is not None:
-        return
+def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric]) -> None:
+    """What cannot be counted."""
+    labels, words = builder.truth.labels, builder.truth.words.attribute
+    classes = sorted(set(joined.classes.values()))
+    named = [*classes, *(words.classes if words else ()), *(builder.truth.words.tasks or Lexicon("", "", {})).classes]
+    for name in named:
+        if "|" in name:
+            raise JudgeError(f"'{name}' holds a '|', which parts names in counts.parquet", mend="rename it")
     for metric in metrics:
-        if metric.counted and (metric.counted.kind in {"ratio", "error"} or metric.direction == "T->A"):
+        assert metric.counted is not None
+        kind, variant = metric.counted.kind, metric.counted.variant
+        if words is None and (kind in {"ratio", "error"} or metric.direction == "T->A"):
             what = f"{metric.title} counts the classes that captions name, and no words of them are known"
             mend = f"give --lexicon, or leave '{metric.name}' out"
-            raise JudgeError(what, where=f"attribute '{builder.truth.labels.attribute}'", mend=mend)
+            raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend)
+        for name in (variant.first, variant.second) if kind == "ratio" else ():
+            if name is not None and name not in labels.classes:
+                mend = f"known: {', '.join(labels.classes)}"
+                raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
 
 
 def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:
-    """BA's labels: frequent content words that people say often enough with each class; and how often that is."""
+    """BA's labels: frequent content words that are said often enough with each class; and how often that is.
+
+    Captions of both sides choose: words of people alone (LIC's) would hold those that people happened to say often, and
+    that the captioner says less by chance alone; exchanged captions could not tell that from amplification.
+    """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    rows = joined.rows["human"]
+    rows = [row for side in joined.rows.values() for row in side]
     said = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
     counts = Counter(word for words in said for word in words if word[0].isalpha())
     function = (ENGLISH_STOP_WORDS - _CONTENT) | set(ascii_lowercase)  # The "t" of "t-shirt".
@@ -137,11 +154,11 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     classes = sorted(set(joined.classes.values()))
     together = {name: Counter[str]() for name in classes}
     for named, held in zip(_named(builder, joined, rows), said, strict=True):
-        if len(named) == 1:  # Captions that name several classes name none.
+        if len(named) == 1 and named[0] in together:  # Captions that name several classes name none.
             together[named[0]].update(held & common)
     kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
     if not kept:
-        what = f"no word stands in {least} human captions with each of {', '.join(classes)}"
+        what = f"no word stands in {least} captions with each of {', '.join(classes)}"
         raise JudgeError(what, where="BA", mend="lower --least, or leave 'ba' out")
     return kept, least
 
@@ -150,8 +167,7 @@ def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> lis
     """The classes that each caption names; where the attribute has no words, the annotated one."""
     if builder.truth.words.attribute is None:
         return [[joined.classes[image]] for image, _, _ in rows]
-    classes = set(joined.classes.values())
-    return [sorted(builder.mentions(words, "attribute") & classes) for _, _, words in rows]
+    return [sorted(builder.mentions(words, "attribute")) for _, _, words in rows]
 
 
 def _said(

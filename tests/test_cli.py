@@ -333,7 +333,7 @@ except SystemExit:
 
 
 def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) -> None:
-    done = judge("demo", "--out", tmp_path / "demo", "--images", "500")
+    done = judge("demo", "--out", tmp_path / "demo", "--images", "260")
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))
     lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
@@ -362,7 +362,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) ->
     # What was drawn is COCO as every command reads it: ground truth hides exactly its people.
     out = tmp_path / "masked"
     masked = judge("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
-    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 500), masked.output
+    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 260), masked.output
     again = judge("demo", "--out", tmp_path / "demo", "--images", "200")
     assert again.exit_code == 0  # a demo may replace a demo
     (tmp_path / "mine").mkdir()

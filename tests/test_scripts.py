@@ -54,12 +54,13 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     one, two = run_file.parent / "one", run_file.parent / "two"
     script = ROOT / "scripts" / "evaluate.py"
-    first = launch("--num_processes", 1, script, run_file)
+    metrics = "--metrics", "lic,dbac,ba-objects,ratio"
+    first = launch("--num_processes", 1, script, run_file, *metrics)
     assert first.returncode == 0, first.stderr
-    second = launch("--num_processes", 2, script, run_file, "--out", two)
+    second = launch("--num_processes", 2, script, run_file, *metrics, "--out", two)
     assert second.returncode == 0, second.stderr
     assert second.stdout.count("The results are in") == 1  # only the main process speaks
-    for name in ("scores.parquet", "metrics.json"):
+    for name in ("scores.parquet", "counts.parquet", "metrics.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 2
 

@@ -81,11 +81,11 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
         typer.Option(help="of contextual alignment: distance below which words are exchanged [default: 0.4]"),
     ] = None,
     vocabulary: Annotated[
-        int | None, typer.Option(help="of ba: content words looked at, people's most frequent [default: 1000]")
+        int | None, typer.Option(help="of ba: content words looked at, the most frequent [default: 1000]")
     ] = None,
     least: Annotated[
         int | None,
-        typer.Option(help="of ba: human captions that must hold a word with each class [default: one in 1,800]"),
+        typer.Option(help="of ba: captions that must hold a word with each class [default: one in 1,800]"),
     ] = None,
     quality: Annotated[
         bool | None,
@@ -175,7 +175,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
 ) -> None:
     """Measure how much captioners amplify the bias of human captions.
 
-    Prints a table and leaves run.yaml, scores.parquet, metrics.json and log.jsonl in --out.
+    Prints a table and leaves run.yaml, metrics.json, log.jsonl, scores.parquet (what judges said) and counts.parquet
+    (what captions say) in --out.
     """
     given = dict(locals())
     with one_line_errors():

@@ -31,7 +31,7 @@ Tuning = Literal["full", "frozen", "lora", "zero-shot"]
 
 
 class Judge(Protocol):
-    """All that ``measure.py`` knows of a judge: numpy in, numpy out."""
+    """All that ``judge.measure`` knows of a judge: numpy in, numpy out."""
 
     def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
         """Learn from ``samples``; a function of them, their weights and ``seed`` alone."""

@@ -62,16 +62,20 @@ def measure(
         require("quality", "pycocoevalcap", "matplotlib")
     work = lay_out(corpus, plan, lexicons)
     workshop = _furnish(workshop or Workshop(), work.jobs, see)
+    counts = pd.concat([part.rows for part in work.tallies], ignore_index=True) if work.tallies else pd.DataFrame()
+    names = [metric.name for metric in work.metrics]
+    how: _How = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
+    if report and work.tallies:
+        report("counting", 0, 0)
+    # Before the judges, who take longer: it may find what has to be refused.
+    counted = summarise_counts(counts, names, **how)
     if ready:
         ready()
     found = train_members([job.member for job in work.jobs], workshop, report=report) if work.jobs else []
     if report:
         report("intervals and tests", 0, 0)
     scores = score_table(work.jobs, found)
-    counts = pd.concat([part.rows for part in work.tallies], ignore_index=True) if work.tallies else pd.DataFrame()
-    names = [metric.name for metric in work.metrics]
-    how: _How = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
-    summaries = [*summarise(scores, **how), *summarise_counts(counts, names, **how)]
+    summaries = [*summarise(scores, **how), *counted]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
     quality = _qualities(corpus, plan, work.truth.labels, report)

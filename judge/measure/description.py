@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from judge.evidence import Evidence, Joined
+from judge.evidence import Evidence, Joined, Truth
 from judge.measure.plan import Plan
 from judge.measure.walk import Job, Work
 from judge.statistics.counted import ratio_classes
@@ -40,13 +40,18 @@ def describe(work: Work, found: Sequence[Predictions], counts: pd.DataFrame, pla
         "attribute": labels.attribute,
         "labels": {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored)},
         "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source},
-        "tasks": words and {"lexicon": words.name, "source": truth.tasks.source if annotated and truth.tasks else None},
+        "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
         "ratios": {metric.name: list(ratio_classes(counts, metric)) for metric in ratios},
         "level": plan.level,
         "captioners": _captioners(work, found, plan),
     }
+
+
+def _source(truth: Truth) -> str:
+    """Where it is from what images show."""
+    return truth.tasks.source if truth.tasks else "what human captions name"
 
 
 def _captioners(work: Work, found: Sequence[Predictions], plan: Plan) -> dict[str, Any]:

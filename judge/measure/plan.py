@@ -99,10 +99,10 @@ class Result:
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.
 
-        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, p_value, images, seeds,
-        human_quality, generated_quality, human_prior, generated_prior (Q and mean w; of metrics with priors), protocol,
-        labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none,
-        names_several (shares), refused, empty (counts).
+        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, by_chance (of counted
+        metrics), p_value, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q and mean w;
+        of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated captions:
+        names_one, names_none, names_several (shares), refused, empty (counts).
         """
         return pd.DataFrame([self._row(summary) for summary in self.summaries])
 
@@ -110,6 +110,7 @@ class Result:
         row = asdict(summary)
         row.pop("interval")
         interval = summary.interval
+        row["by_chance"] = float("nan") if row["by_chance"] is None else row["by_chance"]
         for name, part in (("quality", row.pop("qualities")), ("prior", row.pop("priors"))):
             row["human_" + name], row["generated_" + name] = part or (float("nan"), float("nan"))
         covered = (self.run["captioners"][summary.captioner]["coverage"] or {}).get("generated", {})

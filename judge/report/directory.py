@@ -138,7 +138,7 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
         "ci": interval and [interval["low"], interval["high"]],
     }
     order = "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds"
-    parts = [name for name in ("qualities", "priors") if row[name] is not None]
+    parts = [name for name in ("qualities", "priors", "by_chance") if row[name] is not None]
     return {name: _finite(row[name]) for name in [*order.split(), *parts]}
 
 

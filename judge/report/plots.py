@@ -95,7 +95,8 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     points = []
     x = np.asarray(across, dtype=np.float64)
     y = np.array([row.amplification for row in rows], dtype=np.float64)
-    axes.axhline(neutral_value(rows[0].metric), color=_GREY, linewidth=0.8)
+    if np.isfinite(neutral := neutral_value(rows[0].metric)):
+        axes.axhline(neutral, color=_GREY, linewidth=0.8)
     # Ten colours; the eleventh captioner has the first colour and another mark.
     for number, (row, at, value) in enumerate(zip(rows, x, y, strict=True)):
         colour, mark = f"C{number % 10}", _MARKERS[(number + number // 10) % len(_MARKERS)]

@@ -31,7 +31,9 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
     level = f"{100 * result.run['level']:g}% interval"
     attribute = escape(result.run["attribute"])
     table = start_table("captioner", "metric (judge)")
-    for heading in ("human", "generated", "amplification", *(extra or {}), "sd", level, "p", "images", "seeds"):
+    counted = any(find_metric(summary.metric).counted for summary in result.summaries)
+    values = ("human", "generated", "amplification", *(extra or {}), "sd", level, *(("by chance",) if counted else ()))
+    for heading in (*values, "p", "images", "seeds"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column(f"names {attribute}: one/none/several", justify="right")
     for summary in result.summaries:
@@ -41,13 +43,14 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None =
         digits = digits_of(summary.interval)
         table.add_row(
             escape(summary.captioner),
-            f"{find_metric(summary.metric).title} ({summary.judge})",
+            escape(f"{find_metric(summary.metric).title} ({summary.judge})"),
             format_number(summary.human),
             format_number(summary.generated),
             format_number(summary.amplification, signed=True, digits=digits),
             *further,
             format_number(summary.sd),
             format_interval(summary.interval, signed=True, digits=digits),
+            *((format_number(summary.by_chance, signed=True, digits=digits),) if counted else ()),
             _p_value(summary.p_value),
             f"{summary.images:,}",
             str(summary.seeds or "-"),
@@ -127,8 +130,8 @@ def _method(result: Result) -> Iterator[str]:
     if _judged(result):
         yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
     if any(find_metric(name).counted for name in _metrics(result)):
-        yield "Counted: intervals by bootstrap over images, under the pairs and signs that the data show, which lowers BA"
-        yield "and DBA; p exchanges an image's captions between the sides and chooses anew: where they differ, p is right."
+        yield "Counted: intervals by bootstrap over images, under the pairs and signs of the data. By chance: the mean"
+        yield "when an image's captions are exchanged between the sides, not 0 if one side chose the pairs; p is against it."
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
     labels = run["labels"]
@@ -187,7 +190,7 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
     for name, entry in run["captioners"].items():
         images = ", ".join(f"{count:,} {group}" for group, count in entry["images"].items())
         covered = f"human captions name {run['attribute']}: {_coverage(entry['coverage'], 'human')}"
-        counted = _what_is_counted(entry["counted"])
+        counted = _what_is_counted(entry["counted"], run)
         yield "; ".join([f"{name}: {images}", *_alignments(entry["alignment"]), *counted, covered]) + "."
         left_out = dict(entry["dropped"])
         for side, covered in (entry["coverage"] or {}).items():
@@ -200,11 +203,11 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} chose {what}: " + "; ".join(f"{side} {_counts(sides[side])}" for side in sides) + "."
 
 
-def _what_is_counted(counted: Mapping[str, int]) -> Iterator[str]:
+def _what_is_counted(counted: Mapping[str, int], run: Mapping[str, Any]) -> Iterator[str]:
     if "words" in counted:
-        yield f"BA counts {counted['words']} words that people say {counted['least']} times or more with every class"
+        yield f"BA counts {counted['words']} words that are said {counted['least']} times or more with every class"
     if "objects" in counted:
-        yield f"{counted['objects']} objects are annotated"
+        yield f"{counted['objects']} objects are annotated (source: {run['tasks']['source']})"
 
 
 def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

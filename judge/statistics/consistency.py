@@ -21,8 +21,14 @@ from judge.statistics.summary import Summary
 
 
 def neutral_value(metric: str) -> float:
-    """What the amplification of a row of METRICS is where nothing is amplified: 1 for ratios, else 0."""
-    return 1.0 if find_metric(metric).amplification == "ratio" else 0.0
+    """What the amplification of a row of METRICS is where nothing is amplified: 1 for ratios, else 0.
+
+    NaN for Multi->, a mean of sizes, which no captioner has at 0.
+    """
+    row = find_metric(metric)
+    if row.counted and row.counted.kind.startswith("multi"):
+        return math.nan
+    return 1.0 if row.amplification == "ratio" else 0.0
 
 
 def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0.0) -> float:

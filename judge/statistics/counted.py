@@ -5,7 +5,9 @@ plain count. Intervals are bootstraps over images under the pairs, signs and gue
 that chose its own would prefer them. p exchanges captions of an image between the sides, as many as each has, and
 chooses anew each time: then both sides have the same chance to be preferred. (Exchanging sides whole would not do where
 people wrote five captions and the captioner one: shares of five are steadier, so that less is preferred by chance.)
-Only BA's words are not chosen anew: with rare ones among them, p is somewhat too small.
+What is counted at all is chosen before, from captions of both sides (BA's words and objects) or from the annotation.
+The mean of the exchanged values stands beside a metric's own, as what there is by chance: it is not 0 for metrics that
+choose pairs by one side (BA, DBA), or that add up sizes (Multi).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import pandas as pd
 
 from judge.counting import freeze
 from judge.metrics import Metric, find_metric, spell_out
-from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
+from judge.statistics.intervals import Exchanged, bootstrap_pooled, permutation_pooled
 from judge.statistics.said import CountedRows, counted_rows, named_most_and_least
 from judge.statistics.summary import Summary
 from judge.types import FloatArray, Interval
@@ -48,6 +50,10 @@ def summarise_counts(
             first, second = ratio_classes(counts, metric)
             held = counted_rows(rows, metric, first=first, second=second)
             generator = np.random.default_rng([seed, *map(ord, f"{captioner}/{metric.name}")])
+            if held is None:
+                nothing = Summary(str(captioner), metric.name, metric.judge, None, None, None, None, None, None, 0, 0)
+                found.append(nothing)
+                continue
             found.append(
                 _summarise(str(captioner), metric, held, generator=generator, resamples=resamples, level=level)
             )
@@ -89,11 +95,11 @@ def _summarise(
         return freeze(counting, metric.direction, *sides)(*sides).value
 
     interval: Interval | None = None
-    p_value: float | None = None
+    exchanged: Exchanged | None = None
     if value is not None:
         both = hstack(images, format="csr")
         (interval,) = bootstrap_pooled(both, as_frozen, generator=generator, resamples=resamples, level=level)
-        p_value = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
+        exchanged = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
     return Summary(
         captioner=captioner,
         metric=metric.name,
@@ -103,9 +109,10 @@ def _summarise(
         amplification=value,
         sd=None,
         interval=interval,
-        p_value=p_value,
+        p_value=exchanged and exchanged.p_value,
         images=images[0].shape[0],
         seeds=0,
+        by_chance=exchanged and exchanged.mean,
     )
 
 

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +141,8 @@ class Rows:
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """What a row counts on the human side, and on the generated one, [C] each: images are all as heavy.
 
-        Whole numbers: sums of counts are exact, and ties are ties.
+        Whole numbers: sums of counts are exact, and ties are ties (below 2^53, which dozens of different numbers of
+        captions an image may pass).
         """
         counts = [np.bincount(self.image[of]) for of in (~self.generated, self.generated)]
         common = math.lcm(*{count for side in counts for count in side.tolist()})
@@ -162,14 +163,21 @@ class Rows:
         return sides[0], sides[1]
 
 
+class Exchanged(NamedTuple):
+    """What exchanging captions between the sides gives: a two-sided p-value, and the mean of the value."""
+
+    p_value: float
+    mean: float
+
+
 def permutation_pooled(
     rows: Rows,
     statistic: Callable[[FloatArray, FloatArray], FloatArray],
     *,
     generator: np.random.Generator,
     resamples: int = 2000,
-) -> float | None:
-    """Two-sided p-value of "an image's captions are exchangeable between the sides" (scipy).
+) -> Exchanged | None:
+    """Test of "an image's captions are exchangeable between the sides" (scipy).
 
     In each permutation every image has as many captions on either side as before, drawn from all that it has.
 
@@ -181,15 +189,17 @@ def permutation_pooled(
         resamples: how many.
 
     Returns:
-        At least 2 / (resamples + 1), 1 for identical sides; None where a permutation has no value.
+        p at least 2 / (resamples + 1), 1 for identical sides; None where a permutation has no value.
     """
     from scipy import stats
 
     human, generated = rows.weights()
     columns = _columns(rows.table)
-    if not (rows.by_image()[0] - rows.by_image()[1]).data.any():
-        return 1.0
     as_human, as_generated = columns.multiply(human[None]).tocsr(), columns.multiply(generated[None]).tocsr()
+    sides = rows.by_image()
+    if not (sides[0] - sides[1]).data.any():
+        alike = np.asarray(sides[0].sum(axis=0), dtype=np.float64)
+        return Exchanged(1.0, float(statistic(alike, alike)))
     whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
 
     def of_roles(roles: Any, axis: int = -1) -> FloatArray:
@@ -205,7 +215,8 @@ def permutation_pooled(
         n_resamples=resamples,
         batch=max(1, _CELLS // max(columns.shape)),
     )
-    return float(found.pvalue) if np.isfinite(found.null_distribution).all() else None
+    null = found.null_distribution
+    return Exchanged(float(found.pvalue), float(null.mean())) if np.isfinite(null).all() else None
 
 
 class _Roles:
@@ -261,7 +272,8 @@ def permutation_test(
     def of_sides(before: FloatArray, after: FloatArray) -> FloatArray:
         return statistic(np.stack([before, after]))
 
-    return permutation_pooled(rows, of_sides, generator=generator, resamples=resamples)
+    found = permutation_pooled(rows, of_sides, generator=generator, resamples=resamples)
+    return found and found.p_value
 
 
 def _batch(trials: Sequence[FloatArray]) -> int:

@@ -54,8 +54,8 @@ class _Side:
 
     Attributes:
         image: index of the image, [C].
-        annotated: the image's class, [C, A].
-        named: classes that the row names, [C, A].
+        annotated: the image's class, [C, A'].
+        named: classes that the row names, [C, A']: the A of images, then others that somebody names.
         labels: what else it says, [C, L].
     """
 
@@ -66,14 +66,14 @@ class _Side:
 
 
 def named_most_and_least(counts: pd.DataFrame) -> tuple[str, str]:
-    """The classes that people name most and least, in captions that name one; of equals the first by name."""
+    """The classes of images that people name most and least, in captions that name one."""
     named = counts.loc[counts["side"] == "human", "named"]
     classes = sorted(set(counts["class"]))
     by_class = named.value_counts().reindex(classes, fill_value=0)
     return str(by_class.idxmax()), str(by_class.iloc[::-1].idxmin())
 
 
-def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str) -> CountedRows:
+def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str) -> CountedRows | None:
     """What captions add for a counted row of METRICS.
 
     Args:
@@ -82,32 +82,44 @@ def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
         first: Ratio's class above.
         second: Ratio's class below.
 
+    Returns:
+        None where no caption names a class, and the metric counts those that do.
+
     Raises:
-        JudgeError: Ratio of a class that no image has.
+        JudgeError: Multi-> of too many sets of labels.
     """
     counting = metric.counted
     assert counting is not None
     classes = sorted(set(rows["class"]))
+    others = sorted({first, second, *_names(rows["named"])} - {*classes, ""})
     by_side = dict(iter(rows.groupby("side", observed=True)))
     before = by_side[_SIDES[counting.against]]
     images = pd.Index(before["image_id"].unique())
-    names = _names(before[counting.labels]) if counting.labels else []
-    truth, predicted = (
-        _side(part, images, classes, names, said=counting.labels) for part in (before, by_side["generated"])
-    )
+    parts = before, by_side["generated"]
+    # Of people's captions and a captioner's, what either says; else what is annotated.
+    telling = parts if counting.against == "people" else (before,)
+    names = _names(pd.concat([part[counting.labels] for part in telling])) if counting.labels else []
+    truth, predicted = (_side(part, images, [*classes, *others], names, said=counting.labels) for part in parts)
     if counting.against == "annotation":
-        predicted = _complete(truth, predicted, metric)
+        truth, predicted = _complete(truth, predicted, metric)
+    if not len(truth.image):
+        return None
     variant = counting.variant
     tables: list[tuple[BoolArray | FloatArray, Sparse]]
     if counting.is_share:
-        places = _places(classes, (first, second), metric)
+        places = [*classes, *others].index(first), [*classes, *others].index(second)
         tables = [_split(_terms(side, metric, places)) for side in (truth, predicted)]
     else:
-        tables = [(_only(side.named), _sparse(side.labels)) for side in (truth, predicted)]
+        tables = [(_only(side.named)[:, : len(classes)], _sparse(side.labels)) for side in (truth, predicted)]
     if counting.kind.startswith("multi"):
         exact = variant.sets == "exact"
-        sets = label_sets(truth.labels, exact=exact, largest=variant.largest, least=variant.least)
-        tables = [(_only(side.named), _holding(side.labels, sets)) for side in (truth, predicted)]
+        try:
+            sets = label_sets(truth.labels, exact=exact, largest=variant.largest, least=variant.least)
+        except ValueError as error:
+            what = "images show more than 250,000 sets of objects"
+            raise JudgeError(what, where=f"--metrics {metric.name}", mend=f"use {metric.name}:pairs") from error
+        sides = zip(tables, (truth, predicted), strict=True)
+        tables = [(named, _holding(side.labels, sets)) for (named, _), side in sides]
     table = vstack([_flatten(*sides) for sides in tables], format="csr")
     image = np.concatenate([truth.image, predicted.image])
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
@@ -138,22 +150,25 @@ def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
     return np.asarray(table[codes])
 
 
-def _complete(truth: _Side, predicted: _Side, metric: Metric) -> _Side:
-    """What is not predicted equals the truth of the row's image."""
+def _complete(truth: _Side, predicted: _Side, metric: Metric) -> tuple[_Side, _Side]:
+    """What is not predicted equals the truth of the row's image.
+
+    Where classes are predicted, captions that name none, or several, predict nothing: they are left out, and images
+    without others (Princeton's codes do so too). P(a^|l) would else be the smaller the more a captioner keeps silent.
+    """
     row = np.empty(len(truth.image), dtype=np.int64)
     row[truth.image] = np.arange(len(row))
-    of_image = row[predicted.image]
     if metric.direction == "A->T":
-        return replace(predicted, named=truth.named[of_image])
-    return replace(predicted, labels=truth.labels[of_image])
+        return truth, replace(predicted, named=truth.named[row[predicted.image]])
+    naming = _only(predicted.named).any(axis=1)
+    predicted = replace(predicted, labels=truth.labels[row[predicted.image]])
+    left, image = np.unique(predicted.image[naming], return_inverse=True)
+    return _take(truth, row[left], np.arange(len(left))), _take(predicted, np.flatnonzero(naming), image)
 
 
-def _places(classes: Sequence[str], asked: tuple[str, str], metric: Metric) -> tuple[int, int]:
-    for name in asked:
-        if name not in classes:
-            what = f"no image is of class '{name}'"
-            raise JudgeError(what, where=f"--metrics {metric.name}", mend=f"known: {', '.join(classes)}")
-    return classes.index(asked[0]), classes.index(asked[1])
+def _take(side: _Side, rows: IntArray, image: IntArray) -> _Side:
+    """Some rows, with the indices of their images."""
+    return _Side(image, side.annotated[rows], side.named[rows], side.labels[rows])
 
 
 def _terms(side: _Side, metric: Metric, places: tuple[int, int]) -> FloatArray:

@@ -34,11 +34,12 @@ class Summary:
         amplification: the metric's value; positive means amplified (for ``ratio``: above 1).
         sd: sample standard deviation of the amplification over seeds; None for one seed.
         interval: 95% over images: bootstrap within classes (of rows that are not balanced: among all), seeds averaged.
-        p_value: two-sided, sides exchanged image by image.
+        p_value: two-sided, sides exchanged image by image; of counted metrics, captions of an image.
         images: distinct images scored.
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities: how well judges guess, without priors (Q), of the human and the generated side; None without priors.
         priors: mean weight w of the human and the generated side; None without priors.
+        by_chance: of counted metrics, the mean amplification of exchanged captions: what there is without any bias.
     """
 
     captioner: str
@@ -54,6 +55,7 @@ class Summary:
     seeds: int
     qualities: tuple[float, float] | None = None
     priors: tuple[float, float] | None = None
+    by_chance: float | None = None
 
 
 def summarise(scores: pd.DataFrame, *, resamples: int = 2000, level: float = 0.95, seed: int = 0) -> list[Summary]:
