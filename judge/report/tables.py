@@ -130,8 +130,8 @@ def _method(result: Result) -> Iterator[str]:
     if _judged(result):
         yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
     if any(find_metric(name).counted for name in _metrics(result)):
-        yield "Counted: intervals by bootstrap over images, under the pairs and signs of the data. By chance: the mean"
-        yield "when an image's captions are exchanged between the sides, not 0 if one side chose the pairs; p is against it."
+        yield "Counted: intervals by bootstrap over images, under the pairs and signs of the data. By chance: the"
+        yield "mean when captions of an image change sides; not 0 if one side chose the pairs. p is against it."
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
     labels = run["labels"]
