@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from judge.amplification import difference, normalised, ratio
+from judge.amplification import AMPLIFICATIONS
 from judge.cooccurrence import BaVariant, DbaVariant, MultiVariant, freeze_ba, freeze_dba, variance
 from judge.incidence import Incidence, divide
 from judge.mentions import Both
@@ -102,7 +102,8 @@ VARIANTS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-_OF_SHARES = {"ratio": ratio, "error": difference, "dpa": normalised}
+# How two sides are compared (key of AMPLIFICATIONS); metrics of the other kinds are a change, or BA's difference.
+COMPARED: Mapping[Kind, str] = {"ratio": "ratio", "error": "difference", "dpa": "normalised"}
 
 
 class Measured(NamedTuple):
@@ -125,7 +126,7 @@ def freeze(counting: Counting, direction: Direction | None, truth: Incidence, pr
     """
     kind, variant = counting.kind, counting.variant
     if counting.is_share:
-        amplify = _OF_SHARES[kind]
+        amplify = AMPLIFICATIONS[COMPARED[kind]]
         return lambda before, after: _shares(before, after, amplify)
     if kind == "ba":
         pairs = freeze_ba(truth, variant=variant)

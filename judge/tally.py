@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PEOPLE = frozenset({PERSON})
 # LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
-# that many are left by 10, and 56 by 100 in LIC's own 33,140.
+# that many are left by 10, where 100 in the 33,140 of LIC's images would be 54, and leave 56.
 _OF_CAPTIONS = 1800
 # Nouns, verbs and adjectives that scikit-learn's list of stop words holds beside function words.
 # fmt: off
