@@ -333,6 +333,9 @@ class RunSettings(HidingSettings):
     least: int | None = Field(
         None, ge=1, description="of BA: captions that hold a word with each class; None: one in 1,800"
     )
+    human_scores: Path | None = Field(
+        None, description="people's score of each captioner's bias: metrics are compared with it"
+    )
     quality: bool = Field(False, description="score captions too (CIDEr, BLEU ...), by class, and draw bias against it")
 
     contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')

@@ -87,6 +87,10 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
         int | None,
         typer.Option(help="of ba: captions that must hold a word with each class [default: one in 1,800]"),
     ] = None,
+    human_scores: Annotated[
+        Path | None,
+        typer.Option(help="table of captioner, score: how biased people find each; metrics are compared with it"),
+    ] = None,
     quality: Annotated[
         bool | None,
         typer.Option("--quality", help="score captions too, by class: BLEU, CIDEr, ROUGE-L, with Java METEOR"),

@@ -153,12 +153,17 @@ def print_result(result: Result, extra: dict[str, dict[str, float]] | None = Non
 
 
 def print_consistency(result: Result, console: Console) -> None:
-    """Whether judges agree, where a metric has two or more."""
-    from judge.report.consistency import consistency_notes, pair_table, variation_table
+    """Whether judges agree, where a metric has two or more, and with people, where their scores are given."""
+    from judge.report.consistency import alignment_with_people, consistency_notes, pair_table, variation_table
     from judge.statistics.consistency import measure_consistency
 
-    found = measure_consistency(result.summaries)
-    for table, rows in ((pair_table, found.pairs), (variation_table, found.variations)):
+    found = measure_consistency(result.summaries, result.run.get("human_scores"))
+    tables = (
+        (pair_table, found.pairs),
+        (variation_table, found.variations),
+        (alignment_with_people, found.alignments),
+    )
+    for table, rows in tables:
         if rows:
             console.print()
             console.print(table(found))

@@ -12,6 +12,7 @@ from typing import Any
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.objects import read_tasks
+from judge.corpus.opinions import read_human_scores
 from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import Aligning, TextOptions
@@ -92,6 +93,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     silent = silent_models(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = corpus or read_corpus(config, lexicons)
+    told = describe_people(config, corpus)
     plan, workshop = make_plan(config), make_workshop(config)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
@@ -99,17 +101,25 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     if directory is None:
         corpus = _captioned(config, corpus, plan, silent=silent, directory=None, report=report)
         result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report)
-        return replace(result, run={**result.run, **describe_sight(config)})
+        return replace(result, run={**result.run, **describe_sight(config), **told})
     workshop = replace(workshop, store=config.checkpoints or directory.store)
     with directory.working():
         corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, report=report)
         # Where captions have been written, the folder has been begun.
         ready = None if silent else directory.begin
         result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report, ready=ready)
-        result = replace(result, run={**result.run, **describe_sight(config)})
+        result = replace(result, run={**result.run, **describe_sight(config), **told})
         if is_main_process():
             directory.finish(config.to_yaml(), result)
     return result
+
+
+def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
+    """People's scores of the captioners, where they are given."""
+    if config.human_scores is None:
+        return {}
+    names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
+    return {"human_scores": read_human_scores(config.human_scores, captioners=names)}
 
 
 def describe_sight(config: RunConfig) -> dict[str, Any]:

@@ -53,6 +53,21 @@ def variation_table(consistency: Consistency) -> Table:
     return table
 
 
+def alignment_with_people(consistency: Consistency) -> Table:
+    """A row per metric and judge: correlation of amplifications with people's scores of the captioners."""
+    table = start_table("metric (judge)")
+    for heading in ("captioners", "human alignment", "interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in consistency.alignments:
+        table.add_row(
+            escape(f"{find_metric(row.metric).title} ({row.judge})"),
+            str(row.alignment.pairs),
+            format_number(row.alignment.pearson, signed=True),
+            format_interval(row.alignment.interval, signed=True),
+        )
+    return table
+
+
 def consistency_notes(consistency: Consistency) -> list[str]:
     """What a reader must know beside the tables, a line each; none for a run with one judge a metric."""
     conflict = "Conflict: share of captioners that one judge calls biased and the other does not (biased: amplifies)."
@@ -60,7 +75,12 @@ def consistency_notes(consistency: Consistency) -> list[str]:
     variation = (
         "CV: sd over judges of a captioner's amplification, over the size of its mean; of a mean near 0 it says little."
     )
-    return [*([conflict, ranking] if consistency.pairs else []), *([variation] if consistency.variations else [])]
+    people = "Human alignment: Pearson's correlation of amplifications with people's scores, over captioners."
+    return [
+        *([conflict, ranking] if consistency.pairs else []),
+        *([variation] if consistency.variations else []),
+        *([people] if consistency.alignments else []),
+    ]
 
 
 def _percent(value: float, *, digits: int) -> str:

@@ -147,15 +147,33 @@ class Variation:
 
 
 @dataclass(frozen=True, slots=True)
+class HumanAlignment:
+    """How far a metric, by one judge, agrees with people over captioners.
+
+    Attributes:
+        metric, judge: of which row.
+        alignment: of the amplifications with people's scores; its ``pearson`` is :func:`human_alignment`, None where
+            that is NaN.
+    """
+
+    metric: str
+    judge: str
+    alignment: Correlation
+
+
+@dataclass(frozen=True, slots=True)
 class Consistency:
-    """The consistency table of a run: empty for a run with one judge a metric."""
+    """The consistency tables of a run: empty for a run with one judge a metric, and without people's scores."""
 
     pairs: tuple[JudgePair, ...]
     variations: tuple[Variation, ...]
+    alignments: tuple[HumanAlignment, ...] = ()
 
 
-def measure_consistency(summaries: Sequence[Summary]) -> Consistency:
+def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float] | None = None) -> Consistency:
     """Every pair of judges of every metric, and every captioner that two judges or more have an amplification of.
+
+    Where people's scores of the captioners are given (``human``), every metric and judge is compared with them.
 
     Metrics, judges and captioners stand in order of appearance. Rows without an amplification (a metric of one side,
     NaN) are left out, and so are pairs of judges without a captioner in common.
@@ -170,7 +188,13 @@ def measure_consistency(summaries: Sequence[Summary]) -> Consistency:
         found = (_pair(metric, judges, by_judge) for judges in combinations(by_judge, 2))
         pairs += [pair for pair in found if pair.captioners]
         variations += _variations(metric, by_judge)
-    return Consistency(tuple(pairs), tuple(variations))
+    alignments = [
+        HumanAlignment(metric, judge, _correlate(list(of.values()), [human[name] for name in of]))
+        for metric, by_judge in by_metric.items()
+        for judge, of in by_judge.items()
+        if human
+    ]
+    return Consistency(tuple(pairs), tuple(variations), tuple(alignments))
 
 
 def _pair(metric: str, judges: tuple[str, str], by_judge: Mapping[str, Mapping[str, float]]) -> JudgePair:
