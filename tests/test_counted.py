@@ -25,6 +25,7 @@ from judge.lexicon import Lexicon, load_lexicon
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.predictability import DpaVariant
+from judge.report.tables import warnings
 from judge.statistics.counted import summarise_counts
 from judge.tokens import tokenize
 from judge.types import Captions, Labels
@@ -314,6 +315,8 @@ def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus,
     shown = corpus.tasks.table(list(corpus.human.by_image))  # type: ignore[union-attr]
     told = hot(said(corpus.generated[0].by_image, list(corpus.human.by_image), TASKS), list(OBJECTS))
     classes = hot([{name} for name in x[0]], ["dark", "light", "medium"])
+    told_so = warnings(evaluate(corpus, metrics="ba-objects", lexicon="none", **QUICK))
+    assert told_so == ["no words of tone are known: BA counts the annotated classes, on both sides."]
     assert table["dba-o"]["amplification"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
     for metric in ("ratio", "error", "dba-g", "dpa-ta", "multi-ta"):
         with pytest.raises(JudgeError, match="no words of them are known"):
@@ -381,6 +384,27 @@ def test_p_is_uniform_where_nobody_amplifies() -> None:
     assert 2 <= below <= 16  # Binomial(40, 0.2): 0.9992 of its mass.
 
 
+def test_p_is_uniform_where_captions_are_as_the_annotation() -> None:
+    """The captioner names objects drawn anew for the image's class: as likely to be annotated as those that are.
+
+    Multi-> is never near 0, and DBA below 0: what there is by chance says so, and p is about that.
+    """
+    found: dict[str, list[float]] = {"dba-o": [], "multi-at": [], "dpa-at": []}
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        classes = {f"{i:03d}": str(rng.choice(["female", "male"])) for i in range(80)}
+        chances = {"female": (0.7, 0.3, 0.4), "male": (0.3, 0.7, 0.4)}
+        drawn = [{i: np.flatnonzero(rng.random(3) < chances[name]) for i, name in classes.items()} for _ in range(2)]
+        words = {i: (" ".join(["a", PEOPLE[classes[i]], *(OBJECTS[k] for k in of)]),) for i, of in drawn[1].items()}
+        tasks = Tasks(OBJECTS, {i: tuple(of.tolist()) for i, of in drawn[0].items()}, "drawn")
+        labels = Labels("gender", ("female", "male"), classes, "drawn")
+        corpus = Corpus(Captions("human", words), (Captions("cap", words),), labels, tasks)
+        for name, row in rows(evaluate(corpus, metrics=list(found), resamples=200)).items():
+            found[name].append(row["p_value"])
+    for name, values in found.items():
+        assert 1 <= sum(p < 0.2 for p in values) <= 13, name  # Binomial(30, 0.2): 0.998 of its mass.
+
+
 def test_a_captioner_that_exaggerates_is_found() -> None:
     """In 0.3 of the images it says the class's own animal whatever is there: 0.79 of each class's, not 0.7.
 
@@ -404,6 +428,8 @@ def test_error_and_ratio_in_closed_form() -> None:
     table = rows(evaluate(draw(4000, error=0.3, captions=1), metrics=["ratio", "error"], **QUICK))
     assert table["error"]["generated"] == pytest.approx(0.3 * 0.8, abs=0.02)
     assert table["error"]["human"] == 0
+    derived = replace(draw(60), labels=None)
+    assert "by construction" in warnings(evaluate(derived, metrics="error", **QUICK))[0]
     assert table["ratio"]["human"] == pytest.approx(1.5, abs=0.1)
     assert table["ratio"]["generated"] == pytest.approx(0.54 / 0.46, abs=0.1)
 

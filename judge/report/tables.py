@@ -107,7 +107,13 @@ def footnotes(result: Result) -> list[str]:
 
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
-    return [*_quiet(result.run), *_unlike_the_paper(result.run), *_not_asked(result), *_unmentioned(result)]
+    return [
+        *_quiet(result.run),
+        *_unlike_the_paper(result.run),
+        *_not_asked(result),
+        *_unmentioned(result),
+        *_by_construction(result),
+    ]
 
 
 def _method(result: Result) -> Iterator[str]:
@@ -266,6 +272,16 @@ def _unmentioned(result: Result) -> Iterator[str]:
     }
     if titles and result.run["lexicon"] is None:
         yield f"no words of {result.run['attribute']} are known: P(a^) of {', '.join(titles)} is 1 for every caption."
+
+
+def _by_construction(result: Result) -> Iterator[str]:
+    """What is so whatever the captions say."""
+    kinds = {row.counted.kind for row in map(find_metric, _metrics(result)) if row.counted}
+    attribute = result.run["attribute"]
+    if "ba" in kinds and result.run["lexicon"] is None:
+        yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
+    if "error" in kinds and result.run["labels"]["derived"]:
+        yield "people's Error is 0 by construction: the labels are derived from their captions."
 
 
 def _coverage(coverage: Mapping[str, Any] | None, side: str) -> str:

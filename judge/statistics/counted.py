@@ -13,6 +13,7 @@ choose pairs by one side (BA, DBA), or that add up sizes (Multi).
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 
 import numpy as np
@@ -21,7 +22,7 @@ import pandas as pd
 from judge.counting import freeze
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.intervals import Exchanged, bootstrap_pooled, permutation_pooled
-from judge.statistics.said import CountedRows, counted_rows, named_most_and_least
+from judge.statistics.said import counted_rows, named_most_and_least
 from judge.statistics.summary import Summary
 from judge.types import FloatArray, Interval
 
@@ -39,25 +40,25 @@ def summarise_counts(
         seed: of the generators; every row has its own, so rows do not depend on each other.
 
     Raises:
-        JudgeError: Ratio of a class that no image has.
+        JudgeError: Multi-> of too many sets of labels.
     """
+    from joblib import Parallel, cpu_count, delayed
+    from scipy.stats import DegenerateDataWarning
+
     asked = [metric for metric in map(find_metric, spell_out(metrics)) if metric.counted]
     if not asked:
         return []
-    found = []
-    for captioner, rows in counts.groupby("captioner", sort=False, observed=True):
-        for metric in asked:
-            first, second = ratio_classes(counts, metric)
-            held = counted_rows(rows, metric, first=first, second=second)
-            generator = np.random.default_rng([seed, *map(ord, f"{captioner}/{metric.name}")])
-            if held is None:
-                nothing = Summary(str(captioner), metric.name, metric.judge, None, None, None, None, None, None, 0, 0)
-                found.append(nothing)
-                continue
-            found.append(
-                _summarise(str(captioner), metric, held, generator=generator, resamples=resamples, level=level)
-            )
-    return found
+    how = {"resamples": resamples, "level": level, "seed": seed}
+    jobs = [
+        delayed(_summarise)(str(captioner), metric, rows, ratio_classes(counts, metric), **how)
+        for captioner, rows in counts.groupby("captioner", sort=False, observed=True)
+        for metric in asked
+    ]
+    with warnings.catch_warnings():
+        # As in the bootstrap, whose own filter is no thread's alone.
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        # Threads: sparse products, which take most of the time, leave others free to go on.
+        return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 
 
 def ratio_classes(counts: pd.DataFrame, metric: Metric) -> tuple[str, str]:
@@ -71,14 +72,19 @@ def ratio_classes(counts: pd.DataFrame, metric: Metric) -> tuple[str, str]:
 def _summarise(
     captioner: str,
     metric: Metric,
-    held: CountedRows,
+    counts: pd.DataFrame,
+    ratio_of: tuple[str, str],
     *,
-    generator: np.random.Generator,
     resamples: int,
     level: float,
+    seed: int,
 ) -> Summary:
     from scipy.sparse import hstack
 
+    held = counted_rows(counts, metric, first=ratio_of[0], second=ratio_of[1])
+    if held is None:
+        return Summary(captioner, metric.name, metric.judge, None, None, None, None, None, None, 0, 0)
+    generator = np.random.default_rng([seed, *map(ord, f"{captioner}/{metric.name}")])
     counting, read = metric.counted, held.read
     assert counting is not None
     images = held.rows.by_image()
