@@ -83,9 +83,9 @@ VARIANTS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
     },
     "multi": {
         "sony": {"variant": MultiVariant(sets="exact", change=DbaVariant(tie="zero", rows="labelled"))},
-        "kerner-lab": {"variant": MultiVariant(ddof=1, spread="signed")},
         "pairs": {"variant": MultiVariant(largest=2)},
         "variance": {"kind": "multi-variance"},
+        "variance-kerner-lab": {"kind": "multi-variance", "variant": MultiVariant(ddof=1, spread="signed")},
     },
     "multi-variance": {},
     "dpa": {
