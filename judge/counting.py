@@ -62,10 +62,10 @@ class Counting:
 
     def as_in(self, name: str) -> Counting | None:
         """The same in the variant ``name`` of ``VARIANTS``, or of Ratio "A/B"; None where there is no such variant."""
-        first, slash, second = (part.strip() for part in name.partition("/"))
-        if self.kind == "ratio" and slash and first and second:
+        first, _, second = name.partition("/")
+        if self.kind == "ratio" and first and second:
             return replace(self, variant=NamingVariant(first, second))
-        changes = VARIANTS[self.kind].get(name.lower())
+        changes = VARIANTS[self.kind].get(name)
         return replace(self, **changes) if changes else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal
@@ -302,7 +302,7 @@ class EvidenceBuilder:
         images = list(classes)
         if metric.prior == "P(t)/P(a)":
             said = [self.mentions(words, "tasks") for _, _, words in rows]
-            above = set_frequency(_table(said, sorted(self.task_words.classes)), form=self.truth.prior)
+            above = set_frequency(mention_table(said, sorted(self.task_words.classes)), form=self.truth.prior)
             below = frequency(list(classes.values()))
         else:
             assert tasks is not None  # The row guesses them.
@@ -325,12 +325,12 @@ def _mentions(lexicons: Lexicons, words: Words, kind: TargetKind) -> frozenset[s
     return lexicon.mentions(words) if lexicon else frozenset()
 
 
-def _table(mentions: Sequence[frozenset[str]], names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Which of ``names`` each caption mentions, [N, L]."""
+def mention_table(mentions: Sequence[Collection[str]], names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which of ``names`` each caption mentions, [N, L]; others are passed over."""
     column = {name: index for index, name in enumerate(names)}
     table = np.zeros((len(mentions), len(names)), dtype=np.bool_)
     for row, named in enumerate(mentions):
-        table[row, [column[name] for name in named]] = True
+        table[row, [column[name] for name in named if name in column]] = True
     return table
 
 

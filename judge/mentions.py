@@ -55,7 +55,7 @@ def ratio(
     """
     terms = ratio_terms(mention, first=first, second=second, classes=classes, both=both)
     upper, lower = terms.sum(axis=0)
-    naming = _naming(_mentioned(mention, classes, first, second), both).sum(axis=0)
+    naming = naming_of(_mentioned(mention, classes, first, second), both).sum(axis=0)
     pairs = divide(naming[:, None], naming[None, :])
     return MentionShare(float(divide(upper, lower)), pairs, int(lower))
 
@@ -64,7 +64,7 @@ def ratio_terms(
     mention: npt.ArrayLike, *, first: int = 0, second: int = 1, classes: int | None = None, both: Both = "neutral"
 ) -> FloatArray:
     """What each caption adds above and below, [N, 2]: the ratio is their sums' ratio. Arguments: :func:`ratio`."""
-    naming = _naming(_mentioned(mention, classes, first, second), both)
+    naming = naming_of(_mentioned(mention, classes, first, second), both)
     return naming[:, [first, second]].astype(np.float64)
 
 
@@ -94,7 +94,7 @@ def error(
     """
     annotated, named = hot("attribute and mention", attribute, mention)
     wrong, counted = error_terms(annotated, named, among=among, both=both).sum(axis=0)
-    naming = _naming(named, both) & ~annotated
+    naming = naming_of(named, both) & ~annotated
     pairs = divide(annotated.T.astype(np.float64) @ naming.astype(np.float64), counted)
     return MentionShare(float(divide(wrong, counted)), pairs, int(counted))
 
@@ -109,7 +109,7 @@ def error_terms(
     """Errors and counted captions of each sample, [N, 2]: Error is their sums' ratio. Arguments: :func:`error`."""
     annotated, named = hot("attribute and mention", attribute, mention)
     same_samples(attribute=annotated, mention=named)
-    naming = _naming(named, both)
+    naming = naming_of(named, both)
     counted = annotated.any(axis=1)
     if among == "naming":
         counted &= naming.any(axis=1)
@@ -129,6 +129,6 @@ def _mentioned(mention: npt.ArrayLike, classes: int | None, first: int, second: 
     return named
 
 
-def _naming(named: BoolArray, both: Both) -> BoolArray:
-    """What captions name, with those that name several as told."""
+def naming_of(named: BoolArray, both: Both = "neutral") -> BoolArray:
+    """What captions name, [C, K]; those that name several classes name none ("neutral"), or each."""
     return named & (named.sum(axis=1, keepdims=True) == 1) if both == "neutral" else named

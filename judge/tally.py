@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder, Joined, Row
-from judge.lexicon import Lexicon
 from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.types import Captions, Side
@@ -117,10 +116,9 @@ def tally(
 
 def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric]) -> None:
     """What cannot be counted."""
-    labels, words = builder.truth.labels, builder.truth.words.attribute
-    classes = sorted(set(joined.classes.values()))
-    named = [*classes, *(words.classes if words else ()), *(builder.truth.words.tasks or Lexicon("", "", {})).classes]
-    for name in named:
+    labels, words, tasks = builder.truth.labels, builder.truth.words.attribute, builder.truth.words.tasks
+    known = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
+    for name in sorted(known):
         if "|" in name:
             raise JudgeError(f"'{name}' holds a '|', which parts names in counts.parquet", mend="rename it")
     for metric in metrics:

@@ -456,6 +456,7 @@ def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
     again = summarise_counts(pd.read_parquet(out / "counts.parquet"), names.split(","), resamples=200)
     assert [row.amplification for row in again] == [row["amplification"] for row in found]
     assert [row.p_value for row in again] == [row["p_value"] for row in found]
+    assert [row.by_chance for row in again] == [row["by_chance"] for row in found]
     assert [[row.interval.low, row.interval.high] for row in again if row.interval] == [row["ci"] for row in found]
     assert not (out / "scores.parquet").exists()
     by_name = {(row["captioner"], row["metric"]): row for row in found}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 import pandas as pd
 
@@ -26,12 +25,6 @@ from judge.types import Labels, Report, Side
 __all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]
 
 See = Callable[[Sequence[str]], SeenPictures]
-
-
-class _How(TypedDict):
-    resamples: int
-    level: float
-    seed: int
 
 
 def measure(
@@ -64,18 +57,17 @@ def measure(
     workshop = _furnish(workshop or Workshop(), work.jobs, see)
     counts = pd.concat([part.rows for part in work.tallies], ignore_index=True) if work.tallies else pd.DataFrame()
     names = [metric.name for metric in work.metrics]
-    how: _How = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
     if report and work.tallies:
         report("counting", 0, 0)
     # Before the judges, who take longer: it may find what has to be refused.
-    counted = summarise_counts(counts, names, **how)
+    counted = summarise_counts(counts, names, **plan.resampling)
     if ready:
         ready()
     found = train_members([job.member for job in work.jobs], workshop, report=report) if work.jobs else []
     if report:
         report("intervals and tests", 0, 0)
     scores = score_table(work.jobs, found)
-    summaries = [*summarise(scores, **how), *counted]
+    summaries = [*summarise(scores, **plan.resampling), *counted]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
     quality = _qualities(corpus, plan, work.truth.labels, report)
@@ -89,8 +81,7 @@ def _qualities(corpus: Corpus, plan: Plan, labels: Labels, report: Report | None
         if plan.quality and is_main_process():
             if report:
                 report("quality of captions", number, len(corpus.generated))
-            how: _How = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
-            found[captioner.name] = measure_quality(corpus.human, captioner, labels=labels, **how)
+            found[captioner.name] = measure_quality(corpus.human, captioner, labels=labels, **plan.resampling)
     return found
 
 

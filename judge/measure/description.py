@@ -14,6 +14,7 @@ from judge.evidence import Evidence, Joined, Truth
 from judge.measure.plan import Plan
 from judge.measure.walk import Job, Work
 from judge.statistics.counted import ratio_classes
+from judge.statistics.said import named_most_and_least
 from judge.types import Predictions
 
 
@@ -43,7 +44,7 @@ def describe(work: Work, found: Sequence[Predictions], counts: pd.DataFrame, pla
         "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
-        "ratios": {metric.name: list(ratio_classes(counts, metric)) for metric in ratios},
+        "ratios": {metric.name: list(ratio_classes(metric, named_most_and_least(counts))) for metric in ratios},
         "level": plan.level,
         "captioners": _captioners(work, found, plan),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
@@ -17,6 +17,14 @@ from judge.statistics.summary import Summary
 from judge.tally import Vocabulary
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
+
+
+class Resampling(TypedDict):
+    """What every function that makes intervals takes."""
+
+    resamples: int
+    level: float
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,11 @@ class Plan:
     quality: bool = False
     resamples: int = 2000
     level: float = 0.95
+
+    @property
+    def resampling(self) -> Resampling:
+        """How intervals and tests are made."""
+        return {"resamples": self.resamples, "level": self.level, "seed": self.first_seed}
 
     @property
     def seed_numbers(self) -> range:

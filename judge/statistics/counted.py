@@ -19,7 +19,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from judge.counting import freeze
+from judge.counting import NamingVariant, freeze
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.intervals import Exchanged, bootstrap_pooled, permutation_pooled
 from judge.statistics.said import counted_rows, named_most_and_least
@@ -49,8 +49,9 @@ def summarise_counts(
     if not asked:
         return []
     how = {"resamples": resamples, "level": level, "seed": seed}
+    extremes = named_most_and_least(counts)
     jobs = [
-        delayed(_summarise)(str(captioner), metric, rows, ratio_classes(counts, metric), **how)
+        delayed(_summarise)(str(captioner), metric, rows, ratio_classes(metric, extremes), **how)
         for captioner, rows in counts.groupby("captioner", sort=False, observed=True)
         for metric in asked
     ]
@@ -61,12 +62,10 @@ def summarise_counts(
         return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 
 
-def ratio_classes(counts: pd.DataFrame, metric: Metric) -> tuple[str, str]:
-    """Ratio's class above and class below: its variant's, or those that people name most and least, of all rows."""
-    assert metric.counted is not None
-    if metric.counted.kind == "ratio" and metric.counted.variant.first:
-        return metric.counted.variant.first, metric.counted.variant.second
-    return named_most_and_least(counts)
+def ratio_classes(metric: Metric, extremes: tuple[str, str]) -> tuple[str, str]:
+    """Ratio's class above and class below: its variant's, or those that people name most and least."""
+    variant = metric.counted.variant if metric.counted and metric.counted.kind == "ratio" else NamingVariant()
+    return variant.first or extremes[0], variant.second or extremes[1]
 
 
 def _summarise(

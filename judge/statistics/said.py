@@ -12,8 +12,9 @@ from scipy.sparse import csr_array, hstack, vstack
 
 from judge.counting import Against, Said
 from judge.errors import JudgeError
+from judge.evidence import mention_table
 from judge.incidence import Incidence, label_sets
-from judge.mentions import error_terms, ratio_terms
+from judge.mentions import error_terms, naming_of, ratio_terms
 from judge.metrics import Metric
 from judge.predictability import attack_terms
 from judge.statistics.intervals import Rows
@@ -110,7 +111,7 @@ def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
         places = [*classes, *others].index(first), [*classes, *others].index(second)
         tables = [_split(_terms(side, metric, places)) for side in (truth, predicted)]
     else:
-        tables = [(_only(side.named)[:, : len(classes)], _sparse(side.labels)) for side in (truth, predicted)]
+        tables = [(naming_of(side.named)[:, : len(classes)], _sparse(side.labels)) for side in (truth, predicted)]
     if counting.kind.startswith("multi"):
         exact = variant.sets == "exact"
         try:
@@ -142,12 +143,8 @@ def _side(
 
 def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
     """Names joined by "|" as [C, len(names)]; others are passed over."""
-    place = {name: index for index, name in enumerate(names)}
     codes, texts = pd.factorize(column)
-    table = np.zeros((len(texts), len(names)), dtype=np.bool_)
-    for row, text in enumerate(texts):
-        table[row, [place[name] for name in text.split("|") if name in place]] = True
-    return np.asarray(table[codes])
+    return np.asarray(mention_table([text.split("|") for text in texts], names)[codes])
 
 
 def _complete(truth: _Side, predicted: _Side, metric: Metric) -> tuple[_Side, _Side]:
@@ -160,7 +157,7 @@ def _complete(truth: _Side, predicted: _Side, metric: Metric) -> tuple[_Side, _S
     row[truth.image] = np.arange(len(row))
     if metric.direction == "A->T":
         return truth, replace(predicted, named=truth.named[row[predicted.image]])
-    naming = _only(predicted.named).any(axis=1)
+    naming = naming_of(predicted.named).any(axis=1)
     predicted = replace(predicted, labels=truth.labels[row[predicted.image]])
     left, image = np.unique(predicted.image[naming], return_inverse=True)
     return _take(truth, row[left], np.arange(len(left))), _take(predicted, np.flatnonzero(naming), image)
@@ -181,7 +178,7 @@ def _terms(side: _Side, metric: Metric, places: tuple[int, int]) -> FloatArray:
     if counting.kind == "error":
         return error_terms(side.annotated, side.named, among=variant.among, both=variant.both)
     assert direction is not None  # DPA's rows have one.
-    named = _only(side.named)
+    named = naming_of(side.named)
     sides = (named, side.labels) if direction == "A->T" else (side.labels, named)
     return attack_terms(*sides, direction, side.image)
 
@@ -190,11 +187,6 @@ def _split(terms: FloatArray) -> tuple[BoolArray | FloatArray, Sparse]:
     """The numerator as a class, the denominator as a label."""
     above, below = np.hsplit(terms, 2)
     return above, _sparse(below)
-
-
-def _only(named: BoolArray) -> BoolArray:
-    """Rows that name several classes name none (women-snowboard, Princeton)."""
-    return np.asarray(named & (named.sum(axis=1, keepdims=True) == 1))
 
 
 def _sparse(table: npt.NDArray[np.generic]) -> Sparse:

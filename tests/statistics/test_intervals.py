@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from judge.statistics.intervals import Sides, bootstrap, permutation_test
+from judge.statistics.intervals import Rows, Sides, bootstrap, permutation_pooled, permutation_test
+from judge.types import FloatArray
 
 
 def difference(means: np.ndarray) -> np.ndarray:
@@ -79,3 +82,47 @@ def test_permutation_of_three_images_by_hand() -> None:
     """All three gaps are +1: of the 8 swaps, 1 is as high and 1 as low, so p = 2/8."""
     data = sides(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     assert permutation_test(data, difference, generator=np.random.default_rng(0)) == pytest.approx(2 / 8, abs=0.02)
+
+
+@pytest.mark.parametrize("written", [[1, 1, 1], [1, 2, 1]])
+def test_captions_change_sides_as_often_as_all_ways_to_do_so(written: list[int]) -> None:
+    """Three images with three human captions, two and one, and ``written`` generated ones: every way is enumerated.
+
+    The value is no mean: of a ratio of sums, what there is by chance is not 0.
+    """
+    people = [3, 2, 1]
+    image = np.concatenate([np.repeat(np.arange(3), people), np.repeat(np.arange(3), written)])
+    generated = np.arange(len(image)) >= sum(people)
+    values = np.random.default_rng(0).integers(1, 9, (len(image), 1)).astype(float)
+
+    def ratio(before: FloatArray, after: FloatArray) -> FloatArray:
+        return after[0] / before[0]
+
+    def by_hand(chosen: set[int]) -> float:
+        sides = [0.0, 0.0]
+        for side, counts in enumerate((people, written)):
+            for row, whose in enumerate(image):
+                if (row in chosen) == bool(side):
+                    sides[side] += values[row, 0] / counts[whose]
+        return sides[1] / sides[0]
+
+    ways = product(*(combinations(np.flatnonzero(image == k).tolist(), count) for k, count in enumerate(written)))
+    every = np.array([by_hand({row for of in way for row in of}) for way in ways])
+    seen = by_hand(set(np.flatnonzero(generated).tolist()))
+    found = permutation_pooled(
+        Rows(values, image, generated), ratio, generator=np.random.default_rng(1), resamples=40_000
+    )
+    assert found is not None
+    assert found.mean == pytest.approx(every.mean(), abs=4 * every.std() / 200)
+    tails = (every >= seen - 1e-12).mean(), (every <= seen + 1e-12).mean()
+    assert found.p_value == pytest.approx(min(1, 2 * min(tails)), abs=0.02)
+
+
+def test_a_permutation_without_a_value_has_no_p() -> None:
+    """A share of nothing: where the only 1 changes sides, the human side holds nothing to divide by."""
+    rows = Rows(np.array([[1.0], [0.0], [0.0], [0.0]]), np.array([0, 1, 0, 1]), np.array([False, False, True, True]))
+
+    def share(before: FloatArray, after: FloatArray) -> FloatArray:
+        return np.where(before[0] > 0, after[0] / np.maximum(before[0], 1), np.nan)
+
+    assert permutation_pooled(rows, share, generator=np.random.default_rng(0)) is None
