@@ -38,3 +38,6 @@ AMPLIFICATIONS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "normalised": normalised,
     "one_side": one_side,
 }
+
+# What an amplification is where nothing is amplified.
+NEUTRAL = {"difference": 0.0, "ratio": 1.0, "normalised": 0.0, "one_side": 0.0}

@@ -383,11 +383,27 @@ class RunSettings(HidingSettings):
         None, description="folder of trained judges, which a run takes from it and adds to it; None to keep none"
     )
 
+    refits: int | None = Field(
+        None,
+        ge=0,
+        description="times that judges are trained again for the test, and on two halves of the images for the "
+        "interval; 0 for none; default 20 for linear, 0 for judges that take long",
+    )
+    chance: int | None = Field(
+        None, ge=0, description="judges trained on shuffled labels; default 4 for linear, 0 for judges that take long"
+    )
     resamples: int = Field(2000, ge=100, description="of the bootstrap and the permutation test")
     level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")
     overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
 
     _named = field_validator("captions", mode="before")(named_captions)
+
+    @field_validator("refits", "chance")
+    @classmethod
+    def _one_has_no_spread(cls, value: int | None) -> int | None:
+        if value == 1:
+            raise ValueError("one refit has no spread: give 2 or more, or 0")
+        return value
 
     @field_validator("models", mode="before")
     @classmethod

@@ -70,6 +70,9 @@ class Counting:
 
 
 # What may follow a counted row's name and a colon ("dba-o:princeton"); the row alone is the paper's own definition.
+# Several may ("dba-o:princeton:annotation"): "annotation" says with what captions are compared, the others how is
+# counted. T->A is against the annotation in any case.
+_ANNOTATION: Mapping[str, Any] = {"against": "annotation"}
 VARIANTS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
     "ba": {
         "joint": {"variant": BaVariant(share="joint")},
@@ -77,18 +80,21 @@ VARIANTS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
         "sony": {"variant": BaVariant(threshold="1/(A-1)")},
     },
     "dba": {
+        "annotation": _ANNOTATION,
         "princeton": {"variant": DbaVariant(tie="zero")},
         "sony": {"variant": DbaVariant(tie="zero", rows="labelled")},
         "kerner-lab": {"variant": DbaVariant(empty="zero", per="mentions")},
     },
     "multi": {
+        "annotation": _ANNOTATION,
         "sony": {"variant": MultiVariant(sets="exact", change=DbaVariant(tie="zero", rows="labelled"))},
         "pairs": {"variant": MultiVariant(largest=2)},
         "variance": {"kind": "multi-variance"},
         "variance-kerner-lab": {"kind": "multi-variance", "variant": MultiVariant(ddof=1, spread="signed")},
     },
-    "multi-variance": {},
+    "multi-variance": {"annotation": _ANNOTATION},
     "dpa": {
+        "annotation": _ANNOTATION,
         "label": {"variant": DpaVariant(unit="label")},
         "balanced": {"variant": DpaVariant(score="balanced")},
         "label-balanced": {"variant": DpaVariant(unit="label", score="balanced")},

@@ -1,13 +1,11 @@
 """How frequent what a caption says is on its side: the weights of directional metrics (DBAC, DPAC).
 
 Each frequency is of the side that it describes, all its captions: those that judges learn from and those that they are
-scored on alike. Frequencies are of the data as they are; intervals hold them fixed.
+scored on alike. They are estimates: every resample makes them anew.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -16,30 +14,29 @@ import numpy.typing as npt
 from judge.types import FloatArray
 
 PriorForm = Literal["joint", "product"]
+_TINY = np.finfo(np.float64).tiny
 
 
-def frequency(values: Sequence[Hashable]) -> FloatArray:
-    """The share of ``values`` that are the same as each of them, [N] in (0, 1]."""
-    counts = Counter(values)
-    return np.array([counts[value] / len(values) for value in values], dtype=np.float64)
+def frequency(counts: FloatArray) -> FloatArray:
+    """Shares of ``counts`` [U, ...] along the first axis, in [0, 1]; NaN where all are 0."""
+    total = counts.sum(axis=0)
+    return np.asarray(np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0))
 
 
-def set_frequency(tasks: npt.NDArray[np.bool_], *, form: PriorForm = "joint") -> FloatArray:
-    """How frequent each row's set of tasks is, the empty set included, [N] in (0, 1].
+def set_frequency(counts: FloatArray, sets: npt.NDArray[np.bool_], *, form: PriorForm = "joint") -> FloatArray:
+    """How frequent each set of tasks is, the empty set included, [U, ...] in [0, 1].
 
     Args:
-        tasks: which tasks each caption (or image) has, [N, L].
-        form: ``joint``: the share of rows with this very set; ``product``: as if tasks came independently, the product
-            of their shares, and of 1 - share for those that are not there.
+        counts: captions (or images) with each set, and with no other task, [U, ...].
+        sets: which tasks each set holds, [U, L].
+        form: ``joint``: the share of captions with this very set; ``product``: as if tasks came independently, the
+            product of their shares, and of 1 - share for those that are not there.
 
     Source: WACV 2026 (DBAC), equations of omega: P(t).
     """
     if form == "joint":
-        return frequency([row.tobytes() for row in np.packbits(tasks, axis=1)])
-    shares = tasks.mean(axis=0)
-    return np.asarray(np.where(tasks, shares, 1 - shares).prod(axis=1), dtype=np.float64)
-
-
-def mention(classes: frozenset[str]) -> str:
-    """What a caption says of the attribute: its class; "none" and "several" are mentions of their own."""
-    return next(iter(classes)) if len(classes) == 1 else ("several" if classes else "none")
+        return frequency(counts)
+    held = sets.astype(np.float64)
+    shares = np.tensordot(held.T, frequency(counts), axes=1)
+    there, absent = (np.log(np.maximum(part, _TINY)) for part in (shares, 1 - shares))
+    return np.asarray(np.exp(np.tensordot(held, there, axes=1) + np.tensordot(1 - held, absent, axes=1)))

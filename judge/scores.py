@@ -1,23 +1,26 @@
 """The score q of one side: from a judge's probabilities on held-out captions to numbers in [0, 1].
 
-Every score is a quantity per caption whose (weighted) mean is pooled into the side's value, so that one
-bootstrap serves all of them. Chance with K equally likely classes: 1/K, and 1/K^2 for LIC's.
+Every score is a quantity per caption whose (weighted) mean is pooled into the side's value. Chance with K equally
+likely classes, of a judge that is never sure: 1/K, and 1/K^2 for LIC's; of a judge that is sure and wrong LIC's tends
+to 1/K too (labels shuffled among images tell: ``judge.measure.refits``).
 
 A directional metric weighs captions by a prior w. Of a score per caption it takes the mean of q w (DPAC's psi); of a
-pooled one, Q times the mean of w (DBAC's omega): a caption then has two columns, q and w.
+pooled one, Q times the mean of w (DBAC's omega).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from judge.types import FloatArray
+from judge.types import FloatArray, Predictions, Sample
 
+# What a judge that is chosen among several seeds notes beside its predictions.
+VALIDATION_LOSS = "validation loss"
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -37,10 +40,30 @@ class Judged:
     loss: FloatArray
 
     @classmethod
-    def of_class(cls, probability: FloatArray, correct: BoolArray) -> Self:
-        """Of judges that guess one class: the loss is -log p, infinite for p = 0."""
+    def of(cls, samples: Sequence[Sample], predictions: Predictions) -> Self:
+        """What ``predictions`` say of ``samples``; a loss is infinite where p is 0."""
+        found, truth = predictions.probabilities, shown(samples, len(predictions.target.classes))
+        one = predictions.target.kind == "attribute"
         with np.errstate(divide="ignore"):
-            return cls(probability, correct, -np.log(probability))
+            logs = np.log(found[truth])[:, None] if one else np.where(truth, np.log(found), np.log1p(-found))
+        correct = (guessed(predictions) == truth).all(axis=1)
+        return cls(np.exp(logs.sum(axis=1)), correct, np.asarray(-logs.mean(axis=1)))
+
+
+def shown(samples: Sequence[Sample], classes: int) -> BoolArray:
+    """Which classes are true of each sample, [N, classes]."""
+    table = np.zeros((len(samples), classes), dtype=np.bool_)
+    for row, sample in enumerate(samples):
+        table[row, list(sample.answers)] = True
+    return table
+
+
+def guessed(predictions: Predictions) -> BoolArray:
+    """What a judge takes for true, [N, A]: the most probable class, of equals the first; tasks of at least 1/2."""
+    found = predictions.probabilities
+    if predictions.target.kind == "tasks":
+        return np.asarray(found >= 0.5)
+    return np.asarray(np.arange(found.shape[1]) == found.argmax(axis=1)[:, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +81,6 @@ class Score:
     pool: Callable[[FloatArray], FloatArray] | None
     chance: Callable[[int], float]
     source: str
-
-    def columns(self, judged: Judged, prior: FloatArray | None = None) -> FloatArray:
-        """What is averaged over captions, [1, N]; [2, N] where a pooled quantity goes with weights ``prior`` [N]."""
-        quantity = self.quantity(judged)
-        if prior is None:
-            return quantity[None]
-        return np.stack([quantity, prior]) if self.pool else (quantity * prior)[None]
-
-    def value(self, means: FloatArray) -> FloatArray:
-        """Q, psi or omega of a side, [...], out of its columns' means, [1, ...] or [2, ...]."""
-        quality = self.pool(means[0]) if self.pool else means[0]
-        return quality * means[1] if len(means) == 2 else quality
 
 
 def accuracy(judged: Judged) -> FloatArray:

@@ -20,15 +20,13 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
-from judge.evidence import EvidenceBuilder, Joined, Row
-from judge.masking.instances import PERSON
+from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names
 from judge.metrics import Metric
 from judge.types import Captions, Side
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PEOPLE = frozenset({PERSON})
 # LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
 # that many are left by 10, where 100 in the 33,140 of LIC's images would be 54, and leave 56.
 _OF_CAPTIONS = 1800
@@ -117,10 +115,9 @@ def tally(
 def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric]) -> None:
     """What cannot be counted."""
     labels, words, tasks = builder.truth.labels, builder.truth.words.attribute, builder.truth.words.tasks
-    known = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
-    for name in sorted(known):
-        if "|" in name:
-            raise JudgeError(f"'{name}' holds a '|', which parts names in counts.parquet", mend="rename it")
+    check_names(
+        sorted({*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())})
+    )
     for metric in metrics:
         assert metric.counted is not None
         kind, variant = metric.counted.kind, metric.counted.variant
@@ -200,4 +197,4 @@ def _frame(joined: Joined, side: str, rows: Sequence[Row], **said: Sequence[Coll
         "index": [index for _, index, _ in rows],
         "class": [joined.classes[image] for image, _, _ in rows],
     }
-    return pd.DataFrame(columns | {name: ["|".join(sorted(of)) for of in held] for name, held in said.items()})
+    return pd.DataFrame(columns | {name: [join_names(of) for of in held] for name, held in said.items()})

@@ -88,7 +88,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     evidence = builder.build(corpus.generated[0], find_metric("imagecaptioner2"))
     seen = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
     config = make_config({**told, **seen, "mask": "segment", "out": folder / "out"}, RunConfig)
-    samples = evidence.samples["human", 0]
+    samples = tuple(evidence.slots["human", 0])
     return Drawn(samples, evidence.target, see(config, [sample.image_id for sample in samples]))
 
 

@@ -97,7 +97,7 @@ def run_plain(corpus: Corpus, *, seeds: int, epochs: int) -> Results:
         for seed in range(seeds):
             split = holdout_split(evidence.classes, seed=seed)
             kept, held = set(split.train), set(split.test)
-            for (side, index), samples in evidence.samples.items():
+            for (side, index), samples in evidence.slots.items():
                 test = [s for s in samples if s.image_id in held]
                 train = [s for s in samples if s.image_id in kept]
                 p = train_plain(train, test, seed=seed * 100 + index, epochs=epochs)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from judge.amplification import AMPLIFICATIONS
 from judge.metrics import METRICS
 from judge.scores import SCORES, Judged
+from judge.types import Predictions, Sample, Target
 
 PROBABILITY = np.array([0.9, 0.6, 0.2])
 CORRECT = np.array([True, True, False])
@@ -26,25 +27,20 @@ EXPECTED = {
 }
 
 
+def judged(probability: np.ndarray, correct: np.ndarray) -> Judged:
+    with np.errstate(divide="ignore"):
+        return Judged(probability, correct, -np.log(probability))
+
+
+def value(name: str, said: Judged) -> float:
+    score = SCORES[name]
+    mean = score.quantity(said).mean()
+    return float(score.pool(mean) if score.pool else mean)
+
+
 @pytest.mark.parametrize(("name", "expected"), EXPECTED.items())
 def test_by_hand(name: str, expected: float) -> None:
-    score = SCORES[name]
-    means = score.columns(Judged.of_class(PROBABILITY, CORRECT)).mean(axis=1)
-    assert score.value(means) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(("name", "expected"), EXPECTED.items())
-def test_priors_by_hand(name: str, expected: float) -> None:
-    """DPAC: the mean of q w, caption by caption. DBAC: Q times the mean of w."""
-    score, prior = SCORES[name], np.array([0.5, 2.0, 1.0])
-    weighted = {
-        "accuracy": (0.5 + 2) / 3,
-        "confident_accuracy": (0.9 * 0.5 + 0.6 * 2) / 3,
-        "confidence": (0.9 * 0.5 + 0.6 * 2 + 0.2) / 3,
-        "inverse_cross_entropy": expected * (0.5 + 2 + 1) / 3,
-    }
-    means = score.columns(Judged.of_class(PROBABILITY, CORRECT), prior).mean(axis=1)
-    assert score.value(means) == pytest.approx(weighted[name], abs=1e-12)
+    assert value(name, judged(PROBABILITY, CORRECT)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_every_score_is_checked_by_hand() -> None:
@@ -57,15 +53,25 @@ def test_chance(name: str, k: int) -> None:
     """A judge that says 1/K everywhere and is right by luck once in K."""
     probability = np.full(k, 1 / k)
     correct = np.arange(k) == 0
-    score = SCORES[name]
-    means = score.columns(Judged.of_class(probability, correct)).mean(axis=1)
-    assert score.value(means) == pytest.approx(score.chance(k))
+    assert value(name, judged(probability, correct)) == pytest.approx(SCORES[name].chance(k))
 
 
 def test_a_certain_error_costs_everything() -> None:
-    score = SCORES["inverse_cross_entropy"]
-    certain = Judged.of_class(np.array([0.0, 1.0]), np.array([False, True]))
-    assert score.value(score.columns(certain).mean(axis=1)) == 0.0
+    assert value("inverse_cross_entropy", judged(np.array([0.0, 1.0]), np.array([False, True]))) == 0.0
+
+
+def test_what_predictions_say_of_samples_by_hand() -> None:
+    """Of a class its probability; of tasks the product over all, and the mean of their losses."""
+    one = Predictions(np.array([[0.25, 0.75], [0.5, 0.5]]), Target("attribute", ("a", "b")))
+    said = Judged.of([Sample("1", "human", 0, (), (1,)), Sample("2", "human", 0, (), (1,))], one)
+    assert said.probability == pytest.approx([0.75, 0.5])
+    assert said.correct.tolist() == [True, False]  # Of equals the first is guessed.
+    assert said.loss == pytest.approx(-np.log([0.75, 0.5]))
+    several = Predictions(np.array([[0.9, 0.2, 0.5]]), Target("tasks", ("cup", "dog", "tie")))
+    said = Judged.of([Sample("1", "human", 0, (), (0, 2))], several)
+    assert said.probability == pytest.approx(0.9 * 0.8 * 0.5)
+    assert said.correct.tolist() == [True]
+    assert said.loss == pytest.approx(-np.log(0.9 * 0.8 * 0.5) / 3)
 
 
 scores = st.floats(0.01, 1.0)

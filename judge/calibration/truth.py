@@ -98,8 +98,10 @@ def bayes_score(
     posterior = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
     correct = posterior.argmax(axis=0) == np.arange(len(joint))[:, None]
     happens = joint > 0
-    columns = SCORES[score].columns(Judged.of_class(posterior[happens], correct[happens]))
-    return float(SCORES[score].value(columns @ joint[happens]))
+    said = Judged(posterior[happens], correct[happens], -np.log(posterior[happens]))
+    mean = SCORES[score].quantity(said) @ joint[happens]
+    pool = SCORES[score].pool
+    return float(pool(mean) if pool else mean)
 
 
 def true_amplification(

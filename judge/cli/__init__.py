@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from judge.cli.ablation import ablate_detectors, ablate_masks
 from judge.cli.alignment import align
 from judge.cli.captioning import caption
+from judge.cli.comparison import compare
 from judge.cli.evaluation import demo, evaluate
 from judge.cli.evaluation import train as train_judges
 from judge.cli.pictures import mask, train_detector
@@ -30,6 +31,7 @@ def _root() -> None:
 
 
 app.command(no_args_is_help=True)(evaluate)
+app.command(no_args_is_help=True)(compare)
 app.command(no_args_is_help=True)(mask)
 app.command(no_args_is_help=True)(caption)
 app.command(no_args_is_help=True)(align)

@@ -174,13 +174,26 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     checkpoints: Annotated[
         Path | None, typer.Option(help="folder of trained judges: taken from there, and kept there [default: none]")
     ] = None,
+    refits: Annotated[
+        int | None,
+        typer.Option(
+            help="times that judges are trained again for the test, and on two halves of the images for the interval; 0: "
+            "none [default: 20 for linear, 0 for judges that take long]"
+        ),
+    ] = None,
+    chance: Annotated[
+        int | None,
+        typer.Option(
+            help="times that judges are trained on shuffled labels, to see what chance is [default: 4 for linear, else 0]"
+        ),
+    ] = None,
     resamples: options.Resamples = None,
     level: options.Level = None,
 ) -> None:
     """Measure how much captioners amplify the bias of human captions.
 
-    Prints a table and leaves run.yaml, metrics.json, log.jsonl, scores.parquet (what judges said) and counts.parquet
-    (what captions say) in --out.
+    Prints a table and leaves run.yaml, metrics.json, log.jsonl, scores.parquet (what judges said), counts.parquet (what
+    captions say) and replicates.parquet (values on parts of the data, for intervals and tests) in --out.
     """
     given = dict(locals())
     with one_line_errors():
@@ -220,10 +233,11 @@ def demo(
 
         with progress() as report:
             found = run_demo(out, seed=seed, images=images, report=report)
-        print_result(found.result, extra={"true": found.truth})
+        print_result(found.result, extra=found.known)
         say(
-            "\ntrue: for an optimal judge with unlimited data. Judges that learn from few images miss fainter clues,\n"
-            "on either side: measured amplification differs from the true one by that, beside chance."
+            "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data, that reads the\n"
+            "caption alone, or sees the picture too. expected here: amplification that this judge finds in worlds of this\n"
+            "size, a mean over many; the interval is to be held against that."
         )
         say(f"\nThe world is in {found.world}, the results are in {found.results}")
 

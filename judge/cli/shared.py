@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from judge.types import Report
 
 S = TypeVar("S", bound="Settings")
+# More pairs of captioners than these are not printed.
+MOST_DIFFERENCES = 24
 
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -132,21 +134,27 @@ def progress() -> Iterator[Report]:
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total or None)
 
 
-def print_result(result: Result, extra: dict[str, dict[str, float]] | None = None) -> None:
+def print_result(result: Result, extra: dict[str, dict[str, str]] | None = None) -> None:
     """The table of a result, its footnotes and its warnings; ``extra``: further columns."""
     from judge.report.quality import quality_table
-    from judge.report.tables import footnotes, make_table, parts_table, warnings
+    from judge.report.tables import difference_table, footnotes, make_table, parts_table, warnings
 
     console = print_table(make_table(result, extra))
     console.print()
     if parts := parts_table(result):
         console.print(parts)
         console.print()
+    found = result.differences()
+    if 0 < len(found) <= MOST_DIFFERENCES:
+        console.print(difference_table(found))
+        console.print()
     if result.quality:
         console.print(quality_table(result.quality))
         console.print()
     for line in footnotes(result):
         console.print(line, markup=False)
+    if len(found) > MOST_DIFFERENCES:
+        console.print(f"{len(found)} differences between captioners are in metrics.json.", markup=False)
     for line in warnings(result):
         console.print(f"NOTE: {line}", markup=False, style="bold")
     print_consistency(result, console)

@@ -197,6 +197,8 @@ def make_plan(config: RunConfig) -> Plan:
         text=TextOptions(config.contractions, config.text),
         resamples=config.resamples,
         level=config.level,
+        refits=config.refits,
+        chance=config.chance,
         models=known_models(config),
         aligning=Aligning(config.alignment, config.vectors, config.delta),
         prior=config.prior,

@@ -8,14 +8,14 @@ logits are the log-probabilities of the answers after the prompt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 from judge.errors import JudgeError, nearest, require
 from judge.judges.prompts import Prompt
-from judge.types import Predictions, Sample, Target
+from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -179,6 +179,34 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one judge of a crew learns from, and is asked.
+
+    Attributes:
+        side: whose captions.
+        samples: of one side and caption index; shared by all assignments that split them.
+        train: places in ``samples`` of those that it learns from.
+        weights: of these, [N].
+        asked: places of those that it is asked about.
+        seed: of the split; the same for all assignments that have it.
+        split: names it.
+        settings: what was chosen before, e.g. {"C": 0.1}; empty where the crew is to choose.
+    """
+
+    side: Side
+    samples: Sequence[Sample]
+    train: IntArray
+    weights: FloatArray
+    asked: IntArray
+    seed: int
+    split: Hashable = None
+    settings: Mapping[str, float] = field(default_factory=dict)
+
+
+Crew = Callable[[Target, Sequence[Assignment]], list[Predictions]]
+
+
+@dataclass(frozen=True, slots=True)
 class Blueprint:
     """What a judge's file offers under one name.
 
@@ -186,6 +214,7 @@ class Blueprint:
         name: as users type it, and as every row of a table says.
         reference: paper and place, or what it stands in for.
         judge: makes a whole judge for a target; or
+        crew: trains all judges of a captioner at once, if they share work or choices; beside ``judge``.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
         senses: what it takes in; a judge that sees images measures metrics that hide people.
@@ -201,6 +230,7 @@ class Blueprint:
     name: str
     reference: str
     judge: Callable[[Target], Judge] | None = None
+    crew: Crew | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
     senses: frozenset[Sense] = frozenset({"caption"})

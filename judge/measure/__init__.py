@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
 from judge.lexicon import Lexicons
 from judge.masking.seen import SeenPictures
-from judge.measure.answers import judge_answers, score_table
+from judge.measure.answers import answer_rows, judge_answers, score_table
 from judge.measure.description import describe
 from judge.measure.plan import Plan, Result
-from judge.measure.walk import Job, choose_judges, lay_out
+from judge.measure.refits import COLUMNS, check_refits, refit
+from judge.measure.walk import Job, Work, choose_judges, lay_out
 from judge.quality import Quality, measure_quality
 from judge.statistics.counted import summarise_counts
-from judge.statistics.summary import summarise
+from judge.statistics.summary import Settings, Summary, summarise
 from judge.training.members import train_members
 from judge.training.workshop import Workshop, is_main_process, name_members
 from judge.types import Labels, Report, Side
@@ -57,21 +59,45 @@ def measure(
     workshop = _furnish(workshop or Workshop(), work.jobs, see)
     counts = pd.concat([part.rows for part in work.tallies], ignore_index=True) if work.tallies else pd.DataFrame()
     names = [metric.name for metric in work.metrics]
+    check_refits(work.jobs, plan, workshop)
     if report and work.tallies:
         report("counting", 0, 0)
     # Before the judges, who take longer: it may find what has to be refused.
     counted = summarise_counts(counts, names, **plan.resampling)
     if ready:
         ready()
-    found = train_members([job.member for job in work.jobs], workshop, report=report) if work.jobs else []
+    members = [job.member for job in work.jobs]
+    workshop = workshop.look(members, report) if members else workshop
+    answers = train_members(members, workshop, then=answer_rows, report=report) if members else []
+    notes = [chosen for _, chosen in answers]
+    refits = refit(work.jobs, notes, plan, workshop, report=report)
     if report:
         report("intervals and tests", 0, 0)
-    scores = score_table(work.jobs, found)
-    summaries = [*summarise(scores, **plan.resampling), *counted]
+    scores = score_table(work.jobs, [rows for rows, _ in answers])
+    summaries = [*summarise(scores, refits, _settings(work, plan, workshop)), *counted]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
     quality = _qualities(corpus, plan, work.truth.labels, report)
-    return Result(tuple(summaries), scores, counts, describe(work, found, counts, plan), quality)
+    replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
+    run = describe(work, notes, counts, plan)
+    return Result(tuple(summaries), scores, counts, replicates, run, quality)
+
+
+def _settings(work: Work, plan: Plan, workshop: Workshop) -> Settings:
+    ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
+    untrained = {job.judge for job in work.jobs if not workshop.is_trained(job.member)}
+    return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
+
+
+def _replicates(summaries: Sequence[Summary]) -> pd.DataFrame:
+    """Values on parts of the data that are no refits of judges: on single splits, and of counted metrics on halves."""
+    rows = [
+        [row.captioner, row.metric, row.judge, row.replicates.kind, number, np.nan, np.nan, value]
+        for row in summaries
+        if row.replicates and (row.replicates.kind == "split" or row.seeds == 0)
+        for number, value in enumerate(row.replicates.values)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _qualities(corpus: Corpus, plan: Plan, labels: Labels, report: Report | None) -> dict[str, Quality]:
@@ -110,6 +136,8 @@ def train(
 ) -> list[TrainedJudge]:
     """Train all judges that :func:`measure` would ask, and keep them in the workshop's store, where it finds them.
 
+    Of refits only what they say is kept, and they are not among the judges that are returned.
+
     Raises:
         JudgeError: as ``measure``.
     """
@@ -119,14 +147,16 @@ def train(
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
     members = [job.member for job in jobs]
     workshop = _furnish(workshop, jobs, see).look(members, report)
-    train_members(members, workshop, report=report)
+    check_refits(jobs, plan, workshop)
+    answers = train_members(members, workshop, then=answer_rows, report=report)
+    refit(jobs, [chosen for _, chosen in answers], plan, workshop, report=report)
     return [
         TrainedJudge(
             job.evidence.captioner,
             tuple(metric.name for metric in job.metrics),
             job.judge,
-            job.member.samples[0].side,
-            job.member.samples[0].index,
+            job.member.side,
+            job.member.index,
             job.member.seed,
             job.member.split.fold,
             key,
@@ -137,7 +167,8 @@ def train(
 
 def _furnish(workshop: Workshop, jobs: Sequence[Job], see: See | None) -> Workshop:
     """A workshop with the pictures that its judges look at."""
-    images = sorted({sample.image for job in jobs for sample in job.member.samples if sample.image is not None})
+    evidence = {id(job.evidence): job.evidence for job in jobs}.values()
+    images = sorted({image for one in evidence if one.sides.uses_images for image in one.classes})
     if not images:
         return workshop
     if see is None:

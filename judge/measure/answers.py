@@ -1,49 +1,118 @@
-"""What judges said, as the rows of ``scores.parquet``."""
+"""What judges said, as the rows of ``scores.parquet``; of refits, their sums alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from judge.evidence import Slot
 from judge.measure.walk import Job
-from judge.metrics import Metric
-from judge.types import Predictions, Sample
+from judge.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
+from judge.training.workshop import Member
+from judge.types import FloatArray, Predictions, Sample
+
+Sums = dict[tuple[str, str, str], FloatArray]
+"""Cell (named, tasks, answer) -> how many captions, and the sum of every score over them."""
+
+# Of captions that no judge was asked about: priors are frequencies among all captions of a side.
+UNASKED = -1
 
 
-def score_table(jobs: Sequence[Job], found: Sequence[Predictions]) -> pd.DataFrame:
-    """The rows of ``scores.parquet``: of every judge, once for each metric that reads what it said."""
-    parts = [
-        _score_rows(job, metric, predictions)
-        for job, predictions in zip(jobs, found, strict=True)
-        for metric in job.metrics
-    ]
+def answer_rows(member: Member, predictions: Predictions) -> tuple[pd.DataFrame, Mapping[str, float]]:
+    """The part of ``scores.parquet`` that one member contributes, and what it noted beside."""
+    assert isinstance(member.samples, Slot)
+    places = member.places(member.split.test)
+    samples = [member.samples[place] for place in places]
+    rows = pd.DataFrame(
+        {
+            **_caption_columns(member.samples, places),
+            "seed": member.seed,
+            "fold": member.split.fold,
+            **judge_answers(samples, predictions),
+            "validation_loss": predictions.notes.get(VALIDATION_LOSS, np.nan),
+        }
+    )
+    return rows, {name: value for name, value in predictions.notes.items() if name != VALIDATION_LOSS}
+
+
+def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
+    """What one member of a refit adds to its side: sums over captions by cell; and its validation loss (or NaN).
+
+    Each image counts the same on a side, whatever the number of its captions there.
+    """
+    slot = member.samples
+    assert isinstance(slot, Slot)
+    places = member.places(member.split.test)
+    written = slot.evidence.written[slot.side]
+    weights = np.array([1 / written[slot[place].image_id] for place in places])
+    said = Judged.of([slot[place] for place in places], predictions)
+    columns = np.stack([weights, *(weights * score.quantity(said) for score in SCORES.values())], axis=1)
+    sums: Sums = {}
+    for place, row in zip(places, columns, strict=True):
+        cell = slot.cell(place)
+        sums[cell] = sums[cell] + row if cell in sums else row
+    return sums, float(predictions.notes.get(VALIDATION_LOSS, np.nan))
+
+
+def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of ``scores.parquet``: of every judge, once for each metric that reads what it said.
+
+    Of metrics with priors also captions that no judge was asked about (seed and fold -1, no probability).
+    """
+    parts = []
+    asked: dict[tuple[int, str], dict[int, tuple[Job, set[str]]]] = {}
+    for job, rows in zip(jobs, found, strict=True):
+        for metric in job.metrics:
+            parts.append(_named(rows, job, metric.name))
+            if metric.prior:
+                slots = asked.setdefault((id(job.evidence), f"{metric.name} {job.judge}"), {})
+                slots.setdefault(id(job.member.samples), (job, set()))[1].update(rows["image_id"])
+    for (_, name), slots in asked.items():
+        for job, images in slots.values():
+            assert isinstance(job.member.samples, Slot)
+            slot = job.member.samples
+            places = [place for place, sample in enumerate(slot) if sample.image_id not in images]
+            if places:
+                parts.append(_named(_unasked(slot, places), job, name.split()[0]))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _score_rows(job: Job, metric: Metric, predictions: Predictions) -> pd.DataFrame:
-    """The part of ``scores.parquet`` that one member contributes to one metric."""
-    test = job.member.test()
-    side, index = test[0].side, test[0].index
-    weights = zip(job.member.samples, job.evidence.priors[side, index], strict=True)
-    prior = {sample.image_id: weight for sample, weight in weights}
-    return pd.DataFrame(
+def _unasked(slot: Slot, places: Sequence[int]) -> pd.DataFrame:
+    classes = slot.evidence.target.classes
+    truth = shown([slot[place] for place in places], len(classes))
+    nothing = dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), np.nan)
+    rows = pd.DataFrame(
         {
-            "image_id": [sample.image_id for sample in test],
-            "captioner": job.evidence.captioner,
-            "side": side,
-            "index": index,
-            "metric": metric.name,
-            "judge": job.judge,
-            "seed": job.member.seed,
-            "fold": job.member.split.fold,
-            **judge_answers(test, predictions),
-            "prior": [prior[sample.image_id] for sample in test],
+            **_caption_columns(slot, places),
+            "seed": UNASKED,
+            "fold": UNASKED,
+            "answer": [_join(classes, row) for row in truth],
+            **nothing,
         }
     )
+    return rows.astype({"predicted": object})
+
+
+def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
+    """``rows`` with the columns that a member does not know, in the order of the file."""
+    table = rows.assign(captioner=job.evidence.captioner, metric=metric, judge=job.judge)
+    first = ["image_id", "captioner", "side", "index", "metric", "judge", "seed", "fold"]
+    return table[[*first, *(name for name in rows.columns if name not in first)]]
+
+
+def _caption_columns(slot: Slot, places: Sequence[int]) -> dict[str, Any]:
+    told = [slot.told[place] for place in places]
+    return {
+        "image_id": [row.image for row in told],
+        "side": slot.side,
+        "index": slot.position,
+        "named": [row.named for row in told],
+        "tasks": [row.tasks for row in told],
+    }
 
 
 def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[str, Any]:
@@ -53,20 +122,10 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[s
     probability of the whole set, the product of its labels' Bernoulli probabilities; the tasks whose probability is at
     least 1/2; the mean over labels of the binary cross-entropy.
     """
-    names, found = predictions.target.classes, predictions.probabilities
-    with np.errstate(divide="ignore"):
-        if predictions.target.kind == "attribute":
-            truth = np.array([sample.answers[0] for sample in samples])
-            log, labels = np.log(found[np.arange(len(samples)), truth]), 1
-            answers = [names[int(k)] for k in truth]
-            predicted = [names[int(k)] for k in found.argmax(axis=1)]
-        else:
-            shown = np.zeros(found.shape, dtype=np.bool_)
-            for row, sample in enumerate(samples):
-                shown[row, list(sample.answers)] = True
-            log, labels = np.where(shown, np.log(found), np.log1p(-found)).sum(axis=1), len(names)
-            answers, predicted = ([_join(names, row) for row in table] for table in (shown, found >= 0.5))
-    return {"answer": answers, "probability": np.exp(log), "predicted": predicted, "loss": -log / labels}
+    names, said = predictions.target.classes, Judged.of(samples, predictions)
+    tables = shown(samples, len(names)), guessed(predictions)
+    answers, predicted = ([_join(names, row) for row in table] for table in tables)
+    return {"answer": answers, "probability": said.probability, "predicted": predicted, "loss": said.loss}
 
 
 def _join(names: Sequence[str], row: npt.NDArray[np.bool_]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,20 +11,19 @@ from typing import Any
 
 import pandas as pd
 
-from judge.evidence import Evidence, Joined, Truth
+from judge.evidence import Joined, Sides, Truth
 from judge.measure.plan import Plan
 from judge.measure.walk import Job, Work
 from judge.statistics.counted import ratio_classes
 from judge.statistics.said import named_most_and_least
-from judge.types import Predictions
 
 
-def describe(work: Work, found: Sequence[Predictions], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:
+def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:
     """The entry "run" of ``metrics.json``.
 
     Args:
         work: what was done.
-        found: what judges said, in the order of ``work.jobs``.
+        notes: what judges chose, in the order of ``work.jobs``.
         counts: the rows of ``counts.parquet``.
         plan: what was asked for.
     """
@@ -46,7 +46,10 @@ def describe(work: Work, found: Sequence[Predictions], counts: pd.DataFrame, pla
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
         "ratios": {metric.name: list(ratio_classes(metric, named_most_and_least(counts))) for metric in ratios},
         "level": plan.level,
-        "captioners": _captioners(work, found, plan),
+        "refits": max(
+            (plan.resamples_of(judge).get("exchanged", 0) for judge in {job.judge for job in work.jobs}), default=0
+        ),
+        "captioners": _captioners(work, notes, plan),
     }
 
 
@@ -55,7 +58,7 @@ def _source(truth: Truth) -> str:
     return truth.tasks.source if truth.tasks else "what human captions name"
 
 
-def _captioners(work: Work, found: Sequence[Predictions], plan: Plan) -> dict[str, Any]:
+def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) -> dict[str, Any]:
     """Captioner -> what was read of it, and what was left out."""
     entries: dict[str, dict[str, Any]] = {}
     for part in work.tallies:
@@ -64,21 +67,22 @@ def _captioners(work: Work, found: Sequence[Predictions], plan: Plan) -> dict[st
         _leave_out(entry, part.dropped)
         entry["counted"] |= part.counted
     alone = len({job.metrics for job in work.jobs}) == 1
-    for job, predictions in zip(work.jobs, found, strict=True):
+    for job, chosen in zip(work.jobs, notes, strict=True):
         evidence = job.evidence
-        entry = entries.setdefault(evidence.captioner, _entry(evidence.captioner, evidence, plan))
+        entry = entries.setdefault(evidence.captioner, _entry(evidence.captioner, evidence.sides, plan))
         # What cannot be asked of tasks is left out of T->A alone.
-        _leave_out(entry, evidence.dropped)
-        how, kept = evidence.alignment
+        _leave_out(entry, evidence.sides.dropped)
         for metric in job.metrics:
-            entry["alignment"][metric.name] = {"how": how, **asdict(kept)}
-        _choose(entry, job, predictions, alone=alone)
+            entry["alignment"][metric.name] = {"how": evidence.sides.aligner.how, **asdict(evidence.alignment)}
+        _choose(entry, job, chosen, alone=alone)
     return entries
 
 
-def _entry(name: str, of: Joined | Evidence, plan: Plan) -> dict[str, Any]:
+def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
     return {
         "images": dict(sorted(Counter(of.classes.values()).items())),
+        # Runs are compared on the same images, and labels.
+        "image_set": hashlib.blake2b(repr(sorted(of.classes.items())).encode(), digest_size=8).hexdigest(),
         "dropped": {},
         "alignment": {},
         "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
@@ -92,10 +96,10 @@ def _leave_out(entry: dict[str, Any], dropped: Mapping[str, int]) -> None:
     entry["dropped"] |= {reason: count for reason, count in dropped.items() if count}
 
 
-def _choose(entry: dict[str, Any], job: Job, predictions: Predictions, *, alone: bool) -> None:
+def _choose(entry: dict[str, Any], job: Job, chosen: Mapping[str, float], *, alone: bool) -> None:
     """What judges chose by themselves, and how often; ``alone`` where all metrics have the same judges."""
     whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
-    for name, value in predictions.notes.items():
+    for name, value in chosen.items():
         sides = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {})
-        counts = sides.setdefault(job.member.samples[0].side, {})
+        counts = sides.setdefault(job.member.side, {})
         counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1

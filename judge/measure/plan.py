@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypedDict
 
 import pandas as pd
 
 from judge.corpus.splits import Protocol, Split, make_splits
-from judge.evidence import Aligning, TextOptions
+from judge.evidence import Aligning, ResampleKind, TextOptions
+from judge.judges import SELF, find_judge
 from judge.metrics import Metric
 from judge.priors import PriorForm
 from judge.quality import Quality
-from judge.statistics.summary import Summary
+from judge.statistics.comparisons import Conclusion, Difference, conclude, differences
+from judge.statistics.summary import Replicates, Summary
 from judge.tally import Vocabulary
+from judge.types import Interval
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
+REFITS, CHANCE = 20, 4
 
 
 class Resampling(TypedDict):
@@ -45,6 +49,9 @@ class Plan:
         vocabulary: which words of captions BA counts.
         quality: whether captions are scored too, beside their bias.
         resamples, level: of intervals and tests.
+        refits: how often judges are trained again for the test, and as often for the interval, on each half of the
+            images; None: 20 times those that train in seconds, others not at all.
+        chance: how often judges are trained on shuffled labels; None: 4 times those that train in seconds.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
@@ -61,6 +68,23 @@ class Plan:
     quality: bool = False
     resamples: int = 2000
     level: float = 0.95
+    refits: int | None = None
+    chance: int | None = None
+
+    def resamples_of(self, judge: str) -> dict[ResampleKind, int]:
+        """How often a judge is trained again on data drawn anew in each way."""
+        quick = judge != SELF and find_judge(judge).crew is not None
+        refits = self.refits if self.refits is not None else REFITS if quick else 0
+        chance = self.chance if self.chance is not None else CHANCE if quick else 0
+        found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
+        return {kind: count for kind, count in found.items() if count}
+
+    def ratio(self, metric: Metric) -> float:
+        """Tested images of a split over those that judges learn from."""
+        if self.protocol == "crossfit":
+            return 1 / (self.folds - 1)
+        test, validation = metric.holdout
+        return test / (1 - test - validation)
 
     @property
     def resampling(self) -> Resampling:
@@ -75,15 +99,18 @@ class Plan:
     def splits(self, classes: Mapping[str, str], metric: Metric) -> list[tuple[int, Split]]:
         """(seed, split) for all seeds, over images and their classes.
 
-        Where the best of several trainings counts, all are scored on the images of the first.
+        Where the best of several trainings counts, all are scored on the images of the first, and images are kept to
+        choose among them by.
         """
+        test, validation = metric.holdout
+        best = metric.aggregate == "best"
         drawn = {
             seed: make_splits(
                 self.protocol,
                 classes,
-                seed=self.first_seed if metric.aggregate == "best" else seed,
+                seed=self.first_seed if best else seed,
                 folds=self.folds,
-                holdout=metric.holdout,
+                holdout=(test, 0.0 if best and len(self.seed_numbers) == 1 else validation),
                 balanced=metric.balanced,
             )
             for seed in self.seed_numbers
@@ -99,6 +126,7 @@ class Result:
         summaries: one per captioner, metric and judge.
         scores: the rows of ``scores.parquet``: what judges said; none where no metric asks one.
         counts: the rows of ``counts.parquet``: what captions say; none where no metric counts it.
+        replicates: the rows of ``replicates.parquet``: values on parts of the data, and on data drawn anew.
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
         quality: captioner -> how well it describes, by class; empty where that was not asked for.
     """
@@ -106,28 +134,36 @@ class Result:
     summaries: tuple[Summary, ...]
     scores: pd.DataFrame
     counts: pd.DataFrame
+    replicates: pd.DataFrame
     run: Mapping[str, Any]
     quality: Mapping[str, Quality] = field(default_factory=dict)
+
+    def differences(self) -> list[Difference]:
+        """All pairs of captioners, metric by metric and judge by judge."""
+        images = {entry["image_set"] for entry in self.run["captioners"].values()}
+        return differences(self.summaries, same_images=len(images) == 1, level=self.run["level"])
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.
 
-        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, by_chance (of counted
-        metrics), p_value, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q and mean w;
-        of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated captions:
-        names_one, names_none, names_several (shares), refused, empty (counts).
+        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (what the interval is
+        from), standard_error, p_value, p_holm, verdict, detectable, by_chance, published (of counted metrics),
+        human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
+        and mean w; of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated
+        captions: names_one, names_none, names_several (shares), refused, empty (counts).
         """
-        return pd.DataFrame([self._row(summary) for summary in self.summaries])
+        said = conclude(self.summaries, level=self.run["level"])
+        return pd.DataFrame([self._row(row, also) for row, also in zip(self.summaries, said, strict=True)])
 
-    def _row(self, summary: Summary) -> dict[str, Any]:
-        row = asdict(summary)
-        row.pop("interval")
-        interval = summary.interval
-        row["by_chance"] = float("nan") if row["by_chance"] is None else row["by_chance"]
-        for name, part in (("quality", row.pop("qualities")), ("prior", row.pop("priors"))):
-            row["human_" + name], row["generated_" + name] = part or (float("nan"), float("nan"))
+    def _row(self, summary: Summary, said: Conclusion) -> dict[str, Any]:
+        known = {part.name: getattr(summary, part.name) for part in fields(summary)}
+        row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
+        pairs = {"quality": "qualities", "prior": "priors", "chance": "chance"}
+        for name, found in [(name, row.pop(field)) for name, field in pairs.items()]:
+            row["human_" + name], row["generated_" + name] = found or (None, None)
         covered = (self.run["captioners"][summary.captioner]["coverage"] or {}).get("generated", {})
-        row |= {
+        interval = summary.interval
+        row |= asdict(said) | {
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,
             "protocol": self.run["protocol"],
@@ -135,5 +171,5 @@ class Result:
         }
         row |= {f"names_{share}": covered.get(share) for share in ("one", "none", "several")}
         row |= {count: covered.get(count) for count in ("refused", "empty")}
-        numbers = ("human", "generated", "amplification", "sd", "low", "high", "p_value")
-        return row | {name: float("nan") if row[name] is None else row[name] for name in numbers}
+        texts = {"basis", "verdict", *(f"names_{share}" for share in ("one", "none", "several")), "refused", "empty"}
+        return {n: float("nan") if v is None and n not in texts else v for n, v in row.items()}

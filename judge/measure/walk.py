@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError
@@ -73,18 +74,38 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
         for alike in judged:
             evidence = builder.build(captioner, alike[0])
             _check_folds(evidence, plan)
-            two_sided = any(metric.amplification != "one_side" for metric in alike)
-            splits = plan.splits(evidence.classes, alike[0])
-            held = {(split.fold, seed): set(split.test) for seed, split in splits}
             for judge in choose_judges(alike[0], plan.judges):
-                found = with_head(name_self(judge, captioner.name, plan.models), alike[0].head)
-                for seed, split in splits:
-                    for (side, _), samples in evidence.samples.items():
-                        # A later caption index may be missing in the whole of a small fold.
-                        scored = not held[split.fold, seed].isdisjoint(sample.image_id for sample in samples)
-                        if scored and (two_sided or side == "generated"):
-                            member = Member(found, evidence.target, samples, split, seed)
-                            yield Job(evidence, alike, judge, member)
+                yield from jobs_of(evidence, alike, judge, plan)
+
+
+def jobs_of(
+    evidence: Evidence,
+    metrics: tuple[Metric, ...],
+    judge: str,
+    plan: Plan,
+    settings: Mapping[tuple[int, int], Mapping[str, float]] = MappingProxyType({}),
+) -> Iterator[Job]:
+    """The judges of one captioner, of metrics that share them.
+
+    Args:
+        evidence: the run's own, or drawn anew for a refit.
+        metrics: rows that read what they say.
+        judge: as users type it.
+        plan: what to measure.
+        settings: what the run's own judges chose, for those of refits: (seed, fold) -> {"C": 0.1}.
+    """
+    found = with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head)
+    # A crew chooses by both sides, whichever is scored.
+    two_sided = any(metric.amplification != "one_side" for metric in metrics) or find_judge(found).crew is not None
+    for seed, split in plan.splits(evidence.classes, metrics[0]):
+        chosen = tuple(sorted(settings.get((seed, split.fold), {}).items()))
+        held = set(split.test)
+        for (side, index), slot in evidence.slots.items():
+            # A later caption index may be missing in the whole of a small fold.
+            if not held.isdisjoint(slot.images) and (two_sided or side == "generated"):
+                validates = metrics[0].aggregate == "best" and bool(split.validation)
+                member = Member(found, evidence.target, slot, split, seed, index, chosen, validates)
+                yield Job(evidence, metrics, judge, member)
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:

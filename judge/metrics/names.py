@@ -19,6 +19,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "multi": ("multi-at", "multi-ta"),
     "dpa": ("dpa-at", "dpa-ta"),
 }
+# Of metrics with priors: people are tasks too.
+WITH_PEOPLE = "with-people"
 # Other names of rows.
 ALIASES = {"dba-at": "dba-o", "dba-ta": "dba-g"}
 
@@ -27,42 +29,54 @@ def spell_out(names: Iterable[str]) -> tuple[str, ...]:
     """Names as users type them, with families as their rows ("dbac": both directions), each row once."""
     spelt = []
     for name in names:
-        key, manner = _parts(name)
+        key, manners = _parts(name)
         for row in FAMILIES.get(key, (key,)):
-            own = row in METRICS and not METRICS[row].counted and manner == METRICS[row].score
-            spelt.append(f"{row}:{manner}" if manner and not own else row)
+            judged = row in METRICS and not METRICS[row].counted
+            told = [manner for manner in manners if not (judged and manner == METRICS[row].score)]
+            spelt.append(":".join([row, *told]))
     return tuple(dict.fromkeys(spelt))
 
 
 def find_metric(name: str) -> Metric:
     """The row called ``name`` (any case).
 
-    A colon may follow: then another score ("dbac-at:accuracy"), or of a counted row another variant ("ba:sony").
+    A colon may follow: then another score ("dbac-at:accuracy"), of metrics with priors "with-people", or of a counted
+    row another variant ("ba:sony").
 
     Raises:
         JudgeError: no such row, score or variant; the nearest name is suggested.
     """
-    key, manner = _parts(name)
+    key, manners = _parts(name)
     if key in FAMILIES:
         raise JudgeError(f"'{key}' is several metrics", where="--metrics", mend=f"use {' or '.join(FAMILIES[key])}")
     if key not in METRICS:
         known = [*METRICS, *FAMILIES, *ALIASES]
         raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
     row = METRICS[key]
-    if row.counted is not None and manner:
-        return _in_variant(row, row.counted, manner)
-    if not manner or manner == row.score:
+    for manner in manners:
+        row = _in_variant(row, row.counted, manner) if row.counted else _in_manner(row, manner)
+    return row
+
+
+def _parts(name: str) -> tuple[str, list[str]]:
+    """A row's or a family's name, and what follows colons: in lower case but for classes ("A/B")."""
+    key, *manners = (part.strip() for part in name.split(":"))
+    said = [
+        "/".join(part.strip() for part in manner.split("/")) if "/" in manner else manner.lower() for manner in manners
+    ]
+    return ALIASES.get(key.lower(), key.lower()), [manner for manner in said if manner]
+
+
+def _in_manner(row: Metric, name: str) -> Metric:
+    """A judged row by another score, or with people among the tasks."""
+    if name == row.score:
         return row
-    if manner not in SCORES:
-        raise JudgeError(f"unknown score '{manner}'", where=f"--metrics {name}", mend=nearest(manner, list(SCORES)))
-    return replace(row, name=f"{key}:{manner}", title=f"{row.title} ({manner.replace('_', ' ')})", score=manner)
-
-
-def _parts(name: str) -> tuple[str, str]:
-    """A row's or a family's name, and what follows a colon: in lower case but for classes ("A/B")."""
-    key, _, manner = (part.strip() for part in name.partition(":"))
-    said = "/".join(part.strip() for part in manner.split("/")) if "/" in manner else manner.lower()
-    return ALIASES.get(key.lower(), key.lower()), said
+    if name == WITH_PEOPLE and row.prior:
+        return replace(row, name=f"{row.name}:{name}", title=f"{row.title}, people as tasks", people_are_tasks=True)
+    if name not in SCORES:
+        known = [*SCORES, *([WITH_PEOPLE] if row.prior else [])]
+        raise JudgeError(f"unknown score '{name}'", where=f"--metrics {row.name}:{name}", mend=nearest(name, known))
+    return replace(row, name=f"{row.name}:{name}", title=f"{row.title} ({name.replace('_', ' ')})", score=name)
 
 
 def _in_variant(row: Metric, counting: Counting, name: str) -> Metric:

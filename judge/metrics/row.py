@@ -35,7 +35,9 @@ class Metric:
             image's tasks.
         head: layers of the perceptron on the paper's encoders; None where judges keep their own head.
         balanced: whether classes count equally, in training and in the score; else images do.
-        aggregate: over seeds: their mean, or the seed whose judges guess best on held-out captions.
+        aggregate: over seeds: their mean, or the seed whose judges guess best on validation images.
+        people_are_tasks: whether what a caption calls people ("a surfer", "a child") is a task too: masked, guessed and
+            counted among the tasks that it names.
         counted: how, where no judge is asked; None where one is.
     """
 
@@ -55,12 +57,13 @@ class Metric:
     head: Literal[3, 5] | None = None
     balanced: bool = True
     aggregate: Literal["mean", "best"] = "mean"
+    people_are_tasks: bool = False
     counted: Counting | None = None
 
     @property
     def evidence(self) -> tuple[object, ...]:
         """Rows that agree in this share their evidence: DBAC and DPAC of one direction."""
-        return self.hidden, self.alignment, self.target, self.prior
+        return self.hidden, self.alignment, self.target, self.prior, self.people_are_tasks
 
     @property
     def training(self) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,21 @@ from judge.errors import JudgeError
 from judge.files import OutputFolder, write_whole
 from judge.measure import Result
 from judge.metrics import find_metric
+from judge.statistics.comparisons import Difference, conclude
 from judge.statistics.summary import Summary
 from judge.training.workshop import is_main_process
+from judge.types import Interval
 
 _LOG = "log.jsonl"
 FIGURES = "figures"
+REPLICATES = "replicates"
 
 
 class RunDirectory(OutputFolder):
-    """``run.yaml``, ``scores.parquet``, ``counts.parquet``, ``metrics.json`` and ``log.jsonl`` of one run.
+    """``run.yaml``, ``metrics.json``, ``log.jsonl``, and what they are made of, of one run.
+
+    That is ``scores.parquet`` (what judges said), ``counts.parquet`` (what captions say) and ``replicates.parquet`` (values
+    on parts of the data, and on data drawn anew).
 
     Where captions were scored also ``quality.csv`` and ``figures/``.
 
@@ -87,7 +93,8 @@ class RunDirectory(OutputFolder):
         """Write the results and give the folder its name."""
         with self.mendable():
             (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
-            for name, rows in {"scores": result.scores, "counts": result.counts}.items():
+            tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
+            for name, rows in tables.items():
                 if len(rows):
                     rows.to_parquet(self.partial / f"{name}.parquet", index=False)
             (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
@@ -121,8 +128,13 @@ class RunDirectory(OutputFolder):
 
 def metrics_json(result: Result) -> str:
     """``{"run": {...}, "results": [...]}``: fractions, absent values null, never NaN."""
-    results = [summary_row(summary, str(result.run["attribute"])) for summary in result.summaries]
-    found = {"run": result.run, "results": results}
+    run = result.run
+    said = conclude(result.summaries, level=run["level"])
+    results = [
+        summary_row(row, str(run["attribute"])) | {name: _finite(value) for name, value in asdict(also).items()}
+        for row, also in zip(result.summaries, said, strict=True)
+    ]
+    found = {"run": run, "results": results, "differences": list(map(difference_row, result.differences()))}
     if result.quality:
         found["quality"] = [_scored(row) for of in result.quality.values() for row in of.table().to_dict("records")]
     return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -130,16 +142,32 @@ def metrics_json(result: Result) -> str:
 
 def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     """A line of the table as JSON has it: fractions; absent values, and what is not finite, null."""
-    row = asdict(summary)
-    interval = row.pop("interval")
+    row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
+        "ratio": summary.replicates.ratio if summary.replicates and summary.replicates.kind == "split" else None,
         "attribute": attribute,
         "direction": find_metric(summary.metric).direction,
-        "ci": interval and [interval["low"], interval["high"]],
+        "ci": _bounds(summary.interval),
+        "ci_these_judges": _bounds(summary.these_judges),
     }
-    order = "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds"
-    parts = [name for name in ("qualities", "priors", "by_chance") if row[name] is not None]
-    return {name: _finite(row[name]) for name in [*order.split(), *parts]}
+    order = "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds basis"
+    optional = [name for name in row if name not in order.split() and row[name] is not None]
+    return {name: _finite(row[name]) for name in [*order.split(), *optional]}
+
+
+# Of a summary: what other fields, or other files, say.
+_ELSEWHERE = {"interval", "these_judges", "replicates"}
+
+
+def difference_row(row: Difference) -> dict[str, Any]:
+    """A line of the table of differences as JSON has it."""
+    told = {name: getattr(row, name) for name in ("metric", "judge", "first", "second", "value", "p_value", "p_holm")}
+    numbers = {name: _finite(value) for name, value in told.items()}
+    return numbers | {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
+
+
+def _bounds(interval: Interval | None) -> list[float] | None:
+    return [interval.low, interval.high] if interval else None
 
 
 def _scored(row: Mapping[Hashable, object]) -> dict[str, object]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.markup import escape
@@ -15,48 +16,110 @@ from judge.metrics import Metric, find_metric
 from judge.report.layout import digits_of, format_interval, format_number, start_table
 from judge.report.quality import quality_notes
 from judge.scores import SCORES
+from judge.statistics.comparisons import POWER, SIGNIFICANT, Conclusion, Difference, conclude
+from judge.statistics.summary import Summary
 
 _ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # A side whose captions name the attribute this much less often than people's is pointed out.
 _QUIET = 0.5
 
 
-def make_table(result: Result, extra: Mapping[str, Mapping[str, float]] | None = None) -> Table:
+def make_table(result: Result, extra: Mapping[str, Mapping[str, str]] | None = None) -> Table:
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
 
     Args:
         result: of a run.
-        extra: heading -> {"captioner metric" -> value}: a further column, e.g. the true value in a known world.
+        extra: heading -> {"captioner metric" -> what stands there}: a further column, e.g. of a known world.
     """
-    level = f"{100 * result.run['level']:g}% interval"
-    attribute = escape(result.run["attribute"])
+    rows = list(zip(result.summaries, conclude(result.summaries, level=result.run["level"]), strict=True))
+    cells = {
+        heading: [column(row, said) for row, said in rows] for heading, column in _columns(result, extra or {}).items()
+    }
+    kept = {heading: of for heading, of in cells.items() if heading not in _OPTIONAL or set(of) != {"-"}}
     table = start_table("captioner", "metric (judge)")
-    counted = any(find_metric(summary.metric).counted for summary in result.summaries)
-    values = ("human", "generated", "amplification", *(extra or {}), "sd", level, *(("by chance",) if counted else ()))
-    for heading in (*values, "p", "images", "seeds"):
+    for heading in kept:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(f"names {attribute}: one/none/several", justify="right")
-    for summary in result.summaries:
-        further = [
-            format_number(values.get(f"{summary.captioner} {summary.metric}")) for values in (extra or {}).values()
-        ]
-        digits = digits_of(summary.interval)
+    for number, (row, _) in enumerate(rows):
+        told = escape(row.captioner), escape(f"{find_metric(row.metric).title} ({row.judge})")
+        table.add_row(*told, *(of[number] for of in kept.values()))
+    return table
+
+
+_JUDGED_ALONE = "these judges"
+# Columns that are left out where no row has anything to say in them.
+_OPTIONAL = {"sd", _JUDGED_ALONE, "as published", "by chance", "chance", "seeds"}
+Cell = Callable[[Summary, Conclusion], str]
+
+
+def _columns(result: Result, extra: Mapping[str, Mapping[str, str]]) -> dict[str, Cell]:
+    """Heading -> what stands in a row."""
+    level = f"{100 * result.run['level']:g}% interval"
+
+    def signed(value: float | None, row: Summary) -> str:
+        return format_number(value, signed=True, digits=digits_of(row.interval))
+
+    def interval(row: Summary, *, alone: bool) -> str:
+        held = row.interval if (row.basis == "these judges") == alone else None
+        return format_interval(held, signed=True, digits=digits_of(row.interval))
+
+    def coverage(row: Summary) -> str:
+        return _coverage(result.run["captioners"][row.captioner]["coverage"], "generated")
+
+    added: dict[str, Cell] = {
+        heading: partial(lambda values, row, _: values.get(f"{row.captioner} {row.metric}", "-"), values)
+        for heading, values in extra.items()
+    }
+    return {
+        "human": lambda row, _: format_number(row.human),
+        "generated": lambda row, _: format_number(row.generated),
+        "chance": lambda row, _: " / ".join(map(format_number, row.chance)) if row.chance else "-",
+        "amplification": lambda row, _: signed(row.amplification, row),
+        **added,
+        level: lambda row, _: interval(row, alone=False),
+        _JUDGED_ALONE: lambda row, _: interval(row, alone=True),
+        "p": lambda row, _: _p_value(row.p_value),
+        "p (Holm)": lambda _, said: _p_value(said.p_holm),
+        "verdict": lambda _, said: said.verdict or "-",
+        "detectable": lambda row, said: format_number(said.detectable, digits=digits_of(row.interval)),
+        "as published": lambda row, _: signed(row.published, row),
+        "by chance": lambda row, _: signed(row.by_chance, row) if row.published is not None else "-",
+        "sd": lambda row, _: format_number(row.sd),
+        "images": lambda row, _: f"{row.images:,}",
+        "seeds": lambda row, _: str(row.seeds) if row.seeds > 1 else "-",
+        f"names {escape(result.run['attribute'])}: one/none/several": lambda row, _: coverage(row),
+    }
+
+
+def difference_table(found: Sequence[Difference]) -> Table:
+    """A row per pair of captioners, metric and judge: amplification of the first less that of the second."""
+    table = start_table("metric (judge)", "first", "second")
+    for heading in ("first - second", "interval", "p", "p (Holm)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for row in found:
+        digits = digits_of(row.interval)
         table.add_row(
-            escape(summary.captioner),
-            escape(f"{find_metric(summary.metric).title} ({summary.judge})"),
-            format_number(summary.human),
-            format_number(summary.generated),
-            format_number(summary.amplification, signed=True, digits=digits),
-            *further,
-            format_number(summary.sd),
-            format_interval(summary.interval, signed=True, digits=digits),
-            *((format_number(summary.by_chance, signed=True, digits=digits),) if counted else ()),
-            _p_value(summary.p_value),
-            f"{summary.images:,}",
-            str(summary.seeds or "-"),
-            _coverage(result.run["captioners"][summary.captioner]["coverage"], "generated"),
+            escape(f"{find_metric(row.metric).title} ({row.judge})"),
+            escape(row.first),
+            escape(row.second),
+            format_number(row.value, signed=True, digits=digits),
+            format_interval(row.interval, signed=True, digits=digits),
+            _p_value(row.p_value),
+            _p_value(row.p_holm),
+            escape(row.verdict or "-"),
         )
     return table
+
+
+def difference_notes(found: Sequence[Difference]) -> list[str]:
+    """What a reader must know beside the table of differences, a line each."""
+    tests = sum(row.p_value is not None for row in found)
+    notes = ["Intervals and p: both captioners on the same parts of the data; t."] if tests else []
+    if tests:
+        notes.append(f"p (Holm): corrected for these {tests} tests; the verdict is by it, at {SIGNIFICANT:g}.")
+    if any(row.p_value is None for row in found):
+        notes.append("Without an interval: judges that were not trained again (--refits, or five splits or more).")
+    return notes
 
 
 def parts_table(result: Result) -> Table | None:
@@ -108,6 +171,8 @@ def footnotes(result: Result) -> list[str]:
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
+        *_of_these_judges(result),
+        *_learnt_nothing(result),
         *_quiet(result.run),
         *_unlike_the_paper(result.run),
         *_not_asked(result),
@@ -133,11 +198,7 @@ def _method(result: Result) -> Iterator[str]:
     best = dict.fromkeys(row.title for row in map(find_metric, _metrics(result)) if row.aggregate == "best")
     if best and len(run["seeds"]) > 1:
         yield f"Of {len(run['seeds'])} seeds that one counts, for each side, that guesses best: {', '.join(best)}."
-    if _judged(result):
-        yield "Intervals: bootstrap over images, for the judges as trained. p: sides exchanged image by image."
-    if any(find_metric(name).counted for name in _metrics(result)):
-        yield "Counted: intervals by bootstrap over images, under the pairs and signs of the data. By chance: the"
-        yield "mean when captions of an image change sides; not 0 if one side chose the pairs. p is against it."
+    yield from _inference(result)
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
     labels = run["labels"]
@@ -146,6 +207,31 @@ def _method(result: Result) -> Iterator[str]:
         yield "Labels left out: " + ", ".join(
             f"{value or 'empty'} {count:,}" for value, count in labels["ignored"].items()
         )
+
+
+def _inference(result: Result) -> Iterator[str]:
+    """What intervals and p-values are for, and what they are from."""
+    rows, run = result.summaries, result.run
+    bases = {row.basis for row in rows if row.seeds}
+    if bases & {"refits", "splits"}:
+        yield "Intervals and p: of the procedure on another sample of images like these, judges trained anew."
+    if "refits" in bases:
+        yield f"From refits: judges trained again {run['refits']} times on captions that changed sides within an image (p, by t),"
+        yield f"and on both halves of {run['refits']} draws of the images (interval)."
+    if "splits" in bases:
+        yield "From splits: values of single folds or hold-outs, corrected for shared training images (corrected resampled t)."
+    if "images" in bases:
+        yield "A judge that is asked as it is has no training noise: bootstrap over images, captions that change sides."
+    if any(row.published is not None for row in rows):
+        yield "Counted: amplification is the published value's excess over what there is by chance (the mean when captions"
+        yield "of an image change sides); its interval is from halves of the images, p from captions that change sides."
+    tests = sum(row.p_value is not None for row in rows)
+    if tests:
+        yield f"p (Holm): corrected for the {tests} tests of this table; the verdict is by it, at {SIGNIFICANT:g}."
+    known = [row for row in rows if row.standard_error is not None]
+    if known:
+        images = max(row.images for row in known)
+        yield f"Detectable: what such data show with {POWER:.0%} power; about {4 * images:,} images would halve it."
 
 
 def _judged(result: Result) -> list[Metric]:
@@ -185,11 +271,14 @@ def _sight(run: Mapping[str, Any]) -> Iterator[str]:
 
 def _chance(result: Result) -> Iterator[str]:
     """What a judge that knows nothing scores on either side; classes count equally."""
-    rows = _judged(result)
+    if any(row.chance for row in result.summaries):
+        yield "Chance: scores of both sides where labels are shuffled among images."
+    rows = {find_metric(row.metric).title: find_metric(row.metric) for row in result.summaries if not row.chance}
+    judged = [row for row in rows.values() if not row.counted and row.prior is None]
     for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}):
-        scores = [f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in rows if row.prior is None]
+        scores = [f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in judged]
         if scores:
-            yield f"Chance with {classes} classes: {', '.join(scores)}."
+            yield f"Chance with {classes} classes, of a judge that is never sure: {', '.join(scores)}."
 
 
 def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
@@ -233,6 +322,32 @@ def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def _counts(counts: Mapping[str, int]) -> str:
     """Like "0.03 x3, 0.1 x47", by value."""
     return ", ".join(f"{value} x{counts[value]}" for value in sorted(counts, key=float))
+
+
+def _of_these_judges(result: Result) -> Iterator[str]:
+    """Intervals that leave training out."""
+    if any(row.basis == "these judges" for row in result.summaries):
+        yield (
+            "intervals headed 'these judges' leave out that other judges would be trained on other images: on real "
+            "captions without any amplification, 95% intervals of this kind held 0 in 79 to 90% of trials. "
+            "For a test use --refits N, or five splits or more (--folds 5, --seeds 5)."
+        )
+
+
+def _learnt_nothing(result: Result) -> Iterator[str]:
+    """Judges of people's captions that are no better than chance: they cannot see a captioner amplify."""
+    for row in result.summaries:
+        metric = find_metric(row.metric)
+        if row.human is None or metric.counted or metric.prior:
+            continue
+        classes = len(result.run["captioners"][row.captioner]["images"])
+        chance = row.chance[0] if row.chance else SCORES[metric.score].chance(classes)
+        noise = row.human_error
+        if noise is not None and row.human - chance < 2 * noise:
+            yield (
+                f"{metric.title} ({row.judge}): people's captions of {row.captioner}'s images are judged no better than "
+                f"by chance ({row.human:.3f}, chance {chance:.3f}): the judge has learnt nothing from them."
+            )
 
 
 def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:

@@ -1,13 +1,14 @@
 """counts.parquet -> the table: counted metrics, their intervals and tests. No judge is asked.
 
 Images count equally on each side, whatever the number of their captions; where all have as many, this is the papers'
-plain count. Intervals are bootstraps over images under the pairs, signs and guesses of the data as they are: a resample
-that chose its own would prefer them. p exchanges captions of an image between the sides, as many as each has, and
-chooses anew each time: then both sides have the same chance to be preferred. (Exchanging sides whole would not do where
-people wrote five captions and the captioner one: shares of five are steadier, so that less is preferred by chance.)
+plain count. A metric that chooses its pairs by one side (BA, DBA), or adds up sizes (Multi), is not 0 where nothing is
+amplified: pairs chosen by one side regress. So captions of an image change sides, as many as each has, and pairs are
+chosen anew each time: the mean of these values is what there is by chance, p is against them, and the headline is the
+excess over their mean. (Exchanging sides whole would not do where people wrote five captions and the captioner one:
+shares of five are steadier, so that less is preferred by chance.) Its interval is from halves of the images, as that of
+judged metrics (``inference.py``), each with its own pairs and its own mean of exchanged captions: a bootstrap of the
+published value holds 0 in no trial where BA is not amplified, and the sd of the excess over trials is that over halves.
 What is counted at all is chosen before, from captions of both sides (BA's words and objects) or from the annotation.
-The mean of the exchanged values stands beside a metric's own, as what there is by chance: it is not 0 for metrics that
-choose pairs by one side (BA, DBA), or that add up sizes (Multi).
 """
 
 from __future__ import annotations
@@ -15,16 +16,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from judge.counting import NamingVariant, freeze
+from judge.counting import Measured, NamingVariant, freeze
+from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
-from judge.statistics.intervals import Exchanged, bootstrap_pooled, permutation_pooled
+from judge.statistics.inference import from_refits
+from judge.statistics.intervals import excess_of_parts, permutation_pooled
 from judge.statistics.said import counted_rows, named_most_and_least
-from judge.statistics.summary import Summary
-from judge.types import FloatArray, Interval
+from judge.statistics.summary import Replicates, Summary
+from judge.types import FloatArray
+
+# Halves of the images, and exchanges of captions in each.
+_HALVES, _EXCHANGES = 60, 40
 
 
 def summarise_counts(
@@ -78,46 +85,50 @@ def _summarise(
     level: float,
     seed: int,
 ) -> Summary:
-    from scipy.sparse import hstack
-
     held = counted_rows(counts, metric, first=ratio_of[0], second=ratio_of[1])
+    nothing = Summary(captioner, metric.name, metric.judge)
     if held is None:
-        return Summary(captioner, metric.name, metric.judge, None, None, None, None, None, None, 0, 0)
+        return nothing
     generator = np.random.default_rng([seed, *map(ord, f"{captioner}/{metric.name}")])
     counting, read = metric.counted, held.read
     assert counting is not None
-    images = held.rows.by_image()
-    width = images[0].shape[1]
-    truth, predicted = (read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in images)
-    evaluate = freeze(counting, metric.direction, truth, predicted)
-    human, generated, value = map(_known, evaluate(truth, predicted))
 
-    def as_frozen(sums: FloatArray) -> FloatArray:
-        return np.asarray(evaluate(read(sums[:width]), read(sums[width:])).value)[None]
+    def measure(before: FloatArray, after: FloatArray) -> Measured:
+        sides = read(before), read(after)
+        return freeze(counting, metric.direction, *sides)(*sides)
 
     def anew(before: FloatArray, after: FloatArray) -> FloatArray:
-        sides = read(before), read(after)
-        return freeze(counting, metric.direction, *sides)(*sides).value
+        return measure(before, after).value
 
-    interval: Interval | None = None
-    exchanged: Exchanged | None = None
-    if value is not None:
-        both = hstack(images, format="csr")
-        (interval,) = bootstrap_pooled(both, as_frozen, generator=generator, resamples=resamples, level=level)
-        exchanged = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
-    return Summary(
-        captioner=captioner,
-        metric=metric.name,
-        judge=metric.judge,
-        human=human,
-        generated=generated,
-        amplification=value,
-        sd=None,
-        interval=interval,
-        p_value=exchanged and exchanged.p_value,
-        images=images[0].shape[0],
-        seeds=0,
-        by_chance=exchanged and exchanged.mean,
+    images = held.rows.by_image()
+    human, generated, published = map(
+        _known, measure(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in images))
+    )
+    line = replace(nothing, human=human, generated=generated, published=published, images=images[0].shape[0])
+    if published is None:
+        return line
+    exchanged = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
+    if exchanged is None:
+        return line
+    value = published - exchanged.mean
+    line = replace(line, amplification=value, by_chance=exchanged.mean, p_value=exchanged.p_value)
+    classes = dict(zip(counts["image_id"], counts["class"], strict=True))
+    draws = [
+        Resample("half", number, seed).classes({image: classes[image] for image in held.images})
+        for number in range(_HALVES)
+    ]
+    chosen = np.array([[image in draw for image in held.images] for draw in draws])
+    excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=_EXCHANGES)
+    found = from_refits(value, excess, level=level)
+    if found is None:
+        return line
+    return replace(
+        line,
+        interval=found.interval,
+        standard_error=found.standard_error,
+        degrees=found.degrees,
+        basis="refits",
+        replicates=Replicates("half", tuple(excess)),
     )
 
 

@@ -17,63 +17,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Statistic = Callable[[FloatArray], FloatArray]
-"""Means of the two sides' columns, [2, S, ...], or other sums -> the value(s), [...]."""
+"""Sums over images, [S, ...] -> the value(s), [...]."""
 
 # Rows of a batch of resamples: about 10 MB of indices, whatever the number of images.
 _CELLS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """Paired quantities by class; within a class, column i is one image on both sides.
-
-    Attributes:
-        sums: per class, [2, S, n]: the S columns (``scores.Score.columns``) of each image's human and generated
-            captions, summed over the seeds that scored it.
-        trials: per class, [n]: how many seeds scored it.
-    """
-
-    sums: tuple[FloatArray, ...]
-    trials: tuple[FloatArray, ...]
-
-    def means(self) -> FloatArray:
-        """[2, S]: means of the human and the generated side; strata (classes, or all images as one) count equally."""
-        shares = [sums.sum(axis=-1) / trials.sum() for sums, trials in zip(self.sums, self.trials, strict=True)]
-        return np.asarray(np.mean(shares, axis=0), dtype=np.float64)
-
-
-def bootstrap(
-    sides: Sides, statistic: Statistic, *, generator: np.random.Generator, resamples: int = 2000, level: float = 0.95
-) -> Interval | None:
-    """Percentile bootstrap over images, resampled within each class (scipy); None where a class has one image.
-
-    It covers the choice of images, with both sides of an image kept together. It does not cover the training
-    of the judges: the column ``sd`` shows that, where there are several seeds.
-    """
-    from scipy import stats
-
-    if min(map(len, sides.trials)) < 2:
-        return None
-
-    def of_images(*chosen: Any, axis: int = -1) -> FloatArray:
-        shares = [
-            sums[..., index].sum(axis=axis) / trials[index].sum(axis=axis)
-            for sums, trials, index in zip(sides.sums, sides.trials, chosen, strict=True)
-        ]
-        return statistic(np.mean(shares, axis=0))
-
-    indices = tuple(np.arange(len(trials)) for trials in sides.trials)
-    found = stats.bootstrap(
-        indices,
-        of_images,
-        n_resamples=resamples,
-        batch=_batch(sides.trials),
-        vectorized=True,
-        confidence_level=level,
-        method="percentile",
-        rng=generator,
-    ).confidence_interval
-    return Interval(float(found.low), float(found.high), level)
 
 
 def bootstrap_pooled(
@@ -83,6 +30,7 @@ def bootstrap_pooled(
     generator: np.random.Generator,
     resamples: int = 2000,
     level: float = 0.95,
+    strata: npt.NDArray[np.int64] | None = None,
 ) -> list[Interval | None]:
     """Percentile bootstrap over images of values that are made of sums over images (scipy).
 
@@ -92,26 +40,29 @@ def bootstrap_pooled(
         generator: of the resamples.
         resamples: how many.
         level: of the intervals.
+        strata: of which group each image is, [N], drawn anew within each; None for one group.
 
     Returns:
-        V intervals; None where there is one image, or a resample has no value.
+        V intervals; None where a group has one image, or a resample has no value.
     """
     from scipy import stats
 
     columns = _columns(table)
     images = columns.shape[1]
     values = statistic(np.asarray(columns.sum(axis=1), dtype=np.float64))
-    if images < 2:
+    groups = np.zeros(images, dtype=np.int64) if strata is None else strata
+    parts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    if min(map(len, parts)) < 2:
         return [None] * len(values)
 
-    def of_images(chosen: Any, axis: int = -1) -> FloatArray:
-        return statistic(columns @ _times_drawn(chosen, images).T)
+    def of_images(*chosen: Any, axis: int = -1) -> FloatArray:
+        return statistic(columns @ _times_drawn(np.concatenate(chosen, axis=-1), images).T)
 
     with warnings.catch_warnings():
         # Scipy's word for a resample without a value, which is told by None here.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         found = stats.bootstrap(
-            (np.arange(images),),
+            parts,
             of_images,
             n_resamples=resamples,
             batch=max(1, _CELLS // max(columns.shape)),
@@ -219,6 +170,42 @@ def permutation_pooled(
     return Exchanged(float(found.pvalue), float(null.mean())) if np.isfinite(null).all() else None
 
 
+def excess_of_parts(
+    rows: Rows,
+    statistic: Callable[[FloatArray, FloatArray], FloatArray],
+    parts: npt.NDArray[np.bool_],
+    *,
+    generator: np.random.Generator,
+    exchanges: int,
+) -> list[float]:
+    """The value of each part of the images less its mean over captions that changed sides, as the test draws them.
+
+    Args:
+        rows: the captions of both sides.
+        statistic: as of :func:`permutation_pooled`.
+        parts: which images each part holds, [P, N].
+        generator: of the exchanges, which are the same for all parts.
+        exchanges: how many.
+    """
+    from scipy.sparse import csr_array, diags_array
+
+    held = parts.T.astype(np.float64)
+    places = csr_array((np.ones(len(rows.image)), (rows.image, np.arange(len(rows.image)))))
+    table = csr_array(rows.table)
+
+    def values(roles: FloatArray) -> FloatArray:
+        human, generated = rows.weights()
+        sides = [
+            places @ (diags_array(weight * played) @ table)
+            for weight, played in ((human, 1 - roles), (generated, roles))
+        ]
+        return statistic(*(np.asarray(csr_array(side.T) @ held) for side in sides))
+
+    draw = _Roles(rows, generator)
+    by_chance = np.mean([values(draw(size=(1, len(rows.image)))[0]) for _ in range(exchanges)], axis=0)
+    return [float(value) for value in values(rows.generated.astype(np.float64)) - by_chance]
+
+
 class _Roles:
     """Draws which of an image's rows play the generated side, as many as do."""
 
@@ -258,23 +245,3 @@ def _times_drawn(chosen: npt.NDArray[np.int64], images: int) -> FloatArray:
     offset = np.arange(len(rows))[:, None] * images
     counted = np.bincount((rows + offset).ravel(), minlength=len(rows) * images)
     return counted.reshape(len(rows), images).astype(np.float64)
-
-
-def permutation_test(
-    sides: Sides, statistic: Statistic, *, generator: np.random.Generator, resamples: int = 2000
-) -> float | None:
-    """:func:`permutation_pooled` of means over images: the sides of each are exchanged whole; classes count equally."""
-    weights = np.concatenate([np.full(len(t), 1 / (len(sides.trials) * t.sum())) for t in sides.trials])
-    human, generated = np.concatenate(sides.sums, axis=-1) * weights
-    images = np.arange(len(weights))
-    rows = Rows(np.concatenate([human.T, generated.T]), np.tile(images, 2), np.repeat([False, True], len(images)))
-
-    def of_sides(before: FloatArray, after: FloatArray) -> FloatArray:
-        return statistic(np.stack([before, after]))
-
-    found = permutation_pooled(rows, of_sides, generator=generator, resamples=resamples)
-    return found and found.p_value
-
-
-def _batch(trials: Sequence[FloatArray]) -> int:
-    return max(1, _CELLS // max(1, sum(map(len, trials))))

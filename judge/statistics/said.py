@@ -32,10 +32,12 @@ class CountedRows:
     Attributes:
         rows: of both sides; :meth:`read` takes their sums apart.
         shape: classes A and labels L of the tables.
+        images: the images of ``rows``, by their index there.
     """
 
     rows: Rows
     shape: tuple[int, int]
+    images: tuple[str, ...]
 
     def read(self, sums: FloatArray) -> Incidence:
         """Sums, [S, ...], as tables with the leading axes [...]."""
@@ -102,7 +104,9 @@ def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
     names = _names(pd.concat([part[counting.labels] for part in telling])) if counting.labels else []
     truth, predicted = (_side(part, images, [*classes, *others], names, said=counting.labels) for part in parts)
     if counting.against == "annotation":
-        truth, predicted = _complete(truth, predicted, metric)
+        truth, predicted, images = _complete(truth, predicted, images, metric)
+    elif metric.direction == "A->T":  # By annotated class, whoever is named.
+        truth, predicted = (replace(side, named=side.annotated) for side in (truth, predicted))
     if not len(truth.image):
         return None
     variant = counting.variant
@@ -124,7 +128,8 @@ def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str)
     table = vstack([_flatten(*sides) for sides in tables], format="csr")
     image = np.concatenate([truth.image, predicted.image])
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
-    return CountedRows(Rows(table, image, generated), (tables[0][0].shape[1], tables[0][1].shape[1]))
+    shape = tables[0][0].shape[1], tables[0][1].shape[1]
+    return CountedRows(Rows(table, image, generated), shape, tuple(images))
 
 
 def _names(column: pd.Series[str]) -> list[str]:
@@ -147,8 +152,10 @@ def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
     return np.asarray(mention_table([text.split("|") for text in texts], names)[codes])
 
 
-def _complete(truth: _Side, predicted: _Side, metric: Metric) -> tuple[_Side, _Side]:
-    """What is not predicted equals the truth of the row's image.
+def _complete(
+    truth: _Side, predicted: _Side, images: pd.Index[str], metric: Metric
+) -> tuple[_Side, _Side, pd.Index[str]]:
+    """What is not predicted equals the truth of the row's image; and the images that are left.
 
     Where classes are predicted, captions that name none, or several, predict nothing: they are left out, and images
     without others (Princeton's codes do so too). P(a^|l) would else be the smaller the more a captioner keeps silent.
@@ -156,11 +163,12 @@ def _complete(truth: _Side, predicted: _Side, metric: Metric) -> tuple[_Side, _S
     row = np.empty(len(truth.image), dtype=np.int64)
     row[truth.image] = np.arange(len(row))
     if metric.direction == "A->T":
-        return truth, replace(predicted, named=truth.named[row[predicted.image]])
+        return truth, replace(predicted, named=truth.named[row[predicted.image]]), images
     naming = naming_of(predicted.named).any(axis=1)
     predicted = replace(predicted, labels=truth.labels[row[predicted.image]])
     left, image = np.unique(predicted.image[naming], return_inverse=True)
-    return _take(truth, row[left], np.arange(len(left))), _take(predicted, np.flatnonzero(naming), image)
+    sides = _take(truth, row[left], np.arange(len(left))), _take(predicted, np.flatnonzero(naming), image)
+    return *sides, images[left]
 
 
 def _take(side: _Side, rows: IntArray, image: IntArray) -> _Side:

@@ -1,27 +1,61 @@
-"""scores.parquet -> the table. Any number of a report comes from that file, without a judge or a GPU.
+"""scores.parquet and replicates.parquet -> the table. Any number of a report comes from files, without a judge or a GPU.
 
-One estimate for every protocol: a caption's quantity (``scores.py``) is averaged over an image's captions of a side
-and over seeds, images are averaged within each class, classes count equally. Where classes are balanced and every image
-has the same number of captions this is the papers' plain mean. Of rows of METRICS that are not balanced, images count
+One estimate for every protocol: a caption's quantity (``scores.py``) is averaged over seeds and over an image's captions
+of a side, images are averaged within each class, classes count equally. Where classes are balanced and every image has
+the same number of captions this is the papers' plain mean. Of rows of METRICS that are not balanced, images count
 equally. Losses and priors are averaged over seeds before a pooled score (1/CE) and a normalised amplification is taken.
+
+The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or
+from splits where there are five or more (``inference.py``). A judge that is not trained has no such noise: a bootstrap
+over images, and captions that change sides after it was asked. With neither there is no p, and the interval is for the
+judges as they were trained, as ``these_judges`` always is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from judge.amplification import AMPLIFICATIONS
+from judge.amplification import NEUTRAL
 from judge.errors import JudgeError
+from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
-from judge.scores import SCORES, Judged
-from judge.statistics.intervals import Sides, bootstrap, permutation_test
+from judge.priors import PriorForm
+from judge.statistics.inference import Inference, from_refits, from_splits, half_error, split_error
+from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
+from judge.statistics.judged import CELL, Measured, Statistic, caption_table
 from judge.types import FloatArray, Interval
 
 ROW = ["captioner", "metric", "judge"]
+_HALVES = 40
+Basis = Literal["refits", "splits", "images", "these judges"]
+"""What an interval is from: judges trained again, the splits of the run, images where no judge is trained; or images
+alone, for the judges as they were trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicates:
+    """Values of a row on parts of the data; less another row's, they give the error of a difference.
+
+    Attributes:
+        kind: "half" of the images each, judges trained again, two by two of images that have none in common; or
+            "split": one split of the run.
+        values: of the amplification.
+        ratio: of splits, tested / trained images.
+    """
+
+    kind: Literal["half", "split"]
+    values: tuple[float, ...]
+    ratio: float = 0.0
+
+    def error(self, values: Sequence[float]) -> float:
+        """Standard error of the whole, of ``values`` on these parts."""
+        return half_error(values) if self.kind == "half" else split_error(values, self.ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,142 +65,278 @@ class Summary:
     Attributes:
         human, generated: score of each side (of DBAC omega, of DPAC psi); None where the metric has no such side, and
             of DBA and Multi->, which are changes and have none.
-        amplification: the metric's value; positive means amplified (for ``ratio``: above 1).
+        amplification: the metric's value; positive means amplified (for ``ratio``: above 1). Of counted metrics the
+            published value's excess over what there is by chance.
         sd: sample standard deviation of the amplification over seeds; None for one seed.
-        interval: 95% over images: bootstrap within classes (of rows that are not balanced: among all), seeds averaged.
-        p_value: two-sided, sides exchanged image by image; of counted metrics, captions of an image.
+        interval: of the amplification; see ``basis``.
+        p_value: two-sided; of counted metrics, captions of an image change sides.
         images: distinct images scored.
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities: how well judges guess, without priors (Q), of the human and the generated side; None without priors.
         priors: mean weight w of the human and the generated side; None without priors.
-        by_chance: of counted metrics, the mean amplification of exchanged captions: what there is without any bias.
+        by_chance: mean amplification of exchanged captions: what there is without any bias. None where not known.
+        published: of counted metrics, the value as its paper has it.
+        basis: what the interval is from; None without an interval.
+        standard_error: of the amplification, by the same basis.
+        degrees: of freedom of the standard error.
+        these_judges: interval for the judges as they were trained: over images alone.
+        chance: scores of the human and the generated side where labels are shuffled; None where that was not tried.
+        human_error: standard error of the human side's score, by the same basis.
+        replicates: values on parts of the data, for differences between captioners.
     """
 
     captioner: str
     metric: str
     judge: str
-    human: float | None
-    generated: float | None
-    amplification: float | None
-    sd: float | None
-    interval: Interval | None
-    p_value: float | None
-    images: int
-    seeds: int
+    human: float | None = None
+    generated: float | None = None
+    amplification: float | None = None
+    sd: float | None = None
+    interval: Interval | None = None
+    p_value: float | None = None
+    images: int = 0
+    seeds: int = 0
     qualities: tuple[float, float] | None = None
     priors: tuple[float, float] | None = None
     by_chance: float | None = None
+    published: float | None = None
+    basis: Basis | None = None
+    standard_error: float | None = None
+    degrees: int = 0
+    these_judges: Interval | None = None
+    chance: tuple[float, float] | None = None
+    human_error: float | None = None
+    replicates: Replicates | None = field(default=None, repr=False)
 
 
-def summarise(scores: pd.DataFrame, *, resamples: int = 2000, level: float = 0.95, seed: int = 0) -> list[Summary]:
+class Settings(NamedTuple):
+    """How summaries are made.
+
+    Attributes:
+        resamples: of the bootstrap over images, and of the test of judges that are not trained.
+        level: of the intervals.
+        seed: of the generators; every row has its own, so rows do not depend on each other.
+        prior: how frequencies of sets of tasks are counted.
+        ratios: metric -> tested / trained images of a split.
+        untrained: judges that are asked as they are.
+    """
+
+    resamples: int = 2000
+    level: float = 0.95
+    seed: int = 0
+    prior: PriorForm = "joint"
+    ratios: Mapping[str, float] = {}
+    untrained: Collection[str] = ()
+
+
+DEFAULT = Settings()
+
+
+def summarise(
+    scores: pd.DataFrame, replicates: pd.DataFrame | None = None, settings: Settings = DEFAULT
+) -> list[Summary]:
     """One :class:`Summary` per captioner, metric and judge of ``scores``, in order of appearance.
 
     Args:
         scores: the columns of ``scores.parquet``.
-        resamples: of the bootstrap and of the permutation test.
-        level: of the intervals.
-        seed: of the generators; every row has its own, so rows do not depend on each other.
+        replicates: the columns of ``replicates.parquet``: values of refits; None without any.
+        settings: see there.
+
+    Raises:
+        JudgeError: NaN among the scores, or images scored on one side only.
     """
     if scores.empty:
         return []
+    known = {} if replicates is None or replicates.empty else dict(iter(replicates.groupby(ROW, observed=True)))
     return [
-        _summarise_row((str(key[0]), str(key[1]), str(key[2])), rows, resamples=resamples, level=level, seed=seed)
+        _Row(find_metric(str(key[1])), rows, settings).summary(known.get(key, pd.DataFrame()))
         for key, rows in scores.groupby(ROW, sort=False, observed=True)
     ]
 
 
-def _summarise_row(
-    key: tuple[str, str, str], rows: pd.DataFrame, *, resamples: int, level: float, seed: int
-) -> Summary:
-    captioner, name, judge = key
-    metric = find_metric(name)
-    score, amplify = SCORES[metric.score], AMPLIFICATIONS[metric.amplification]
-    compared = metric.amplification != "one_side"
+class _Row:
+    """One captioner, metric and judge."""
 
-    def statistic(means: FloatArray) -> FloatArray:
-        return amplify(score.value(means[0]), score.value(means[1]))
+    def __init__(self, metric: Metric, rows: pd.DataFrame, settings: Settings) -> None:
+        self.metric, self.settings = metric, settings
+        captioner, name, judge = (str(rows[column].iloc[0]) for column in ROW)
+        self.line = Summary(captioner, name, judge)
+        self.compared = metric.amplification != "one_side"
+        asked = rows[rows["probability"].notna()]
+        _check(rows, asked, compared=self.compared)
+        self.seeds = int(asked["seed"].nunique())
+        self.rows = _best(rows) if metric.aggregate == "best" else rows
+        if not self.compared:  # The generated side is read twice.
+            alone = self.rows[self.rows["side"] == "generated"]
+            self.rows = pd.concat([alone, alone.assign(side="human")])
+        self.statistic = Statistic(metric, self.rows[CELL], prior=settings.prior)
+        captions = caption_table(self.rows, metric.score)
+        self.table = self.statistic.rows(captions)
+        classes = captions.drop_duplicates("image_id").sort_values("image_id")["answer"]
+        self.strata = pd.factorize(classes)[0] if metric.balanced else None
 
-    seeds = int(rows["seed"].nunique())
-    if metric.aggregate == "best":
-        rows = _best(rows)
-    prior = rows["prior"].to_numpy(dtype=np.float64) if metric.prior else None
-    images = _by_image(rows, score.columns(_judged(rows), prior), balanced=metric.balanced)
-    sides = _sides(images, both=compared)
-    means = sides.means()
-    human, generated = (float(score.value(side)) for side in means)
-    by_seed = [float(statistic(_sides(part, both=compared).means())) for _, part in images.groupby("seed")]
-    generator = np.random.default_rng([seed, *map(ord, "/".join(key))])
-    value = float(statistic(means)) if compared else None
-    # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
-    tested = value is not None and np.isfinite(value)
-    interval = bootstrap(sides, statistic, generator=generator, resamples=resamples, level=level) if tested else None
-    return Summary(
-        captioner=captioner,
-        metric=name,
-        judge=judge,
-        human=human if compared else None,
-        generated=generated,
-        amplification=value,
-        sd=float(np.std(by_seed, ddof=1)) if compared and len(by_seed) > 1 else None,
-        interval=interval,
-        p_value=permutation_test(sides, statistic, resamples=resamples, generator=generator) if tested else None,
-        images=int(images["image_id"].nunique()),
-        seeds=seeds,
-        qualities=None if prior is None else _values(rows, metric, score.columns(_judged(rows)), score.value),
-        priors=None if prior is None else _values(rows, metric, prior[None], lambda means: means[0]),
+    @property
+    def _name(self) -> tuple[str, str, str]:
+        return self.line.captioner, self.line.metric, self.line.judge
+
+    def value(self, rows: pd.DataFrame | None = None) -> Measured:
+        """Of all rows, or of some."""
+        table = self.table if rows is None else self.statistic.rows(caption_table(rows, self.metric.score))
+        human, generated = table.by_image()
+        return self.statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
+
+    def summary(self, refits: pd.DataFrame) -> Summary:
+        """The line of the table."""
+        found = self.value()
+        asked = self.rows[self.rows["probability"].notna()]
+        value = _known(found.value)
+        line = replace(
+            self.line,
+            human=_known(found.human.value) if self.compared else None,
+            generated=_known(found.generated.value),
+            amplification=value,
+            images=int(asked["image_id"].nunique()),
+            seeds=self.seeds,
+            qualities=_pair(found.human.quality, found.generated.quality) if self.metric.prior else None,
+            priors=_pair(found.human.prior, found.generated.prior) if self.metric.prior else None,
+            chance=_chance(refits),
+        )
+        if self.compared:
+            by_seed = [float(self.value(part).value) for _, part in self._by("seed")]
+            line = replace(line, sd=float(np.std(by_seed, ddof=1)) if len(by_seed) > 1 else None)
+        # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
+        return self._infer(line, value, refits) if value is not None and np.isfinite(value) else line
+
+    def _infer(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary:
+        """With interval and p."""
+        generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(self._name))])
+        level, ratio = self.settings.level, self.settings.ratios.get(line.metric)
+        alone, human = self._bootstrap(generator)
+        line = replace(line, these_judges=alone, human_error=human)
+        if line.judge in self.settings.untrained:
+            return self._untrained(line, generator)
+        values, changed = (_column(refits, kind, "amplification") for kind in ("half", "exchanged"))
+        found = from_refits(value, values, changed, level=level)
+        if found:
+            error = half_error(_column(refits, "half", "human"))
+            return _with(line, found, "refits", Replicates("half", tuple(values)), error)
+        parts = [self.value(part) for _, part in self._by("seed", "fold")]
+        values = [float(part.value) for part in parts]
+        neutral = NEUTRAL[self.metric.amplification]
+        found = None if ratio is None else from_splits(value, values, ratio=ratio, neutral=neutral, level=level)
+        if found:
+            error = split_error([float(part.human.value) for part in parts], ratio or 0.0)
+            return _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
+        return replace(line, interval=alone, basis="these judges" if alone else None)
+
+    def _untrained(self, line: Summary, generator: np.random.Generator) -> Summary:
+        """Of a judge that is asked as it is."""
+        exchanged = permutation_pooled(
+            self.table,
+            lambda human, generated: self.statistic(human, generated).value,
+            generator=generator,
+            resamples=self.settings.resamples,
+        )
+        halves = self._halves()
+        return replace(
+            line,
+            interval=line.these_judges,
+            p_value=exchanged and exchanged.p_value,
+            by_chance=exchanged and exchanged.mean,
+            basis="images",
+            standard_error=half_error(halves),
+            degrees=len(halves) // 2,
+            replicates=Replicates("half", tuple(halves)),
+        )
+
+    def _halves(self) -> list[float]:
+        """On halves of the images, of a judge that need not be trained again."""
+        classes = dict(sorted(zip(self.rows["image_id"], self.rows["answer"], strict=True)))
+        found = []
+        for number in range(_HALVES):
+            drawn = Resample("half", number, self.settings.seed).classes(classes)
+            found.append(float(self.value(self.rows[self.rows["image_id"].isin(drawn.keys())]).value))
+        return found
+
+    def _by(self, *columns: str) -> Iterator[tuple[object, pd.DataFrame]]:
+        """Rows that judges were asked about, by seed, or by seed and fold."""
+        asked = self.rows[self.rows["probability"].notna()]
+        yield from asked.groupby(list(columns), observed=True)
+
+    def _bootstrap(self, generator: np.random.Generator) -> tuple[Interval | None, float | None]:
+        """Over images, for the judges as they were trained, priors estimated anew: interval, error of the human side."""
+        from scipy.sparse import csr_array, hstack
+
+        width, level = self.statistic.width, self.settings.level
+
+        def values(sums: FloatArray) -> FloatArray:
+            found = self.statistic(sums[:width], sums[width:])
+            return np.stack([found.value, found.human.value])
+
+        both = csr_array(hstack(self.table.by_image()))
+        interval, human = bootstrap_pooled(
+            both,
+            values,
+            generator=generator,
+            resamples=self.settings.resamples,
+            level=level,
+            strata=self.strata,
+        )
+        # As wide as a normal error's.
+        reach = 2 * NormalDist().inv_cdf((1 + level) / 2)
+        return interval, (human.high - human.low) / reach if human else None
+
+
+def _with(line: Summary, found: Inference, basis: Basis, replicates: Replicates, human_error: float) -> Summary:
+    return replace(
+        line,
+        interval=found.interval,
+        p_value=found.p_value,
+        by_chance=found.by_chance,
+        standard_error=found.standard_error,
+        degrees=found.degrees,
+        basis=basis,
+        human_error=human_error,
+        replicates=replicates,
     )
 
 
-def _values(
-    rows: pd.DataFrame, metric: Metric, columns: FloatArray, value: Callable[[FloatArray], FloatArray]
-) -> tuple[float, float]:
-    """Of the human and the generated side."""
-    human, generated = _sides(_by_image(rows, columns, balanced=metric.balanced), both=True).means()
-    return float(value(human)), float(value(generated))
+def _check(rows: pd.DataFrame, asked: pd.DataFrame, *, compared: bool) -> None:
+    images = [set(asked.loc[asked["side"] == side, "image_id"]) for side in ("human", "generated")]
+    uneven = compared and images[0] != images[1]
+    if uneven or not images[1] or asked["loss"].isna().any():
+        name = rows["captioner"].iloc[0]
+        what = f"NaN, or images scored on one side only, for '{name}'"
+        raise JudgeError(what, where="scores", mend="recompute the scores")
 
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each side the seed whose judges were the best on held-out captions (DPAC, section 3.2.1)."""
-    losses = rows.groupby(["side", "seed"], observed=True)["loss"].mean()
+    """Of each side the seed whose judges were the best on validation images (DPAC, section 3.2.1), and unasked rows."""
+    asked = rows[rows["probability"].notna()]
+    if asked["seed"].nunique() == 1:
+        return rows
+    losses = asked.groupby(["side", "seed"], observed=True)["validation_loss"].mean()
     chosen = {side: losses[side].idxmin() for side in losses.index.unique("side")}
-    return rows[rows["seed"] == rows["side"].map(chosen)].assign(seed=0)
+    kept = (rows["seed"] == rows["side"].map(chosen)) | rows["probability"].isna()
+    return rows[kept].assign(seed=0)
 
 
-def _judged(rows: pd.DataFrame) -> Judged:
-    correct = (rows["predicted"] == rows["answer"]).to_numpy()
-    probability = rows["probability"].to_numpy(dtype=np.float64)
-    if "loss" not in rows:  # Written before tasks were guessed.
-        return Judged.of_class(probability, correct)
-    return Judged(probability, correct, rows["loss"].to_numpy(dtype=np.float64))
+def _column(refits: pd.DataFrame, kind: str, name: str) -> list[float]:
+    """Of refits of this kind, in order of their numbers."""
+    if refits.empty:
+        return []
+    return [float(value) for value in refits[refits["kind"] == kind].sort_values("number")[name]]
 
 
-def _by_image(rows: pd.DataFrame, columns: FloatArray, *, balanced: bool) -> pd.DataFrame:
-    """One row per seed and image: its stratum, and on each side the means of ``columns`` [S, N] over its captions.
-
-    Columns: (seed, ""), (image_id, ""), (stratum, ""), ("0", "human"), ("0", "generated"), ...
-    """
-    stratum = rows["answer"] if balanced else ""
-    table = rows[["seed", "image_id", "side"]].assign(stratum=stratum, **{str(i): c for i, c in enumerate(columns)})
-    means = table.groupby(["seed", "image_id", "stratum", "side"], observed=True, sort=True).mean()
-    images = means.unstack("side")
-    if images.isna().to_numpy().any() or not np.isfinite(columns).all():
-        raise JudgeError(
-            f"NaN, or images scored on one side only, for '{rows['captioner'].iloc[0]}'",
-            where="scores",
-            mend="recompute the scores",
-        )
-    return images.reset_index()
+def _chance(refits: pd.DataFrame) -> tuple[float, float] | None:
+    """Mean scores of both sides where labels are shuffled."""
+    human, generated = (_column(refits, "shuffled", side) for side in ("human", "generated"))
+    return (float(np.mean(human)), float(np.mean(generated))) if human else None
 
 
-def _sides(images: pd.DataFrame, *, both: bool) -> Sides:
-    """Sums over seeds, by stratum. A metric of the generated side alone reads that side twice."""
-    names = ["human" if both else "generated", "generated"]
-    columns = [name for name in images.columns.unique(0) if name.isdigit()]
-    sums: list[FloatArray] = []
-    trials: list[FloatArray] = []
-    for _, part in images.groupby("stratum", observed=True):
-        grouped = part.groupby("image_id", observed=True)
-        added = grouped[[(column, side) for side in names for column in columns]].sum().to_numpy(dtype=np.float64)
-        sums.append(added.T.reshape(2, len(columns), -1))
-        trials.append(grouped.size().to_numpy().astype(np.float64))
-    return Sides(tuple(sums), tuple(trials))
+def _pair(human: FloatArray, generated: FloatArray) -> tuple[float, float]:
+    return float(human), float(generated)
+
+
+def _known(value: FloatArray) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -15,28 +15,39 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from judge.errors import JudgeError
+from judge.evidence import Slot
 from judge.judges import Blueprint, Judge, find_judge
+from judge.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
-from judge.training.workshop import Member, Workshop, is_main_process, launched, name_members
+from judge.training.workshop import Member, Workshop, assign, is_main_process, launched, name_members
 from judge.types import IntArray, Predictions, Report, Target
 
-Finished = tuple[int, Predictions]
+# Refits of the same captions that travel to a worker together.
+_TOGETHER = 4
+R = TypeVar("R")
+Then = Callable[[Member, Predictions], R]
+"""What is made of a member's predictions where they are: what comes back from workers, and is kept, is small."""
 
 
-def train_members(members: Sequence[Member], workshop: Workshop, *, report: Report | None = None) -> list[Predictions]:
+def train_members(
+    members: Sequence[Member], workshop: Workshop, *, then: Then[R], report: Report | None = None
+) -> list[R]:
     """Train and score every member, in this process and its companions.
 
     Args:
         members: in any order; two with the same evidence, split and seed are trained once.
         workshop: how.
+        then: makes the result of a member out of its predictions on its ``test()`` samples; a function at the top of a
+            module, or a partial of one, as it travels to other processes.
         report: told of this process's work, about twice a second.
 
     Returns:
-        Predictions on each member's ``test()`` samples, in the order of ``members``; in every process.
+        The results, in the order of ``members``; in every process.
 
     Raises:
         JudgeError: NaN loss; a launch that promised several processes and gave one.
@@ -45,11 +56,19 @@ def train_members(members: Sequence[Member], workshop: Workshop, *, report: Repo
     keys = name_members(members, workshop)
     first = {key: position for position, key in reversed(list(enumerate(keys)))}
     jobs = [_Job(position, members[position], key) for key, position in sorted(first.items(), key=lambda item: item[1])]
-    share = _share(jobs, workshop) if launched() else jobs
+    batches = list(_batches(jobs))
+    share = _share(batches, workshop) if launched() else batches
     tell = partial(report, "training judges") if report else None
-    with _progress(len(members), sum(workshop.units(job.member) for job in share), tell) as units:
-        done = dict(_launched(share, workshop, units) if launched() else _local(jobs, workshop, units))
+    total = sum(workshop.units(job.member) for batch in share for job in batch)
+    with _progress(len(members), total, tell) as units:
+        work = partial(_work, units=units, then=then)
+        done = dict(_launched(share, workshop, work) if launched() else _local(batches, workshop, work))
     return [done[first[key]] for key in keys]
+
+
+def keep_predictions(member: Member, predictions: Predictions) -> Predictions:  # noqa: ARG001 - a Then
+    """The predictions themselves."""
+    return predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +78,43 @@ class _Job:
     key: str
 
 
-def _local(jobs: Sequence[_Job], workshop: Workshop, units: Path) -> Iterator[Finished]:
-    """Jobs on the cores of this machine, in worker processes of joblib's."""
+Batch = list[_Job]
+Work = Callable[..., list[tuple[int, Any]]]
+
+
+def _local(batches: Sequence[Batch], workshop: Workshop, work: Work) -> Iterator[tuple[int, Any]]:
+    """Batches on the cores of this machine, in worker processes of joblib's."""
     from joblib import Parallel, delayed
 
-    batches = list(_batches(jobs))
+    jobs = [job for batch in batches for job in batch]
     workers = min(workshop.workers or _default_workers(jobs), max(1, len(batches)))
     pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", max_nbytes=None)
     with warnings.catch_warnings():
         # loky renews a worker that has grown by 300 MB (importing torch does) and says so from its manager's thread.
         # Where warnings are errors, that thread would die of it and this one wait for ever.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-        for finished in pool(delayed(_work)(batch, _luggage(batch[0], workshop), units) for batch in batches):
+        travelling = (delayed(_each)(work, task, _luggage(task[0][0], workshop)) for task in _tasks(batches))
+        for finished in pool(travelling):
             yield from finished
+
+
+def _each(work: Work, batches: Sequence[Batch], workshop: Workshop) -> list[tuple[int, Any]]:
+    return [finished for batch in batches for finished in work(batch, workshop)]
+
+
+def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+    """What travels to a worker at a time: some refits of the same captions together, which then travel once."""
+    waiting: dict[int, list[Batch]] = {}
+    for batch in batches:
+        member, samples = batch[0].member, batch[0].member.samples
+        if not (isinstance(samples, Slot) and member.is_refit and find_judge(member.judge).crew):
+            yield [batch]
+            continue
+        group = waiting.setdefault(id(samples.evidence.sides), [])
+        group.append(batch)
+        if len(group) == _TOGETHER:
+            yield waiting.pop(id(samples.evidence.sides))
+    yield from waiting.values()
 
 
 def _luggage(job: _Job, workshop: Workshop) -> Workshop:
@@ -82,33 +125,35 @@ def _luggage(job: _Job, workshop: Workshop) -> Workshop:
     blueprint = find_judge(job.member.judge)
     if workshop.sights and workshop.sights.features:
         own = workshop.sights.features.get(blueprint.name)
-        features = {blueprint.name: own.narrowed(job.member.samples)} if own else {}
+        # What a refit sees is not made before it gets there.
+        narrow = own if own is None or job.member.is_refit else own.narrowed(job.member.samples)
+        features = {blueprint.name: narrow} if narrow else {}
         workshop = replace(workshop, sights=replace(workshop.sights, features=features))
     if blueprint.backbone is None and "image" in blueprint.senses:
         return workshop
     return replace(workshop, materials=replace(workshop.materials, pictures=None))
 
 
-def _share(jobs: Sequence[_Job], workshop: Workshop) -> list[_Job]:
-    """This process's jobs in a launch: those that all processes do together, then its part of the whole ones."""
+def _share(batches: Sequence[Batch], workshop: Workshop) -> list[Batch]:
+    """This process's batches in a launch: those that all processes do together, then its part of the whole ones."""
     from judge.training.processes import make_accelerator
 
     accelerator = make_accelerator(mixed_precision=workshop.mixed_precision)
-    together = [job for job in jobs if workshop.sharing_of(job.member) == "data"]
-    whole = [job for job in jobs if workshop.sharing_of(job.member) == "members"]
+    together = [batch for batch in batches if workshop.sharing_of(batch[0].member) == "data"]
+    whole = [batch for batch in batches if workshop.sharing_of(batch[0].member) == "members"]
     return together + whole[accelerator.process_index :: accelerator.num_processes]
 
 
-def _launched(share: Sequence[_Job], workshop: Workshop, units: Path) -> list[Finished]:
+def _launched(share: Sequence[Batch], workshop: Workshop, work: Work) -> list[tuple[int, Any]]:
     """Do the share of this process; everybody's results, in every process."""
     from judge.training.processes import gather, in_company
 
-    together = [job for job in share if workshop.sharing_of(job.member) == "data"]
+    together = [batch for batch in share if workshop.sharing_of(batch[0].member) == "data"]
     with in_company():
-        mine = _work(together, workshop, units)
+        mine = [finished for batch in together for finished in work(batch, workshop)]
     failure: JudgeError | None = None
     try:
-        mine += _work(share[len(together) :], workshop, units)
+        mine += [finished for batch in share[len(together) :] for finished in work(batch, workshop)]
     except JudgeError as error:  # The other processes wait in gather: tell them before giving up.
         failure = error
     everybody = gather((mine, failure))
@@ -118,45 +163,86 @@ def _launched(share: Sequence[_Job], workshop: Workshop, units: Path) -> list[Fi
     return [finished for part, _ in everybody for finished in part]
 
 
-def _batches(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-    """Networks one by one; quick judges together with those of the same evidence, which then travels once."""
-    together: dict[tuple[str, int], list[_Job]] = {}
+def _batches(jobs: Sequence[_Job]) -> Iterator[Batch]:
+    """Networks one by one; a crew's judges of one captioner's evidence together."""
+    crews: dict[tuple[str, int, bool], Batch] = {}
     for job in jobs:
-        if find_judge(job.member.judge).network is not None:
+        member = job.member
+        if find_judge(member.judge).crew is None:
             yield [job]
         else:
-            together.setdefault((job.member.judge, id(job.member.samples)), []).append(job)
-    yield from together.values()
+            evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
+            crews.setdefault((member.judge, id(evidence), member.validates), []).append(job)
+    yield from crews.values()
 
 
-def _work(jobs: Sequence[_Job], workshop: Workshop, units: Path) -> list[Finished]:
-    """Train, or take from the store, one job after the other."""
-    return [(job.position, _train(job, workshop, units)) for job in jobs]
-
-
-def _train(job: _Job, workshop: Workshop, units: Path) -> Predictions:
-    member, blueprint = job.member, find_judge(job.member.judge)
-    alone = workshop.sharing_of(member) == "members"
+def _work(batch: Batch, workshop: Workshop, units: Path, then: Then[R]) -> list[tuple[int, R]]:
+    """Train, or take from the store, the judges of one batch."""
     counter = np.memmap(units, dtype=np.int64, mode="r+")
+    kept = [_load(job, workshop) for job in batch]
+    crew = find_judge(batch[0].member.judge).crew
+    # A crew's answers depend, in the last digits, on who is in it: it is trained whole.
+    found = [_train(batch[0], workshop, counter)] if crew is None and kept[0] is None else kept
+    if crew is not None and any(answers is None for answers in kept):
+        with _threads(1):
+            found = _asked(batch, crew(batch[0].member.target, assign([job.member for job in batch])))
+    results = []
+    for job, before, predictions in zip(batch, kept, found, strict=True):
+        assert predictions is not None
+        if before is None:
+            _store(job, workshop, predictions)
+        counter[job.position] = workshop.units(job.member)
+        results.append((job.position, then(job.member, predictions)))
+    return results
+
+
+def _load(job: _Job, workshop: Workshop) -> Predictions | None:
     path = workshop.file_of(job.key)
     kept = load_predictions(path) if path else None
-    if kept is not None:
-        found = Predictions(kept[0], member.target, kept[1])
-    else:
-        with _threads(1 if alone else None):
-            judge = _build(blueprint, member.target, workshop, path, on_epoch=partial(_tick, counter, job.position))
-            judge.fit(member.training(), seed=member.stream, validation=member.validation())
-            found = judge.predict(member.test())
-            if path and workshop.keeps_weights:
-                _keep(judge, path if alone or is_main_process() else None)
-        if not np.isfinite(found.probabilities).all():
-            mend = "lower --learning-rate, or use --precision no"
-            raise JudgeError(f"judge '{member.judge}' predicts NaN", where=f"seed {member.seed}", mend=mend)
-        if path and (alone or is_main_process()):
-            save_predictions(path, found.probabilities, found.notes)
-            with suppress(OSError):  # None was written, or it may not go: it does no harm.
-                _under_way(path).unlink()
-    counter[job.position] = workshop.units(member)
+    return kept and Predictions(kept[0], job.member.target, kept[1])
+
+
+def _store(job: _Job, workshop: Workshop, found: Predictions) -> None:
+    """Refuse what is no number, and keep the rest."""
+    member, path = job.member, workshop.file_of(job.key)
+    if not np.isfinite(found.probabilities).all():
+        mend = "lower --learning-rate, or use --precision no"
+        raise JudgeError(f"judge '{member.judge}' predicts NaN", where=f"seed {member.seed}", mend=mend)
+    if path and (workshop.sharing_of(member) == "members" or is_main_process()):
+        save_predictions(path, found.probabilities, found.notes)
+        with suppress(OSError):  # None was written, or it may not go: it does no harm.
+            _under_way(path).unlink()
+
+
+def _asked(batch: Batch, answers: Sequence[Predictions]) -> list[Predictions]:
+    """A crew's answers about test samples; what they say of validation samples becomes their loss."""
+    found = []
+    for job, predictions in zip(batch, answers, strict=True):
+        tests = len(job.member.places(job.member.split.test))
+        rest = replace(predictions, probabilities=predictions.probabilities[tests:])
+        test = replace(predictions, probabilities=predictions.probabilities[:tests])
+        found.append(_validated(job.member, test, rest) if job.member.validates else test)
+    return found
+
+
+def _validated(member: Member, test: Predictions, validation: Predictions) -> Predictions:
+    samples = member.validation()
+    loss = np.average(Judged.of(samples, validation).loss, weights=[sample.weight for sample in samples])
+    return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
+
+
+def _train(job: _Job, workshop: Workshop, counter: IntArray) -> Predictions:
+    """Train one judge, by itself or with all processes, and ask it."""
+    member, blueprint, path = job.member, find_judge(job.member.judge), workshop.file_of(job.key)
+    alone = workshop.sharing_of(member) == "members"
+    with _threads(1 if alone else None):
+        judge = _build(blueprint, member.target, workshop, path, on_epoch=partial(_tick, counter, job.position))
+        judge.fit(member.training(), seed=member.stream, validation=member.validation())
+        found = judge.predict(member.test())
+        if member.validates:
+            found = _validated(member, found, judge.predict(member.validation()))
+        if path and workshop.keeps_weights and not member.is_refit:
+            _keep(judge, path if alone or is_main_process() else None)
     return found
 
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -17,8 +18,9 @@ import numpy as np
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Blueprint, Materials, Recipe, Sharing, find_judge
-from judge.types import Report, Sample, Target
+from judge.evidence import Slot
+from judge.judges import NOTHING, Assignment, Blueprint, Materials, Recipe, Sharing, find_judge
+from judge.types import FloatArray, IntArray, Report, Sample, Side, Target
 
 if TYPE_CHECKING:
     from judge.training.features import FeatureStore
@@ -37,31 +39,56 @@ class Member:
         split: which images it learns from and is scored on.
         seed: the run's seed number. The training seed also takes fold and, of judges that read, caption index, but
             neither side nor captioner: identical evidence makes identical judges.
+        index: the caption index.
+        settings: what was chosen for it before, e.g. (("C", 0.1),); of a refit.
+        validates: whether its loss on validation images is wanted, to choose among seeds by.
     """
 
     judge: str
     target: Target
-    samples: tuple[Sample, ...]
+    samples: Sequence[Sample]
     split: Split
     seed: int
+    index: int = 0
+    settings: tuple[tuple[str, float], ...] = ()
+    validates: bool = False
+
+    @property
+    def side(self) -> Side:
+        """Whose captions it is about."""
+        return self.samples.side if isinstance(self.samples, Slot) else self.samples[0].side
+
+    @property
+    def is_refit(self) -> bool:
+        """Whether its data are drawn anew."""
+        return isinstance(self.samples, Slot) and self.samples.evidence.resample is not None
 
     def training(self) -> list[Sample]:
         """What it learns from, weighted by class where classes are to count equally."""
-        return [replace(sample, weight=self._weight(sample)) for sample in self._of(self.split.train)]
+        return [replace(sample, weight=self.weight(sample)) for sample in self._of(self.split.train)]
 
     def validation(self) -> list[Sample]:
         """What chooses its epoch, weighted likewise; often empty."""
-        return [replace(sample, weight=self._weight(sample)) for sample in self._of(self.split.validation)]
+        return [replace(sample, weight=self.weight(sample)) for sample in self._of(self.split.validation)]
 
     def test(self) -> list[Sample]:
         """What it is scored on, in the order of ``samples``."""
         return self._of(self.split.test)
 
-    def _of(self, images: Sequence[str]) -> list[Sample]:
-        wanted, perceive = set(images), find_judge(self.judge).perceive
-        return [perceive(sample) for sample in self.samples if sample.image_id in wanted]
+    def places(self, images: Sequence[str]) -> list[int]:
+        """Where the samples of ``images`` stand in ``samples``, in order."""
+        if isinstance(self.samples, Slot):
+            place = self.samples.place
+            return sorted(place[image] for image in images if image in place)
+        wanted = set(images)
+        return [place for place, sample in enumerate(self.samples) if sample.image_id in wanted]
 
-    def _weight(self, sample: Sample) -> float:
+    def _of(self, images: Sequence[str]) -> list[Sample]:
+        perceive = find_judge(self.judge).perceive
+        return [perceive(self.samples[place]) for place in self.places(images)]
+
+    def weight(self, sample: Sample) -> float:
+        """What a sample counts in training."""
         if self.target.kind == "tasks":
             return 1.0
         return self.split.weights[self.target.classes[sample.answers[0]]]
@@ -69,9 +96,33 @@ class Member:
     @property
     def stream(self) -> int:
         """The training seed."""
-        index = 0 if "caption" in find_judge(self.judge).blanked else self.samples[0].index
-        numbers = (self.seed, index, self.split.fold)
-        return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        return _stream(self.seed, 0 if "caption" in find_judge(self.judge).blanked else self.index, self.split.fold)
+
+
+def assign(members: Sequence[Member]) -> list[Assignment]:
+    """What members are in a crew; each is asked about its test samples and then, where it validates, about those."""
+    # Captions of most indices are of the same images: what a split makes of these is looked up once.
+    known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
+    images: dict[int, tuple[str, ...]] = {}
+    found = []
+    for member in members:
+        of = images.setdefault(id(member.samples), tuple(sample.image_id for sample in member.samples))
+        key = id(member.split), of
+        if key not in known:
+            learnt, test = member.places(member.split.train), member.places(member.split.test)
+            places = test + (member.places(member.split.validation) if member.validates else [])
+            counts = [member.weight(member.samples[place]) for place in learnt]
+            known[key] = np.array(learnt, dtype=np.int64), np.array(counts), np.array(places, dtype=np.int64)
+        train, weights, asked = known[key]
+        name = member.seed, member.split.fold, id(member.split)
+        seed = _stream(member.seed, 0, member.split.fold)
+        settings = dict(member.settings)
+        found.append(Assignment(member.side, member.samples, train, weights, asked, seed, name, settings))
+    return found
+
+
+def _stream(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +182,8 @@ class Workshop:
         if any("image" in blueprint.senses for blueprint in judges.values()):
             from judge.training.sights import look
 
-            images = {sample.image for member in members for sample in member.samples if sample.image is not None}
+            slots = {id(member.samples): member.samples for member in members}.values()
+            images = {sample.image for samples in slots for sample in samples if sample.image is not None}
             sights = look(judges, sorted(images), self.materials, self.features, launched=launched(), report=report)
         if any(blueprint.reader for blueprint in judges.values()):
             from judge.training.sights import read
@@ -152,6 +204,10 @@ class Workshop:
         """The judge's recipe with the overrides in place; None for judges that train themselves."""
         recipe = blueprint.tuned.get(self.materials.tuning, blueprint.recipe)
         return replace(recipe, **self.recipe) if recipe else None
+
+    def is_trained(self, member: Member) -> bool:
+        """False for a judge that is asked as it is (zero-shot)."""
+        return not (self.materials.tuning == "zero-shot" and "zero-shot" in find_judge(member.judge).tuned)
 
     def units(self, member: Member) -> int:
         """Units of work of a member, for progress: its epochs, or 1."""
@@ -204,24 +260,35 @@ def in_main_process(work: Callable[[], T]) -> T:
 def name_members(members: Sequence[Member], workshop: Workshop) -> list[str]:
     """A name for each member's result: equal names, equal numbers. The workshop must have looked."""
     assert workshop.sights is not None
-    views = [(id(member.samples), find_judge(member.judge).blanked) for member in members]
-    shared = dict(zip(views, members, strict=True))
-    evidence = {view: _evidence_digest(member, workshop.sights) for view, member in shared.items()}
-    return [_key(member, workshop, evidence[view]) for member, view in zip(members, views, strict=True)]
+    known: dict[object, str] = {}
+    splits: dict[int, str] = {}
+    names = []
+    for member in members:
+        view = id(member.samples), find_judge(member.judge).blanked
+        if view not in known:
+            known[view] = _evidence_digest(member, workshop.sights)
+        if id(member.split) not in splits:
+            splits[id(member.split)] = hashlib.blake2b(repr(member.split).encode(), digest_size=16).hexdigest()
+        names.append(_key(member, workshop, splits[id(member.split)], known[view]))
+    return names
 
 
-def _key(member: Member, workshop: Workshop, evidence: str) -> str:
+def _key(member: Member, workshop: Workshop, split: str, evidence: str) -> str:
     """A name for the member's result: everything that decides it, hashed. Equal names, equal numbers."""
     blueprint = find_judge(member.judge)
     recipe = workshop.recipe_of(blueprint)
-    packages = [version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
+    packages = [_version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
     assert workshop.sights is not None
     seen = workshop.sights.backbones.get(blueprint.name), workshop.materials.told if recipe else None
     start = blueprint.mark(workshop.materials) if blueprint.mark else None
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
     place = recipe and (workshop.mixed_precision if workshop.keeps_weights else _place(member, workshop))
-    setting = (packages, blueprint.name, member.target, recipe, member.stream, place, seen, start)
-    return hashlib.blake2b(repr((setting, member.split, evidence)).encode(), digest_size=16).hexdigest()
+    chosen = member.settings, member.validates
+    setting = (packages, blueprint.name, member.target, recipe, member.stream, chosen, place, seen, start)
+    return hashlib.blake2b(repr((setting, split, evidence)).encode(), digest_size=16).hexdigest()
+
+
+_version = cache(version)
 
 
 def _place(member: Member, workshop: Workshop) -> tuple[str, ...]:
@@ -237,9 +304,17 @@ def _place(member: Member, workshop: Workshop) -> tuple[str, ...]:
 
 
 def _evidence_digest(member: Member, sights: Sights) -> str:
-    """Of what the member's judge perceives."""
+    """Of what the member's judge perceives; of a crew that chooses together, of what all of it do."""
+    slot, blueprint = member.samples, find_judge(member.judge)
     digest = hashlib.blake2b(digest_size=16)
-    for sample in map(find_judge(member.judge).perceive, member.samples):
-        seen = sights.keys.get(sample.image) if sample.image is not None else None
-        digest.update(repr((sample.image_id, sample.words, sample.answers, seen)).encode())
+    if isinstance(slot, Slot) and member.is_refit and not blueprint.blanked:
+        # Not made before it is trained on.
+        seen = [sights.keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
+        told = slot.side, slot.position, slot.evidence.digest(None if blueprint.crew else slot.side), seen
+        digest.update(repr(told).encode())
+        return digest.hexdigest()
+    together = slot.evidence.slots.values() if isinstance(slot, Slot) and blueprint.crew else [slot]
+    for sample in (blueprint.perceive(sample) for samples in (slot, *together) for sample in samples):
+        picture = sights.keys.get(sample.image) if sample.image is not None else None
+        digest.update(repr((sample.image_id, sample.words, sample.answers, picture)).encode())
     return digest.hexdigest()

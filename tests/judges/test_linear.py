@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from judge.judges import linear, logistic
+from judge.judges import Assignment, linear, logistic
 from judge.judges.linear import C_GRID, LinearJudge
 from judge.types import Sample, Target
 
@@ -56,7 +56,7 @@ def test_tasks_equal_scikit_learn(tolerance: float, bound: float, monkeypatch: p
     train, test = make_captions(500), make_captions(200, seed=1)
     judge = LinearJudge(TASKS).fit(train, seed=0)
     found = judge.predict(test).probabilities
-    features, asked = (judge._vectorizer.transform(samples) for samples in (train, test))
+    features, asked = (judge._terms.table(samples) for samples in (train, test))
     assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, c=judge.c)).max() < bound
 
 
@@ -64,15 +64,19 @@ def test_c_is_the_first_minimum_of_held_out_loss() -> None:
     """Of one fold, all labels and images together, weighted; against a plain search over the whole grid."""
     train = make_captions(500)
     judge = LinearJudge(TASKS).fit(train, seed=5)
-    features, truth = judge._vectorizer.transform(train), table(train)
+    features, truth = judge._terms.table(train), table(train)
     weights = np.array([sample.weight for sample in train])
-    ((kept, held),) = linear._inner_folds(truth, several=True, seed=5)
+    alone = Assignment("human", train, np.arange(500), weights, np.arange(0), 5)
+    chosen = linear._held_out([linear._Slot(TASKS, train, judge._terms)], [[alone]], None)
+    assert 160 < len(chosen) < 170
+    held = np.isin([sample.image_id for sample in train], chosen)
+    kept, held = np.flatnonzero(~held), np.flatnonzero(held)
     losses = []
     for c in C_GRID:
         p = one_by_one(features[kept], [train[n] for n in kept], features[held], c=c)
         losses.append(-(weights[held] @ np.log(np.where(truth[held] == 1, p, 1 - p))).sum())
     first = next(n for n in range(len(C_GRID)) if n + 1 == len(C_GRID) or losses[n + 1] >= losses[n])
-    assert 0 < first < len(C_GRID) - 1
+    assert first > 0
     assert judge.c == C_GRID[first]
 
 
@@ -94,7 +98,7 @@ def test_nothing_to_learn() -> None:
 def test_odds_however_large_stay_probabilities() -> None:
     train = make_captions(200)
     judge = LinearJudge(TASKS).fit(train, seed=0)
-    judge._model._found *= 1e4
+    judge._model.found *= 1e4
     found = judge.predict(train).probabilities
     assert found.max() > 0.999999
     assert (found > 0).all()
@@ -118,7 +122,9 @@ def test_any_start_leads_to_the_optimum(far: float) -> None:
     y = (rng.random((120, 4)) < [0.5, 0.2, 0.05, 0.9]).astype(float)
     weights = rng.uniform(0.5, 2, (120, 1))
     start = far * rng.normal(size=(16, 4))
-    found = logistic._solve(logistic._Design(csr_matrix(x), weights), y, start, c=0.5)
+    design = logistic._Design(logistic.Features(csr_matrix(x[:, :-1])), np.tile(weights, 4), 1)
+    assert design.rows.shape == x.shape  # No twins.
+    found = logistic._solve(design, y, start, c=np.full(4, 0.5))
     gradient = x.T @ (weights * (1 / (1 + np.exp(-x @ found)) - y))
     gradient[:-1] += found[:-1] / 0.5
     assert np.abs(gradient).max() <= logistic.TOLERANCE * weights.sum() * (1 + 1e-6)
@@ -138,3 +144,85 @@ def test_twins_are_merged_without_a_trace() -> None:
     features = csr_matrix(np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 1, 1, 1, 0]], dtype=float))
     merged = features @ logistic._merge_twins(features)
     assert merged.toarray() == pytest.approx(np.array([[3**0.5, 0, 0], [0, 1, 1], [3**0.5, 1, 0]]))
+
+
+KINDS = Target("attribute", ("cat", "dog", "emu"))
+PAIR = Target("attribute", ("cat", "dog"))
+
+
+def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
+    """Captions of Zipf's words, and a word that tells of the class three times in four."""
+    rng = np.random.default_rng(seed)
+    samples = []
+    for image in range(images):
+        answer = int(rng.integers(len(target.classes)))
+        told = answer if rng.random() < 0.75 else int(rng.integers(len(target.classes)))
+        words = [f"w{n}" for n in rng.zipf(1.4, size=8) if n < 5000] + [f"clue{told}"]
+        rng.shuffle(words)
+        samples.append(Sample(str(image), "human", 0, tuple(words), (answer,)))
+    return samples
+
+
+def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> list[Assignment]:
+    """Three folds of each slot, a class of images weighing more."""
+    found = []
+    for number, slot in enumerate(slots):
+        for fold in range(3):
+            places = np.arange(len(slot))
+            train, asked = places[places % 3 != fold], places[places % 3 == fold]
+            weights = np.where([slot[place].answers[0] == 0 for place in train], 1.5, 0.7)
+            side = "generated" if number else "human"
+            found.append(Assignment(side, slot, train, weights, asked, fold, fold, settings))
+    return found
+
+
+@pytest.mark.parametrize("target", [PAIR, KINDS], ids=["two", "three"])
+def test_a_crew_equals_scikit_learn_fold_by_fold(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever stands beside a fold, its probabilities are those of scikit-learn's own regression on it."""
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
+    slots = [tell(300, target), tell(300, target, seed=1)]
+    assignments = folds(slots, settings={"C": 0.3})
+    for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
+        train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
+        terms = linear._Terms(train)
+        model = LogisticRegression(C=0.3, solver="newton-cg", tol=1e-10, max_iter=1000)
+        model.fit(terms.table(train), [sample.answers[0] for sample in train], assignment.weights)
+        assert found.probabilities == pytest.approx(model.predict_proba(terms.table(asked)), abs=1e-5)
+        assert found.notes == {"C": 0.3}
+
+
+def test_c_is_one_for_both_sides_of_a_split() -> None:
+    """By the mean of the sides' held-out losses: against a plain search with scikit-learn."""
+    slots = [tell(300, PAIR), tell(300, PAIR, seed=1), tell(300, PAIR, seed=2)]
+    assignments = folds(slots, settings={})
+    found = linear.train_together(PAIR, assignments)
+    for fold in range(3):
+        mine = [a for a in assignments if a.split == fold]
+        chosen = {p.notes["C"] for a, p in zip(assignments, found, strict=True) if a.split == fold}
+        groups = [linear._Slot(PAIR, slot, linear._Terms(slot)) for slot in slots]
+        held = set(linear._held_out(groups, [[a] for a in mine], fold))
+        losses = []
+        for c in C_GRID:
+            of_slots = []
+            for a in mine:
+                rows = [a.samples[place] for place in a.train]
+                out = np.array([row.image_id in held for row in rows])
+                kept = [row for row, left in zip(rows, out, strict=True) if not left]
+                terms = linear._Terms(kept)
+                model = LogisticRegression(C=c, solver="newton-cg", tol=1e-9, max_iter=1000)
+                model.fit(terms.table(kept), [row.answers[0] for row in kept], a.weights[~out])
+                asked = [row for row, left in zip(rows, out, strict=True) if left]
+                p = model.predict_proba(terms.table(asked))[np.arange(len(asked)), [row.answers[0] for row in asked]]
+                of_slots.append(-(a.weights[out] * np.log(p)).sum())
+            # One caption of people, two of the captioner: each side counts the same.
+            losses.append(of_slots[0] + (of_slots[1] + of_slots[2]) / 2)
+        first = next(n for n in range(len(C_GRID)) if n + 1 == len(C_GRID) or losses[n + 1] >= losses[n])
+        assert chosen == {C_GRID[first]}
+
+
+def test_a_class_that_training_never_shows() -> None:
+    """Has the share of half a sample, whoever else is guessed."""
+    train = [sample for sample in tell(200, KINDS) if sample.answers != (2,)]
+    found = LinearJudge(KINDS).fit(train, seed=0).predict(tell(30, KINDS, seed=1)).probabilities
+    assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
+    assert found.sum(axis=1) == pytest.approx(1)

@@ -8,36 +8,45 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from judge.statistics.intervals import Rows, Sides, bootstrap, permutation_pooled, permutation_test
-from judge.types import FloatArray
+from judge.statistics.intervals import Rows, bootstrap_pooled, excess_of_parts, permutation_pooled
+from judge.types import FloatArray, Interval
 
 
-def difference(means: np.ndarray) -> np.ndarray:
-    return means[1, 0] - means[0, 0]
+def table(*classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What images of several classes add, [N, 4K]: of each class a count and both sides; and their classes."""
+    width, rows, strata = 3 * len(classes), [], []
+    for number, part in enumerate(classes):
+        for before, after in part.T:
+            row = np.zeros(width)
+            row[3 * number : 3 * number + 3] = 1, before, after
+            rows.append(row)
+            strata.append(number)
+    return np.array(rows), np.array(strata)
 
 
-def sides(*classes: np.ndarray) -> Sides:
-    return Sides(tuple(part[:, None] for part in classes), tuple(np.ones(part.shape[1]) for part in classes))
+def difference(sums: np.ndarray) -> np.ndarray:
+    """Generated - human, classes counting equally."""
+    counts, before, after = sums.reshape(-1, 3, *sums.shape[1:]).swapaxes(0, 1)
+    return ((after - before) / counts).mean(axis=0)[None]
 
 
-def test_means_by_hand() -> None:
-    """Class means are 0.5 and 1 on the human side, 1 and 0 on the generated one; image 3 was scored twice."""
-    sums = np.array([[[0.0, 1.0]], [[1.0, 1.0]]]), np.array([[[2.0]], [[0.0]]])
-    found = Sides(sums, (np.ones(2), np.array([2.0])))
-    assert found.means()[:, 0] == pytest.approx([(0.5 + 1) / 2, (1 + 0) / 2])
+def interval(*classes: np.ndarray, **how: object) -> Interval:
+    data, strata = table(*classes)
+    (found,) = bootstrap_pooled(data, difference, strata=strata, **how)  # type: ignore[arg-type]
+    assert found is not None
+    return found
 
 
 def test_bootstrap_agrees_with_the_normal_interval() -> None:
     """Two classes of different size: variance of the mean of class means is (s1^2/n1 + s2^2/n2) / 4."""
     rng = np.random.default_rng(0)
     first, second = rng.normal(0.1, 0.3, (2, 900)), rng.normal(0.2, 0.5, (2, 300))
-    data = sides(first, second)
-    interval = bootstrap(data, difference, generator=rng, resamples=4000)
+    found = interval(first, second, generator=rng, resamples=4000)
     gaps = [part[1] - part[0] for part in (first, second)]
     error = np.sqrt(sum(gap.var(ddof=1) / len(gap) for gap in gaps)) / 2
     centre = float(np.mean([gap.mean() for gap in gaps]))
-    assert interval.low == pytest.approx(centre - 1.96 * error, abs=0.15 * error)
-    assert interval.high == pytest.approx(centre + 1.96 * error, abs=0.15 * error)
+    assert found.low == pytest.approx(centre - 1.96 * error, abs=0.15 * error)
+    assert found.high == pytest.approx(centre + 1.96 * error, abs=0.15 * error)
 
 
 def test_coverage() -> None:
@@ -47,7 +56,7 @@ def test_coverage() -> None:
     for _ in range(200):
         base = rng.random((1, 80))
         data = np.concatenate([base, base + rng.normal(0.05, 0.2, (1, 80))])
-        found = bootstrap(sides(data[:, :50], data[:, 50:]), difference, generator=rng, resamples=300, level=0.9)
+        found = interval(data[:, :50], data[:, 50:], generator=rng, resamples=300, level=0.9)
         held += found.low <= 0.05 <= found.high
     assert 0.84 <= held / 200 <= 0.96
 
@@ -55,33 +64,68 @@ def test_coverage() -> None:
 def test_images_keep_their_two_sides_together() -> None:
     """Sides that move together have no uncertainty in their difference, however much images differ."""
     base = np.random.default_rng(2).random((1, 100))
-    found = bootstrap(sides(np.concatenate([base, base + 0.25])), difference, generator=np.random.default_rng(0))
+    found = interval(np.concatenate([base, base + 0.25]), generator=np.random.default_rng(0))
     assert (found.low, found.high) == pytest.approx((0.25, 0.25))
 
 
 def test_same_generator_same_interval() -> None:
-    data = sides(np.random.default_rng(3).random((2, 40)))
-    first, again = (bootstrap(data, difference, generator=np.random.default_rng(5)) for _ in range(2))
+    data = np.random.default_rng(3).random((2, 40))
+    first, again = (interval(data, generator=np.random.default_rng(5)) for _ in range(2))
     assert first == again
+
+
+def test_one_image_of_a_class_has_no_interval() -> None:
+    data, strata = table(np.random.default_rng(0).random((2, 9)), np.array([[0.1], [0.2]]))
+    assert bootstrap_pooled(data, difference, strata=strata, generator=np.random.default_rng(0)) == [None]
+
+
+def paired(before: np.ndarray, after: np.ndarray) -> Rows:
+    """A caption of each side for each image."""
+    images = np.arange(len(before))
+    values = np.concatenate([before, after])[:, None] / len(before)
+    return Rows(values, np.tile(images, 2), np.repeat([False, True], len(images)))
+
+
+def gap(before: FloatArray, after: FloatArray) -> FloatArray:
+    return after[0] - before[0]
+
+
+def p_value(before: np.ndarray, after: np.ndarray, **how: object) -> float:
+    found = permutation_pooled(paired(before, after), gap, **how)  # type: ignore[arg-type]
+    assert found is not None
+    return found.p_value
 
 
 def test_permutation_agrees_with_the_paired_t_test() -> None:
     rng = np.random.default_rng(4)
-    data = rng.normal(0, 1, (2, 200))
-    data[1] += 0.15
-    found = permutation_test(sides(data), difference, generator=rng, resamples=20_000)
-    assert found == pytest.approx(stats.ttest_rel(data[1], data[0]).pvalue, abs=0.02)
+    before, after = rng.normal(0, 1, (2, 200)) + [[0], [0.15]]
+    found = p_value(before, after, generator=rng, resamples=20_000)
+    assert found == pytest.approx(stats.ttest_rel(after, before).pvalue, abs=0.02)
 
 
 def test_permutation_of_identical_sides_is_one() -> None:
-    base = np.random.default_rng(5).random((1, 30))
-    assert permutation_test(sides(np.concatenate([base, base])), difference, generator=np.random.default_rng(0)) == 1.0
+    base = np.random.default_rng(5).random(30)
+    assert p_value(base, base, generator=np.random.default_rng(0)) == 1.0
 
 
 def test_permutation_of_three_images_by_hand() -> None:
     """All three gaps are +1: of the 8 swaps, 1 is as high and 1 as low, so p = 2/8."""
-    data = sides(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
-    assert permutation_test(data, difference, generator=np.random.default_rng(0)) == pytest.approx(2 / 8, abs=0.02)
+    found = p_value(np.zeros(3), np.ones(3), generator=np.random.default_rng(0))
+    assert found == pytest.approx(2 / 8, abs=0.02)
+
+
+def test_excess_of_parts_of_the_images() -> None:
+    """The mean over exchanges of a mean gap is 0: what is left is the gap of each part, here 1 and 2."""
+    before, after = np.zeros(40), np.repeat([1.0, 2.0], 20)
+    parts = np.stack([np.arange(40) < 20, np.arange(40) >= 20])
+
+    def mean_gap(human: FloatArray, generated: FloatArray) -> FloatArray:
+        return (generated[1] - human[1]) / human[0]
+
+    rows = paired(before, after)
+    counted = Rows(np.c_[np.ones(80), np.concatenate([before, after])], rows.image, rows.generated)
+    found = excess_of_parts(counted, mean_gap, parts, generator=np.random.default_rng(0), exchanges=2000)
+    assert found == pytest.approx([1, 2], abs=0.03)
 
 
 @pytest.mark.parametrize("written", [[1, 1, 1], [1, 2, 1]])

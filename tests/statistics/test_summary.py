@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import amplification, side_score
+from scipy import stats
 
 from judge.errors import JudgeError
-from judge.statistics.summary import summarise
+from judge.statistics.summary import Settings, summarise
 
 
 def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str = "ab", seed: int = 0) -> pd.DataFrame:
@@ -19,11 +20,10 @@ def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str 
     rows = []
     for image in range(images):
         answer = classes[0] if image < 3 else classes[int(rng.integers(len(classes)))]
+        written = {"human": [n for n in range(captions) if not n or rng.random() > 0.1], "generated": [0]}
         for number in range(seeds):
-            for side, many in (("human", captions), ("generated", 1)):
-                for index in range(many):
-                    if index and rng.random() < 0.1:
-                        continue
+            for side, indices in written.items():
+                for index in indices:
                     predicted = classes[int(rng.integers(len(classes)))]
                     rows.append(
                         (str(image), "cap", side, index, "lic", "linear", number, 0, answer, rng.random(), predicted)
@@ -41,7 +41,15 @@ def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str 
         "probability",
         "predicted",
     ]
-    return pd.DataFrame(rows, columns=columns)
+    return whole(pd.DataFrame(rows, columns=columns))
+
+
+def whole(scores: pd.DataFrame) -> pd.DataFrame:
+    """With the columns that follow, or that LIC has no use for."""
+    return scores.assign(named="", tasks="", loss=-np.log(scores["probability"]), validation_loss=np.nan)
+
+
+QUICK = Settings(resamples=100)
 
 
 @given(st.integers(8, 25), st.integers(1, 3), st.sampled_from(["ab", "abc"]), st.integers(0, 99))
@@ -50,7 +58,7 @@ def test_against_loops(images: int, seeds: int, classes: str, seed: int) -> None
     scores = make_scores(images, seeds=seeds, classes=classes, seed=seed)
     both = pd.concat([scores, scores.assign(metric="leakage")])
     rows = scores.to_dict("records")
-    lic, leakage = summarise(both, resamples=100)
+    lic, leakage = summarise(both, None, QUICK)
     for found, confident in ((lic, True), (leakage, False)):
         human = [row for row in rows if row["side"] == "human"]
         assert found.human == pytest.approx(side_score(human, confident=confident))
@@ -76,7 +84,7 @@ def test_by_hand() -> None:
         ("4", "generated", "b", 0.2, "a"),
     ]
     scores = pd.DataFrame(rows, columns=["image_id", "side", "answer", "probability", "predicted"])
-    scores = scores.assign(captioner="cap", index=0, judge="linear", seed=0, fold=0)
+    scores = whole(scores.assign(captioner="cap", index=0, judge="linear", seed=0, fold=0))
     lic, leakage, sc = summarise(pd.concat([scores.assign(metric=name) for name in ("lic", "leakage", "sc")]))
     assert (lic.human, lic.generated) == (pytest.approx(0.35), pytest.approx(0.65))
     assert (leakage.human, leakage.generated) == (0.5, 0.75)
@@ -86,8 +94,8 @@ def test_by_hand() -> None:
 
 def test_rows_do_not_depend_on_each_other() -> None:
     scores = make_scores(20)
-    alone = summarise(scores, resamples=200)
-    beside = summarise(pd.concat([scores.assign(captioner="other"), scores]), resamples=200)
+    alone = summarise(scores, None, QUICK)
+    beside = summarise(pd.concat([scores.assign(captioner="other"), scores]), None, QUICK)
     assert alone[0] in beside
 
 
@@ -101,7 +109,7 @@ def test_swapping_the_sides_flips_the_sign() -> None:
 def test_nan_is_never_a_number() -> None:
     scores = make_scores(20)
     with pytest.raises(JudgeError, match="NaN"):
-        summarise(scores.assign(probability=float("nan")))
+        summarise(scores.assign(loss=float("nan")))
     one_sided = scores[(scores["side"] == "human") | (scores["image_id"] != "3")]
     with pytest.raises(JudgeError, match="one side only"):
         summarise(one_sided)
@@ -113,6 +121,76 @@ def test_one_image_of_a_class_has_no_interval() -> None:
     (found,) = summarise(scores.assign(answer=scores["image_id"].map(names)))
     assert found.interval is None
     assert found.amplification is not None
+
+
+def refits(**values: tuple[list[float], list[float]]) -> pd.DataFrame:
+    """kind -> (human side, amplification) of each refit."""
+    rows = [
+        ("cap", "lic", "linear", kind, number, human, human + value, value)
+        for kind, of in values.items()
+        for number, (human, value) in enumerate(zip(*of, strict=True))
+    ]
+    names = ["captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"]
+    return pd.DataFrame(rows, columns=names).sample(frac=1, random_state=0)
+
+
+def test_inference_from_refits_by_hand() -> None:
+    """Pairs of halves (0.3, 0.1), (0.2, 0.2): error sqrt((0.2^2 + 0) / 2 / 4) = sqrt(0.005), 2 degrees of freedom.
+
+    Exchanged -0.1, 0, 0.1: mean 0, sd 0.1; t = value / (0.1 sqrt(4/3)), 2 degrees of freedom.
+    """
+    scores = make_scores(20)
+    flat = [0.5] * 4
+    found = refits(
+        half=(flat, [0.3, 0.1, 0.2, 0.2]), exchanged=(flat[:3], [0.1, -0.1, 0]), shuffled=([0.2, 0.4], [0, 0])
+    )
+    (row,) = summarise(scores, found, QUICK)
+    value = row.amplification
+    assert value is not None
+    assert row.interval is not None
+    assert row.basis == "refits"
+    assert row.standard_error == pytest.approx(0.005**0.5)
+    assert row.degrees == 2
+    reach = stats.t.ppf(0.975, 2) * 0.005**0.5
+    assert (row.interval.low, row.interval.high) == pytest.approx((value - reach, value + reach))
+    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(value) / (0.1 * (4 / 3) ** 0.5), 2))
+    assert row.by_chance == pytest.approx(0)
+    assert row.chance == pytest.approx((0.3, 0.3))
+    assert row.human_error == 0
+    alone = summarise(scores, None, QUICK)[0]
+    assert row.these_judges == alone.these_judges == alone.interval
+    assert (alone.basis, alone.p_value) == ("these judges", None)
+
+
+def test_inference_from_splits_by_hand() -> None:
+    """Five folds: the error is the sd of their values times sqrt(1/5 + 1/4); with four there is none."""
+    scores = make_scores(60, captions=1)
+    scores["fold"] = scores["image_id"].astype(int) % 5
+    (row,) = summarise(scores, None, Settings(resamples=100, ratios={"lic": 1 / 4}))
+    values = [amplification(part.to_dict("records"), confident=True) for _, part in scores.groupby("fold")]
+    error = np.std(values, ddof=1) * (1 / 5 + 1 / 4) ** 0.5
+    assert row.basis == "splits"
+    assert row.standard_error == pytest.approx(error)
+    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(row.amplification or 0) / error, 4))
+    scores["fold"] = scores["image_id"].astype(int) % 4
+    (row,) = summarise(scores, None, Settings(resamples=100, ratios={"lic": 1 / 3}))
+    assert (row.basis, row.p_value, row.standard_error) == ("these judges", None, None)
+
+
+def test_a_judge_that_is_not_trained_is_tested_on_its_answers() -> None:
+    """Then p is that of the paired test on images, and the interval the bootstrap's."""
+    scores = make_scores(200, captions=1)
+    scores["predicted"] = scores["answer"]
+    scores["probability"] = np.where(scores["side"] == "human", 0.5, 0.5) + 0.1 * scores["probability"]
+    (row,) = summarise(scores, None, Settings(resamples=4000, untrained={"linear"}))
+    sides = scores.set_index(["image_id", "side"])["probability"].unstack()
+    classes = scores.drop_duplicates("image_id").set_index("image_id")["answer"]
+    gaps = [group for _, group in (sides["generated"] - sides["human"]).groupby(classes)]
+    error = np.sqrt(sum(group.var() / len(group) for group in gaps)) / 2
+    assert row.basis == "images"
+    assert row.interval == row.these_judges
+    assert row.p_value == pytest.approx(2 * stats.norm.sf(abs(row.amplification or 0) / error), abs=0.03)
+    assert row.standard_error == pytest.approx(error, rel=0.5)
 
 
 def test_order_and_names_change_nothing() -> None:

@@ -11,20 +11,24 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.alignment import DELTA, AlignmentName, AlignmentReport, align
+from judge.alignment import DELTA, AlignmentName
 from judge.corpus import Corpus, common_images
 from judge.corpus.labels import derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
+from judge.evidence.sides import Aligner, Evidence, Sides, Told
 from judge.lexicon import Lexicon, Lexicons
 from judge.masking.coverage import Coverage, measure_coverage
+from judge.masking.instances import PERSON
 from judge.masking.words import mask
 from judge.metrics import Metric
-from judge.priors import PriorForm, frequency, mention, set_frequency
+from judge.priors import PriorForm
 from judge.tokens import Contractions, first_sentence, tokenize
-from judge.types import Captions, FloatArray, Labels, Sample, Side, Target, TargetKind
+from judge.types import Captions, Labels, Side, Target, TargetKind
 from judge.vectors.shelf import VectorShelf
 
+# Who has the attribute, and so is no task: what a caption calls a person ("a surfer", "a child") says nothing else.
+PEOPLE = frozenset({PERSON})
 MINIMUM_IMAGES = 10
 # An image's 6th or 7th caption has too few companions to train a judge on.
 INDEX_COVERAGE = 0.9
@@ -102,31 +106,6 @@ class Joined:
     coverage: Mapping[Side, Coverage] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the judges of one captioner and one kind of evidence see.
-
-    Attributes:
-        captioner: name of the generated side.
-        target: what they guess.
-        classes: image id -> class, of the images judged.
-        samples: (side, caption index) -> one sample per image that has such a caption, sorted by image.
-        priors: (side, caption index) -> the weight of each of these samples, [N]; 1 where the metric has none.
-        alignment: what alignment did to the human side, and its name.
-        coverage: side -> how often its captions name the attribute; None without a lexicon.
-        dropped: reason -> images, captions or tasks left out.
-    """
-
-    captioner: str
-    target: Target
-    classes: Mapping[str, str]
-    samples: Mapping[tuple[Side, int], tuple[Sample, ...]]
-    priors: Mapping[tuple[Side, int], FloatArray]
-    alignment: tuple[AlignmentName, AlignmentReport]
-    coverage: Mapping[Side, Coverage] | None
-    dropped: Mapping[str, int]
-
-
 def resolve_labels(corpus: Corpus, lexicon: Lexicon | None, options: TextOptions) -> Labels:
     """The corpus's labels, or labels derived from its human captions with ``lexicon``.
 
@@ -184,8 +163,12 @@ class EvidenceBuilder:
             self._built[key] = self._build(captioner, metric)
         return self._built[key]
 
-    def join(self, captioner: Captions, *, tasks: bool = False) -> tuple[Joined, Tasks | None]:
+    def join(
+        self, captioner: Captions, *, tasks: bool = False, without: Collection[str] = ()
+    ) -> tuple[Joined, Tasks | None]:
         """The sides of ``captioner``, on images whose class is known, and with ``tasks`` also what else they show.
+
+        Tasks called as in ``without`` are left out.
 
         Raises:
             JudgeError: as ``build``.
@@ -194,7 +177,7 @@ class EvidenceBuilder:
         images, dropped = common_images(self.corpus.human, captioner, labels.by_image)
         found = None
         if tasks:
-            found, gone = self.find_tasks(images)
+            found, gone = self.find_tasks(images, without=without)
             images = [image for image in images if image in found.by_image]
             dropped |= gone
         classes = {image: labels.by_image[image] for image in images}
@@ -204,28 +187,42 @@ class EvidenceBuilder:
         return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
 
     def _build(self, captioner: Captions, metric: Metric) -> Evidence:
-        joined, tasks = self.join(captioner, tasks=metric.target == "tasks")
-        classes, dropped = joined.classes, dict(joined.dropped)
+        if metric.prior:
+            check_names([*self.task_words.classes, *self.truth.labels.classes])
+        spared = frozenset[str]() if metric.people_are_tasks else PEOPLE
+        joined, tasks = self.join(captioner, tasks=metric.target == "tasks", without=spared)
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
-        masked = {
-            side: [(image, index, self.mask(words, hidden)) for image, index, words in rows]
-            for side, rows in joined.rows.items()
-        }
-        masked["human"], report = self._align(masked, metric)
-        target, answers = _questions(classes, tasks)
-        samples: dict[tuple[Side, int], tuple[Sample, ...]] = {}
-        priors: dict[tuple[Side, int], FloatArray] = {}
-        for side, rows in masked.items():
-            weights = self._weigh(joined.rows[side], metric, classes, tasks)
-            kept, dropped[f"{side} captions beyond the common number"] = _indices(rows, len(classes))
-            for index in kept:
-                places = [place for place, (_, position, _) in enumerate(rows) if position == index]
-                priors[side, index] = weights[places]
-                samples[side, index] = tuple(
-                    Sample(image, side, index, words, answers[image], image=image if metric.looks else None)
-                    for image, _, words in (rows[place] for place in places)
-                )
-        return Evidence(captioner.name, target, classes, samples, priors, report, joined.coverage, dropped)
+        target, answers = _questions(joined.classes, tasks)
+        dropped = dict(joined.dropped)
+        rows: dict[Side, tuple[Told, ...]] = {}
+        for side, captions in joined.rows.items():
+            kept, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
+            rows[side] = tuple(
+                Told(image, index, self.mask(words, hidden, spared), *self._say(words, metric, spared))
+                for image, index, words in captions
+                if index in kept
+            )
+        aligner = self._aligner(rows, metric)
+        sides = Sides(
+            captioner.name,
+            target,
+            joined.classes,
+            answers,
+            rows,
+            aligner,
+            uses_images=metric.looks,
+            coverage=joined.coverage,
+            dropped=dropped,
+        )
+        return Evidence(sides)
+
+    def _say(self, words: Words, metric: Metric, spared: frozenset[str]) -> tuple[str, str]:
+        """The classes, and the tasks, that a caption names, where the metric's priors are of them."""
+        if metric.prior == "P(a^)/P(T)":
+            return join_names(self.mentions(words, "attribute")), ""
+        if metric.prior == "P(t)/P(a)":
+            return "", join_names(self.mentions(words, "tasks") - spared)
+        return "", ""
 
     def _flatten(self, captions: Captions, images: Sequence[str]) -> list[Row]:
         return [
@@ -251,16 +248,11 @@ class EvidenceBuilder:
             for side, source in sources.items()
         }
 
-    def _align(
-        self, masked: Mapping[Side, list[Row]], metric: Metric
-    ) -> tuple[list[Row], tuple[AlignmentName, AlignmentReport]]:
-        """The human side, aligned."""
+    def _aligner(self, rows: Mapping[Side, Sequence[Told]], metric: Metric) -> Aligner:
+        """Vectors are learnt from the run's own captions; refits keep them."""
         how = self.aligning.how or metric.alignment
-        human, generated = ([words for _, _, words in masked[side]] for side in ("human", "generated"))
-        vectors = self._shelf.vectors(human) if how == "contextual" else None
-        aligned, report = align(human, generated, how=how, vectors=vectors, delta=self.aligning.delta)
-        rows = zip(masked["human"], aligned, strict=True)
-        return [(image, index, words) for (image, index, _), words in rows], (how, report)
+        vectors = self._shelf.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
+        return Aligner(how, vectors, self.aligning.delta)
 
     @property
     def task_words(self) -> Lexicon:
@@ -273,8 +265,8 @@ class EvidenceBuilder:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks
 
-    def find_tasks(self, images: Sequence[str]) -> tuple[Tasks, dict[str, int]]:
-        """What judges guess of ``images``, and how much of it was left out.
+    def find_tasks(self, images: Sequence[str], *, without: Collection[str] = ()) -> tuple[Tasks, dict[str, int]]:
+        """What judges guess of ``images``, tasks ``without`` left out; and how much else of it was left out.
 
         Raises:
             JudgeError: nothing to guess; a task without words that could be hidden.
@@ -285,7 +277,9 @@ class EvidenceBuilder:
             for image, _, said in self._flatten(self.corpus.human, images):
                 mentions.setdefault(image, []).append(self.mentions(said, "tasks"))
             tasks = derive_tasks(mentions, names=words.classes)
-        found, gone = usable(tasks, images)
+        if not {*tasks.names} - {*without}:
+            raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
+        found, gone = usable(tasks.only({*tasks.names} - {*without}), images)
         telling = [name for name in found.names if name not in words.classes]
         if telling:
             what = f"no words of task '{telling[0]}' are known, so that captions would tell it"
@@ -293,36 +287,34 @@ class EvidenceBuilder:
         reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
         return found, {reasons[reason]: len(names) for reason, names in gone.items()}
 
-    def _weigh(
-        self, rows: Sequence[Row], metric: Metric, classes: Mapping[str, str], tasks: Tasks | None
-    ) -> FloatArray:
-        """The prior weight of each caption of a side, [N]; 1 where the metric has none."""
-        if metric.prior is None:
-            return np.ones(len(rows))
-        images = list(classes)
-        if metric.prior == "P(t)/P(a)":
-            said = [self.mentions(words, "tasks") for _, _, words in rows]
-            above = set_frequency(mention_table(said, sorted(self.task_words.classes)), form=self.truth.prior)
-            below = frequency(list(classes.values()))
-        else:
-            assert tasks is not None  # The row guesses them.
-            above = frequency([mention(self.mentions(words, "attribute")) for _, _, words in rows])
-            below = set_frequency(tasks.table(images), form=self.truth.prior)
-        shares = dict(zip(images, below, strict=True))
-        return np.asarray(above / np.array([shares[image] for image, _, _ in rows]))
-
 
 def _lexicon(words: Lexicons, kind: TargetKind) -> Lexicon | None:
     return words.tasks if kind == "tasks" else words.attribute
 
 
-def _mask(lexicons: Lexicons, words: Words, kind: TargetKind) -> Words:
-    return mask(words, _lexicon(lexicons, kind))
+def _mask(lexicons: Lexicons, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
+    return mask(words, _lexicon(lexicons, kind), spared=spared)
 
 
 def _mentions(lexicons: Lexicons, words: Words, kind: TargetKind) -> frozenset[str]:
     lexicon = _lexicon(lexicons, kind)
     return lexicon.mentions(words) if lexicon else frozenset()
+
+
+def join_names(names: Collection[str]) -> str:
+    """Sorted, joined by "|"."""
+    return "|".join(sorted(names))
+
+
+def check_names(names: Collection[str]) -> None:
+    """Refuse names that :func:`join_names` would make two of.
+
+    Raises:
+        JudgeError: one holds a "|".
+    """
+    for name in names:
+        if "|" in name:
+            raise JudgeError(f"'{name}' holds a '|', which parts names in files", mend="rename it")
 
 
 def mention_table(mentions: Sequence[Collection[str]], names: Sequence[str]) -> npt.NDArray[np.bool_]:

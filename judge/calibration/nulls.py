@@ -1,0 +1,55 @@
+"""Corpora in which nothing is amplified, whatever a metric says: people's captions against people's captions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.types import Captions, Labels
+
+
+def people_as_captioner(
+    corpus: Corpus, labels: Labels, *, images: int, seed: int, captions: int = 1, mislabelled: float = 0.0
+) -> Corpus:
+    """A corpus whose captioner is a person: sides are exchangeable, and the true amplification is 0.
+
+    Args:
+        corpus: its human captions are used, at least ``captions`` + 1 of each image.
+        labels: of the images.
+        images: how many, drawn without replacement.
+        seed: of the draw.
+        captions: human captions an image; one more, of another person, plays the captioner's.
+        mislabelled: share of the images whose label is exchanged for another class: labels that were derived from the
+            captions agree with all of them.
+
+    Raises:
+        JudgeError: too few images have as many captions, and a label.
+    """
+    written = corpus.human.by_image
+    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) > captions)
+    if len(usable) < images:
+        what = f"{len(usable)} images have {captions + 1} human captions and a label"
+        raise JudgeError(what, where=corpus.human.source, mend=f"draw {len(usable)} images or fewer")
+    generator = np.random.default_rng(seed)
+    chosen = sorted(generator.choice(usable, images, replace=False).tolist())
+    orders = {image: generator.permutation(len(written[image])) for image in chosen}
+    human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
+    other = {image: (written[image][orders[image][captions]],) for image in chosen}
+    wrong = {image for image in chosen if generator.random() < mislabelled}
+    by_image = {image: _another(labels, image) if image in wrong else labels.by_image[image] for image in chosen}
+    return Corpus(
+        Captions("human", human, corpus.human.source),
+        (Captions("a person", other, corpus.human.source),),
+        replace(labels, by_image=by_image),
+        corpus.tasks,
+    )
+
+
+def _another(labels: Labels, image: str) -> str:
+    """The class after the image's own."""
+    by_image: Mapping[str, str] = labels.by_image
+    return labels.classes[(labels.classes.index(by_image[image]) + 1) % len(labels.classes)]

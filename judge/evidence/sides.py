@@ -1,0 +1,309 @@
+"""Both sides of a captioner, masked; drawn anew for a refit; aligned and cut into what judges see."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, overload
+
+import numpy as np
+
+from judge.alignment import AlignmentName, AlignmentReport, align
+from judge.masking.coverage import Coverage
+from judge.types import Sample, Side, Target
+from judge.vectors import Vectors
+
+Words = tuple[str, ...]
+ResampleKind = Literal["exchanged", "half", "shuffled"]
+_SIDES: tuple[Side, Side] = ("human", "generated")
+# Of each kind a stream of its own.
+_STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A caption of a side.
+
+    Attributes:
+        image, index: whose, and which of its captions on that side.
+        words: with the hidden ones masked; not aligned.
+        named: classes of the attribute that it names, joined by "|"; "" where no metric asks.
+        tasks: tasks that it names, likewise.
+    """
+
+    image: str
+    index: int
+    words: Words
+    named: str = ""
+    tasks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Aligner:
+    """How people's words are made comparable: see :func:`judge.alignment.align`."""
+
+    how: AlignmentName = "none"
+    vectors: Vectors | None = None
+    delta: float = 0.0
+
+    def align(self, human: Sequence[Words], generated: Sequence[Words]) -> tuple[list[Words], AlignmentReport]:
+        """People's captions in the captioner's words, and what that left of them."""
+        return align(human, generated, how=self.how, vectors=self.vectors, delta=self.delta)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The captions of people and of one captioner, masked, before they are aligned.
+
+    Attributes:
+        captioner: name of the generated side.
+        target: what judges guess.
+        classes: image id -> class, sorted by image.
+        answers: image id -> what judges are to say.
+        rows: side -> its captions, by image and index; indices that too few images have are left out.
+        aligner: makes the human side comparable.
+        uses_images: whether judges see the pictures too.
+        coverage: side -> how often its captions name the attribute; None without a lexicon.
+        dropped: reason -> images, captions or tasks left out.
+    """
+
+    captioner: str
+    target: Target
+    classes: Mapping[str, str]
+    answers: Mapping[str, tuple[int, ...]]
+    rows: Mapping[Side, tuple[Told, ...]]
+    aligner: Aligner
+    uses_images: bool = False
+    coverage: Mapping[Side, Coverage] | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """Names for what is in them: of each side's captions, and of the "rest"."""
+        found: dict[str, str] = {}
+        for side, rows in self.rows.items():
+            digest = hashlib.blake2b(digest_size=16)
+            for row in rows:
+                digest.update(repr((row.image, row.index, row.words)).encode())
+            found[side] = digest.hexdigest()
+        vectors = self.aligner.vectors
+        space = vectors and (sorted(vectors.rows), hashlib.blake2b(vectors.matrix.tobytes()).hexdigest())
+        rest = self.answers, self.classes, self.aligner.how, self.aligner.delta, space
+        return found | {"rest": hashlib.blake2b(repr(rest).encode(), digest_size=16).hexdigest()}
+
+
+@dataclass(frozen=True, slots=True)
+class Resample:
+    """The data of a refit: the run's own, drawn anew.
+
+    - ``exchanged``: an image's captions change sides, as many on each as before: which of them is the generated one is
+      drawn. Where nothing is amplified, and sides differ in nothing else, the run's own data are one such draw.
+    - ``half``: half of the images, drawn without replacement, of each class half. An even number and the next one are
+      the two halves of one draw.
+    - ``shuffled``: images exchange their labels: no caption tells anything.
+
+    Attributes:
+        kind: which.
+        number: of the draw, from 0; the same for all captioners, which so stay comparable.
+        seed: of the run.
+    """
+
+    kind: ResampleKind
+    number: int
+    seed: int = 0
+
+    def draw(self, sides: Sides) -> Sides:
+        """The sides of the refit."""
+        if self.kind == "exchanged":
+            return replace(sides, rows=self._exchange(sides.rows))
+        classes = self.classes(sides.classes)
+        if self.kind == "half":
+            rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
+            return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
+        images = list(sides.classes)
+        order = self._order(images, self.number)
+        answers = {image: sides.answers[other] for image, other in zip(images, order, strict=True)}
+        return replace(sides, classes=classes, answers=answers)
+
+    def classes(self, classes: Mapping[str, str]) -> Mapping[str, str]:
+        """Image id -> class, of the images of the refit."""
+        if self.kind == "exchanged":
+            return classes
+        if self.kind == "shuffled":
+            order = self._order(list(classes), self.number)
+            return {image: classes[other] for image, other in zip(classes, order, strict=True)}
+        draw, second = divmod(self.number, 2)
+        order = self._order(list(classes), draw)
+        chosen: set[str] = set()
+        for place, name in enumerate(sorted(set(classes.values()))):
+            group = [image for image in order if classes[image] == name]
+            # Of an odd number the larger half by turns.
+            cut = (len(group) + (draw + place) % 2) // 2
+            chosen |= set(group[cut:] if second else group[:cut])
+        return {image: name for image, name in classes.items() if image in chosen}
+
+    def _order(self, images: Sequence[str], draw: int) -> list[str]:
+        """The images in random order; any two in the same order whatever others there are."""
+        tag = f"{self.seed}/{_STREAMS[self.kind]}/{draw}/"
+        return sorted(images, key=lambda image: hashlib.blake2b((tag + image).encode(), digest_size=8).digest())
+
+    def _exchange(self, rows: Mapping[Side, tuple[Told, ...]]) -> dict[Side, tuple[Told, ...]]:
+        every = [row for of in rows.values() for row in of]
+        images = np.unique([row.image for row in every], return_inverse=True)[1]
+        generator = np.random.default_rng([self.seed, _STREAMS[self.kind], self.number])
+        # Places in order of their images; the same places, shuffled within each image.
+        places = np.argsort(images, kind="stable")
+        drawn = np.lexsort((generator.random(len(every)), images))
+        taken = np.empty(len(every), dtype=np.int64)
+        taken[places] = drawn
+        moved = iter(
+            [
+                every[other] if other == place else replace(every[other], index=every[place].index)
+                for place, other in enumerate(taken.tolist())
+            ]
+        )
+        return {side: tuple(next(moved) for _ in of) for side, of in rows.items()}
+
+
+class Evidence:
+    """What the judges of one captioner and one kind of evidence see.
+
+    Everything that takes long is made when it is first asked for: of a refit, in the process that trains its judges.
+
+    Args:
+        sides: masked.
+        resample: how they are drawn anew; None for the run's own data.
+    """
+
+    def __init__(self, sides: Sides, resample: Resample | None = None) -> None:
+        self.sides, self.resample = sides, resample
+
+    def __getstate__(self) -> tuple[Sides, Resample | None]:
+        return self.sides, self.resample
+
+    def __setstate__(self, state: tuple[Sides, Resample | None]) -> None:
+        self.sides, self.resample = state
+
+    @property
+    def captioner(self) -> str:
+        """Name of the generated side."""
+        return self.sides.captioner
+
+    @property
+    def target(self) -> Target:
+        """What judges guess."""
+        return self.sides.target
+
+    @cached_property
+    def classes(self) -> Mapping[str, str]:
+        """Image id -> class, of the images judged."""
+        return self.resample.classes(self.sides.classes) if self.resample else self.sides.classes
+
+    @cached_property
+    def drawn(self) -> Sides:
+        """The sides, drawn anew."""
+        return self.resample.draw(self.sides) if self.resample else self.sides
+
+    @cached_property
+    def slots(self) -> dict[tuple[Side, int], Slot]:
+        """(side, caption index) -> its samples, one per image that has such a caption, sorted by image."""
+        keys = dict.fromkeys((side, row.index) for side, rows in self.sides.rows.items() for row in rows)
+        return {
+            (side, index): Slot(self, side, index)
+            for side, index in sorted(keys, key=lambda key: (key[0] != "human", key[1]))
+        }
+
+    @cached_property
+    def alignment(self) -> AlignmentReport:
+        """What alignment did to the human side."""
+        return self._aligned[1]
+
+    @cached_property
+    def written(self) -> Mapping[Side, Mapping[str, int]]:
+        """Side -> image id -> how many captions the image has there."""
+        return {side: Counter(row.image for row in rows) for side, rows in self.drawn.rows.items()}
+
+    def spell(self, image: str) -> str:
+        """The image's answer as files have it: names joined by "|"."""
+        return "|".join(self.target.classes[index] for index in self.drawn.answers[image])
+
+    @cached_property
+    def _aligned(self) -> tuple[list[Words], AlignmentReport]:
+        human, generated = ([row.words for row in self.drawn.rows[side]] for side in ("human", "generated"))
+        return self.drawn.aligner.align(human, generated)
+
+    @cached_property
+    def _cut(self) -> dict[tuple[Side, int], tuple[list[Sample], list[Told]]]:
+        drawn = self.drawn
+        found: dict[tuple[Side, int], tuple[list[Sample], list[Told]]] = {}
+        for side, rows in drawn.rows.items():
+            words = self._aligned[0] if side == "human" else [row.words for row in rows]
+            for row, read in zip(rows, words, strict=True):
+                image = row.image if drawn.uses_images else None
+                samples, told = found.setdefault((side, row.index), ([], []))
+                samples.append(Sample(row.image, side, row.index, read, drawn.answers[row.image], image=image))
+                told.append(row)
+        return found
+
+    def digest(self, side: Side | None = None) -> str:
+        """A name for what the captions of ``side`` become, without making it: equal names, equal samples.
+
+        None: for both sides together.
+        """
+        resample, digests = self.resample, self.sides.digests
+        apart = side and self.sides.aligner.how == "none" and resample and resample.kind != "exchanged"
+        told = resample, digests["rest"], [digests[name] for name in _SIDES if not apart or name == side]
+        return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+
+
+class Slot(Sequence[Sample]):
+    """The samples of one side and caption index of some evidence, made when they are first asked for."""
+
+    def __init__(self, evidence: Evidence, side: Side, position: int) -> None:
+        self.evidence, self.side, self.position = evidence, side, position
+
+    def __reduce__(self) -> tuple[type[Slot], tuple[Evidence, Side, int]]:
+        return Slot, (self.evidence, self.side, self.position)
+
+    @overload
+    def __getitem__(self, place: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Sample]: ...
+
+    def __getitem__(self, place: int | slice) -> Sample | Sequence[Sample]:
+        return self._samples[place]
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self._samples)
+
+    @cached_property
+    def _samples(self) -> list[Sample]:
+        return self.evidence._cut.get((self.side, self.position), ([], []))[0]
+
+    @cached_property
+    def told(self) -> Sequence[Told]:
+        """What the captions say, in the order of the samples."""
+        return self.evidence._cut.get((self.side, self.position), ([], []))[1]
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Image id -> the place of its sample."""
+        return {row.image: place for place, row in enumerate(self.told)}
+
+    def cell(self, place: int) -> tuple[str, str, str]:
+        """What the caption at ``place`` names, classes and tasks, and its image's answer: names joined by "|"."""
+        row = self.told[place]
+        return row.named, row.tasks, self.evidence.spell(row.image)
+
+    @cached_property
+    def images(self) -> frozenset[str]:
+        """The images that have such a caption."""
+        rows = self.evidence.sides.rows[self.side]
+        return frozenset(row.image for row in rows if row.index == self.position and row.image in self.evidence.classes)

@@ -1,0 +1,143 @@
+"""``judge compare``: captioners of several runs against each other, also two checkpoints of one model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from judge.errors import JudgeError
+from judge.files import write_whole
+from judge.report.directory import REPLICATES, difference_row
+from judge.statistics.comparisons import Difference, corrected, difference
+from judge.statistics.summary import ROW, Replicates, Summary
+
+# What must be the same for two runs to be compared, as metrics.json names it.
+_SAME = ("attribute", "protocol", "folds", "seeds", "refits", "lexicon", "tasks", "prior", "sight")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run's folder, read.
+
+    Attributes:
+        name: of the folder.
+        facts: the entry "run" of metrics.json.
+        rows: the table.
+    """
+
+    name: str
+    facts: Mapping[str, Any]
+    rows: tuple[Summary, ...]
+
+
+def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | None = None) -> list[Difference]:
+    """Differences between the captioners of different runs, by every metric and judge that both runs have.
+
+    Args:
+        folders: of finished runs, two or more; captioners of one name in several are called RUN/CAPTIONER.
+        level: of the intervals.
+        out: a JSON file to write; None for none.
+
+    Raises:
+        JudgeError: a folder that holds no run; runs of other images, judges or protocol, with what differs.
+    """
+    runs = [_read(folder) for folder in folders]
+    for first, second in combinations(runs, 2):
+        _check(first, second)
+    named = _with_names(runs)
+    found = [
+        difference(one, other, same_images=True, level=level)
+        for first, second in combinations(named, 2)
+        for one in first
+        for other in second
+        if (one.metric, one.judge) == (other.metric, other.judge)
+    ]
+    found = corrected(found)
+    if out:
+        text = json.dumps(
+            {"runs": [run.name for run in runs], "differences": list(map(difference_row, found))}, indent=2
+        )
+        try:
+            write_whole(out, (text + "\n").encode())
+        except OSError as error:
+            what, mend = f"cannot be written ({error.strerror})", "name another place"
+            raise JudgeError(what, where=str(out), mend=mend) from error
+    return found
+
+
+def _read(folder: Path) -> _Run:
+    mend = "give the folder of a finished judge evaluate, made by this version"
+    try:
+        found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        path = folder / f"{REPLICATES}.parquet"
+        replicates = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=[*ROW, "kind"])
+        rows = tuple(_summary(row, replicates) for row in found["results"])
+        return _Run(folder.resolve().name, found["run"], rows)
+    except OSError as error:
+        raise JudgeError(f"no run can be read there ({error.strerror})", where=str(folder), mend=mend) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise JudgeError(f"no run can be read there ({error})", where=str(folder), mend=mend) from error
+
+
+def _summary(row: Mapping[str, Any], replicates: pd.DataFrame) -> Summary:
+    """What a difference needs of a line of the table."""
+    mine = (replicates[list(ROW)] == [row[name] for name in ROW]).all(axis=1)
+    kind: Literal["half", "split"] = "split" if row["basis"] == "splits" else "half"
+    parts = replicates[mine & (replicates["kind"] == kind)].sort_values("number")
+    values = tuple(parts["amplification"].astype(float).tolist())
+    return Summary(
+        row["captioner"],
+        row["metric"],
+        row["judge"],
+        amplification=row["amplification"],
+        images=row["images"],
+        basis=row["basis"],
+        standard_error=row.get("standard_error"),
+        degrees=row.get("degrees", 0),
+        replicates=Replicates(kind, values, row.get("ratio", 0.0)) if values else None,
+    )
+
+
+def _check(first: _Run, second: _Run) -> None:
+    """Refuse runs whose numbers do not compare."""
+    where = f"{first.name} with {second.name}"
+    for name in _SAME:
+        one, other = first.facts.get(name), second.facts.get(name)
+        if one != other:
+            what = f"the runs cannot be compared: {name} is {_short(one)} in one and {_short(other)} in the other"
+            raise JudgeError(what, where=where, mend="measure both with the same settings")
+    images = [{entry["image_set"] for entry in run.facts["captioners"].values()} for run in (first, second)]
+    if len(images[0] | images[1]) > 1:
+        counts = [max((row.images for row in run.rows), default=0) for run in (first, second)]
+        what = f"the runs cannot be compared: they are of other images, or other labels ({counts[0]:,} and {counts[1]:,} images)"
+        raise JudgeError(what, where=where, mend="measure both captioners on the same images")
+    rows = [{(row.metric, row.judge) for row in run.rows} for run in (first, second)]
+    if not rows[0] & rows[1]:
+        told = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) for of in rows]
+        what = f"the runs cannot be compared: {told[0]} in one, {told[1]} in the other"
+        raise JudgeError(what, where=where, mend="measure both by the same metric and judge")
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _with_names(runs: Sequence[_Run]) -> list[list[Summary]]:
+    """The tables of the runs, captioners named apart; rows without a value left out."""
+    names = [{row.captioner for row in run.rows} for run in runs]
+    twice = {name for of, other in combinations(names, 2) for name in of & other}
+    return [
+        [
+            replace(row, captioner=f"{run.name}/{row.captioner}") if row.captioner in twice else row
+            for row in run.rows
+            if row.amplification is not None
+        ]
+        for run in runs
+    ]

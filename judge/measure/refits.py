@@ -1,0 +1,180 @@
+"""Judges trained again on data drawn anew: what intervals and tests of the procedure are made of.
+
+For every captioner and metric the run's own data are drawn anew (:class:`~judge.evidence.Resample`), and all that the
+run did is done again: alignment, splits, judges, scores, priors. What a run chose once is kept: word vectors, and what
+judges chose for both sides together (C of ``linear``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from judge.errors import JudgeError
+from judge.evidence import Evidence, Resample, ResampleKind
+from judge.judges import find_judge
+from judge.measure.answers import Sums, answer_sums
+from judge.measure.plan import Plan
+from judge.measure.walk import Job, jobs_of
+from judge.metrics import Metric
+from judge.scores import SCORES
+from judge.statistics.judged import CELL, Cell, Statistic
+from judge.training.members import train_members
+from judge.training.workshop import Workshop
+from judge.types import FloatArray, Report, Side
+
+COLUMNS = ["captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"]
+_SIDES: tuple[Side, Side] = ("human", "generated")
+_PLACES = {name: place for place, name in enumerate(SCORES, start=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Refit:
+    """One captioner's judges of some metrics, all trained again on the same data."""
+
+    evidence: Evidence
+    metrics: tuple[Metric, ...]
+    judge: str
+    jobs: tuple[Job, ...]
+
+
+def refit(
+    jobs: Sequence[Job],
+    notes: Sequence[Mapping[str, float]],
+    plan: Plan,
+    workshop: Workshop,
+    *,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """Values of every metric on data drawn anew, the columns of ``replicates.parquet``; empty where none is asked for.
+
+    Args:
+        jobs: the run's own.
+        notes: what each of their judges chose.
+        plan: how many refits of which kind; see :meth:`~judge.measure.plan.Plan.resamples_of`.
+        workshop: how judges are trained.
+        report: told of progress.
+
+    Raises:
+        JudgeError: fewer images than the resampling needs.
+    """
+    refits = list(_lay_out(jobs, notes, plan, workshop))
+    tell = partial(_as_refits, report) if report else None
+    again = [job.member for one in refits for job in one.jobs]
+    if any(find_judge(member.judge).reader for member in again):
+        workshop = replace(workshop, sights=None)  # Captions that have not been read yet.
+    found = iter(train_members(again, workshop, then=answer_sums, report=tell) if again else [])
+    rows = [row for one in refits for row in _values(one, [next(found) for _ in one.jobs], plan)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def check_refits(jobs: Sequence[Job], plan: Plan, workshop: Workshop) -> None:
+    """Refuse what :func:`refit` would refuse, before any judge is trained.
+
+    Raises:
+        JudgeError: as ``refit``; refits were asked for, and no judge is trained.
+    """
+    trained = [job for job in jobs if workshop.is_trained(job.member)]
+    if plan.refits and jobs and not trained:
+        what = f"judge '{jobs[0].judge}' is asked as it is: there is no training whose noise refits could tell"
+        mend = "leave it out: the interval over images is all that there is to know"
+        raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
+    for job in trained:
+        if plan.resamples_of(job.judge):
+            _check_halves(job.evidence, plan)
+
+
+def _check_halves(evidence: Evidence, plan: Plan) -> None:
+    rarest, size = Counter(evidence.sides.classes.values()).most_common()[-1]
+    needed = 2 * (plan.folds if plan.protocol == "crossfit" else 5)
+    if size < needed:
+        what = f"{size} images of class '{rarest}', and refits on halves of the images need {needed}"
+        mend = "use fewer --folds, or --refits 0" if plan.protocol == "crossfit" else "use --refits 0"
+        raise JudgeError(what, where=evidence.captioner, mend=mend)
+
+
+def _lay_out(
+    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, workshop: Workshop
+) -> Iterator[_Refit]:
+    groups: dict[tuple[int, tuple[str, ...], str], dict[tuple[int, int], Mapping[str, float]]] = {}
+    first: dict[tuple[int, tuple[str, ...], str], Job] = {}
+    for job, chosen in zip(jobs, notes, strict=True):
+        key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
+        first.setdefault(key, job)
+        crew = find_judge(job.member.judge).crew is not None
+        groups.setdefault(key, {})[job.member.seed, job.member.split.fold] = chosen if crew else {}
+    for key, job in first.items():
+        if not workshop.is_trained(job.member):
+            continue
+        compared = any(metric.amplification != "one_side" for metric in job.metrics)
+        for kind, count in plan.resamples_of(job.judge).items():
+            for number in range(count if compared or kind == "shuffled" else 0):
+                yield _refit(job, kind, number, groups[key], plan)
+
+
+def _refit(
+    job: Job, kind: ResampleKind, number: int, settings: Mapping[tuple[int, int], Mapping[str, float]], plan: Plan
+) -> _Refit:
+    evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
+    again = tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
+    return _Refit(evidence, job.metrics, job.judge, again)
+
+
+def _as_refits(report: Report, what: str, done: int, total: int) -> None:
+    report(f"refits: {what}", done, total)
+
+
+def _values(one: _Refit, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
+    """A row for each metric."""
+    resample = one.evidence.resample
+    assert resample is not None
+    for metric in one.metrics:
+        scored = {side: _sum(one, found, metric, side) for side in _SIDES}
+        every = _every(one.evidence) if metric.prior else dict.fromkeys(_SIDES, dict[Cell, float]())
+        cells = sorted({cell for side in _SIDES for cell in (*scored[side], *every[side])})
+        statistic = Statistic(metric, pd.DataFrame(cells, columns=CELL), prior=plan.prior)
+        place = _PLACES[metric.score]
+        sums = [
+            statistic.sums({cell: (row[0], row[place]) for cell, row in scored[side].items()}, every[side])
+            for side in _SIDES
+        ]
+        value = statistic(*sums)
+        numbers = float(value.human.value), float(value.generated.value), float(value.value)
+        yield [one.evidence.captioner, metric.name, one.judge, resample.kind, resample.number, *numbers]
+
+
+def _sum(one: _Refit, found: Sequence[tuple[Sums, float]], metric: Metric, side: Side) -> Sums:
+    """The sums of a side's members; of several seeds those that count."""
+    mine = [
+        (job.member.seed, sums, loss)
+        for job, (sums, loss) in zip(one.jobs, found, strict=True)
+        if job.member.side == side
+    ]
+    if metric.aggregate == "best" and len({seed for seed, _, _ in mine}) > 1:
+        losses: dict[int, list[float]] = {}
+        for seed, _, loss in mine:
+            losses.setdefault(seed, []).append(loss)
+        best = min(losses, key=lambda seed: float(np.mean(losses[seed])))
+        mine = [row for row in mine if row[0] == best]
+    total: dict[Cell, FloatArray] = {}
+    for _, sums, _ in mine:
+        for cell, row in sums.items():
+            total[cell] = total[cell] + row if cell in total else row
+    return total
+
+
+def _every(evidence: Evidence) -> dict[Side, dict[Cell, float]]:
+    """Counts of all captions by cell, each image's together 1."""
+    found: dict[Side, dict[Cell, float]] = {}
+    for side, rows in evidence.drawn.rows.items():
+        counts = found.setdefault(side, {})
+        written = evidence.written[side]
+        for row in rows:
+            cell = row.named, row.tasks, evidence.spell(row.image)
+            counts[cell] = counts.get(cell, 0.0) + 1 / written[row.image]
+    return found

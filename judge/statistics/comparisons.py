@@ -1,0 +1,165 @@
+"""What follows from a table: which captioner amplifies, which differ, and what the data could have shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Literal
+
+from judge.amplification import NEUTRAL
+from judge.metrics import find_metric
+from judge.statistics.inference import t_interval, t_test
+from judge.statistics.summary import Summary
+from judge.types import Interval
+
+SIGNIFICANT = 0.05
+POWER = 0.8
+Verdict = Literal["amplifies", "mitigates", "cannot tell", "changes", "errs more", "errs less"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a row of the table allows to say.
+
+    Attributes:
+        p_holm: its p corrected for all tests of the table (Holm 1979); None without a test.
+        verdict: by ``p_holm`` below 0.05; None without a test. Of Multi->, which has no sign, "changes".
+        detectable: the smallest amplification that such data show with 80% power; None where its error is not known.
+    """
+
+    p_holm: float | None
+    verdict: Verdict | None
+    detectable: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One captioner against another, by one metric and judge.
+
+    Attributes:
+        metric, judge: of both.
+        first, second: the captioners.
+        value: amplification of the first less that of the second.
+        interval, p_value: as those of the table; None where a row has no standard error.
+        p_holm: corrected for all differences that are compared.
+        paired: whether both were measured on the same images; else their errors are taken for independent.
+    """
+
+    metric: str
+    judge: str
+    first: str
+    second: str
+    value: float
+    interval: Interval | None
+    p_value: float | None
+    paired: bool
+    p_holm: float | None = None
+
+    @property
+    def verdict(self) -> str | None:
+        """Which amplifies more, by ``p_holm`` below 0.05; None without a test."""
+        if self.p_holm is None:
+            return None
+        if self.p_holm >= SIGNIFICANT:
+            return "cannot tell"
+        return f"{self.first if self.value > 0 else self.second} more"
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction (Scandinavian Journal of Statistics 1979) over those that are there, at most 1."""
+    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    found: list[float | None] = [None] * len(p_values)
+    least = 0.0
+    for rank, (p, place) in enumerate(order):
+        least = max(least, min(1.0, p * (len(order) - rank)))
+        found[place] = least
+    return found
+
+
+def conclude(summaries: Sequence[Summary], *, level: float = 0.95) -> list[Conclusion]:
+    """What each row of a table allows to say; the family of Holm's correction is the table."""
+    corrected = holm([row.p_value for row in summaries])
+    return [
+        Conclusion(p, _verdict(row, p), _detectable(row, level)) for row, p in zip(summaries, corrected, strict=True)
+    ]
+
+
+def _verdict(row: Summary, p_holm: float | None) -> Verdict | None:
+    if p_holm is None or row.amplification is None:
+        return None
+    if p_holm >= SIGNIFICANT:
+        return "cannot tell"
+    counted = find_metric(row.metric).counted
+    kind = counted.kind if counted else ""
+    above = row.amplification > _expected(row)
+    if kind.startswith("multi"):
+        return "changes"
+    if kind == "error":
+        return "errs more" if above else "errs less"
+    return "amplifies" if above else "mitigates"
+
+
+def _expected(row: Summary) -> float:
+    """The amplification where nothing is amplified, as far as it is known."""
+    metric = find_metric(row.metric)
+    if metric.counted:
+        return 0.0  # An excess over what there is by chance.
+    return NEUTRAL[metric.amplification] if row.by_chance is None else row.by_chance
+
+
+def _detectable(row: Summary, level: float) -> float | None:
+    from scipy import stats
+
+    if row.standard_error is None:
+        return None
+    law = stats.t(row.degrees) if row.degrees else stats.norm()
+    return float((law.ppf((1 + level) / 2) + law.ppf(POWER)) * row.standard_error)
+
+
+def differences(summaries: Iterable[Summary], same_images: bool, *, level: float = 0.95) -> list[Difference]:
+    """All pairs of captioners, metric by metric and judge by judge.
+
+    Args:
+        summaries: of one table, or of several runs; names of captioners differ.
+        same_images: whether all were measured on the same images, under the same splits.
+        level: of the intervals.
+    """
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for row in summaries:
+        if row.amplification is not None and math.isfinite(row.amplification):
+            groups.setdefault((row.metric, row.judge), []).append(row)
+    return corrected(
+        [
+            difference(first, second, same_images=same_images, level=level)
+            for rows in groups.values()
+            for first, second in combinations(rows, 2)
+        ]
+    )
+
+
+def corrected(found: Sequence[Difference]) -> list[Difference]:
+    """With p corrected for all of them."""
+    p_values = holm([row.p_value for row in found])
+    return [replace(row, p_holm=p) for row, p in zip(found, p_values, strict=True)]
+
+
+def difference(first: Summary, second: Summary, *, same_images: bool, level: float = 0.95) -> Difference:
+    """One captioner against another, from their values on the same parts of the data."""
+    assert first.amplification is not None
+    assert second.amplification is not None
+    value = first.amplification - second.amplification
+    one, other = first.replicates, second.replicates
+    paired = bool(same_images and one and other and (one.kind, len(one.values)) == (other.kind, len(other.values)))
+    error: float | None = None
+    if paired and one and other:
+        error = one.error([a - b for a, b in zip(one.values, other.values, strict=True)])
+        degrees = min(first.degrees, second.degrees)
+    elif first.standard_error is not None and second.standard_error is not None:
+        error = math.hypot(first.standard_error, second.standard_error)
+        degrees = min(first.degrees, second.degrees)
+    told = first.metric, first.judge, first.captioner, second.captioner, value
+    if error is None or not math.isfinite(error) or not degrees:
+        return Difference(*told, None, None, paired)
+    return Difference(*told, t_interval(value, error, degrees, level), t_test(value, error, degrees), paired)

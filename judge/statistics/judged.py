@@ -1,0 +1,162 @@
+"""What judges said of captions, as sums over captions: every value of a judged metric is a function of such sums.
+
+A caption adds to one cell, by what it names and by the answer of its image: a count, and its score. Sums of members,
+of images and of resamples are then sums of cells, and a metric's value a function of them (:class:`Statistic`). Priors
+are frequencies of what captions say, and are estimated anew wherever sums are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array, hstack
+
+from judge.amplification import AMPLIFICATIONS
+from judge.incidence import divide
+from judge.metrics import Metric
+from judge.priors import PriorForm, frequency, set_frequency
+from judge.scores import SCORES, Judged
+from judge.statistics.intervals import Rows
+from judge.types import FloatArray
+
+CELL = ["named", "tasks", "answer"]
+CAPTION = ["side", "image_id", "index"]
+Cell = tuple[str, str, str]
+
+
+class SideValue(NamedTuple):
+    """Of sums with trailing axes [...]: a side's score (omega, psi), Q without priors, and the mean prior."""
+
+    value: FloatArray
+    quality: FloatArray
+    prior: FloatArray
+
+
+class Measured(NamedTuple):
+    """Of sums with trailing axes [...]: both sides, and the metric."""
+
+    human: SideValue
+    generated: SideValue
+    value: FloatArray
+
+
+def judged(rows: pd.DataFrame) -> Judged:
+    """The columns of ``scores.parquet`` as what scores are made of."""
+    correct = (rows["predicted"] == rows["answer"]).to_numpy()
+    return Judged(rows["probability"].to_numpy(dtype=np.float64), correct, rows["loss"].to_numpy(dtype=np.float64))
+
+
+def caption_table(rows: pd.DataFrame, score: str) -> pd.DataFrame:
+    """One row per caption: its cell, how many judges scored it (n), and the sum of its scores over them (q).
+
+    Columns: side, image_id, index, named, tasks, answer, n, q.
+    """
+    scored = rows["probability"].notna().to_numpy()
+    q = np.where(scored, SCORES[score].quantity(judged(rows)), 0.0)
+    table = rows[[*CAPTION, *CELL]].assign(n=scored.astype(np.float64), q=q)
+    sums = table.groupby(CAPTION, observed=True, sort=True)[["n", "q"]].sum()
+    cells = table.drop_duplicates(CAPTION).set_index(CAPTION)[CELL]
+    return sums.join(cells).reset_index()
+
+
+class Statistic:
+    """A judged metric as a function of sums over captions.
+
+    Args:
+        metric: a row that asks judges.
+        cells: every cell that occurs, [S] rows of named, tasks, answer.
+        prior: how frequencies of sets of tasks are counted.
+    """
+
+    def __init__(self, metric: Metric, cells: pd.DataFrame, *, prior: PriorForm = "joint") -> None:
+        self.metric, self.form = metric, prior
+        self.score = SCORES[metric.score]
+        self.amplify = AMPLIFICATIONS[metric.amplification]
+        self.cells = pd.MultiIndex.from_frame(cells[CELL].drop_duplicates().sort_values(CELL))
+        named, tasks, answer = (self.cells.get_level_values(name) for name in CELL)
+        above, below = {"P(t)/P(a)": (tasks, answer), "P(a^)/P(T)": (named, answer), None: (answer, answer)}[
+            metric.prior
+        ]
+        self._above, self.aboves = pd.factorize(above, sort=True)
+        self._below, self.belows = pd.factorize(below, sort=True)
+        single = np.array([bool(name) and "|" not in name for name in self.aboves], dtype=np.bool_)
+        # Captions that name no class, or several, have no P(a^): they are left out.
+        self._counts = single if metric.prior == "P(a^)/P(T)" else np.ones(len(self.aboves), dtype=np.bool_)
+
+    @property
+    def width(self) -> int:
+        """Sums of a side: a count of scored captions, scores, and a count of all captions, of each cell."""
+        return 3 * len(self.cells)
+
+    def side(self, sums: FloatArray) -> SideValue:
+        """The value of one side, of sums [width, ...]; NaN where no caption counts."""
+        scored, q, every = np.split(sums, 3)
+        kept = self._counts[self._above]
+        n, q = scored[kept], q[kept]
+        if self.metric.prior is None:
+            return self._plain(n, q)
+        weights = self._weights(every)[kept]
+        total = n.sum(axis=0)
+        mean, prior = divide(q.sum(axis=0), total), divide((n * weights).sum(axis=0), total)
+        if self.score.pool:
+            quality = self.score.pool(mean)
+            return SideValue(quality * prior, quality, prior)
+        return SideValue(divide((q * weights).sum(axis=0), total), mean, prior)
+
+    def _plain(self, n: FloatArray, q: FloatArray) -> SideValue:
+        """Without priors: classes count equally, or captions."""
+        groups = self._below if self.metric.balanced else np.zeros_like(self._below)
+        sums, counts = (_group(part, groups, int(groups.max()) + 1) for part in (q, n))
+        mean = np.asarray(divide(sums, counts).mean(axis=0))
+        value = self.score.pool(mean) if self.score.pool else mean
+        return SideValue(value, value, np.ones_like(value))
+
+    def _weights(self, every: FloatArray) -> FloatArray:
+        """w of each cell, [S, ...]."""
+        above = _group(every, self._above, len(self.aboves))
+        below = _group(every, self._below, len(self.belows))
+        above[~self._counts] = 0
+        if self.metric.prior == "P(t)/P(a)":
+            shares = set_frequency(above, _sets(self.aboves), form=self.form), frequency(below)
+        else:
+            shares = frequency(above), set_frequency(below, _sets(self.belows), form=self.form)
+        return divide(shares[0][self._above], shares[1][self._below])
+
+    def __call__(self, human: FloatArray, generated: FloatArray) -> Measured:
+        """Both sides and the metric, of sums [width, ...] each."""
+        sides = self.side(human), self.side(generated)
+        return Measured(*sides, self.amplify(sides[0].value, sides[1].value))
+
+    def rows(self, captions: pd.DataFrame) -> Rows:
+        """What each caption of :func:`caption_table` adds."""
+        cell = self.cells.get_indexer(pd.MultiIndex.from_frame(captions[CELL]))
+        place = np.arange(len(captions))
+        parts = [
+            csr_array((values, (place, cell)), shape=(len(captions), len(self.cells)))
+            for values in (captions["n"].to_numpy(), captions["q"].to_numpy(), np.ones(len(captions)))
+        ]
+        image = pd.factorize(captions["image_id"], sort=True)[0]
+        return Rows(csr_array(hstack(parts)), image, (captions["side"] == "generated").to_numpy())
+
+    def sums(self, scored: Mapping[Cell, tuple[float, float]], every: Mapping[Cell, float]) -> FloatArray:
+        """A side's sums [width] out of its scored captions' (count, score), and counts of all its captions."""
+        found = np.zeros((3, len(self.cells)))
+        for place, cell in enumerate(self.cells):
+            found[:, place] = (*scored.get(cell, (0.0, 0.0)), every.get(cell, 0.0))
+        return found.ravel()
+
+
+def _sets(names: pd.Index[str]) -> np.ndarray:
+    """Names joined by "|" as which of all names each holds, [U, L]."""
+    parts = [set(name.split("|")) - {""} for name in names]
+    columns = sorted(set().union(*parts))
+    return np.array([[column in held for column in columns] for held in parts], dtype=np.bool_).reshape(len(names), -1)
+
+
+def _group(values: FloatArray, groups: np.ndarray, size: int) -> FloatArray:
+    """Sums of ``values`` [S, ...] by ``groups`` [S], [size, ...]."""
+    places = csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))), shape=(size, len(groups)))
+    return np.asarray(places @ values.reshape(len(values), -1)).reshape(size, *values.shape[1:])

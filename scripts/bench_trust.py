@@ -1,0 +1,310 @@
+"""Whether intervals and p-values mean what they say, on data whose true amplification is known.
+
+    python scripts/bench_trust.py nulls --data ../shared/data/coco-captions --images 900 --trials 200
+    python scripts/bench_trust.py nulls --data ... --images 3400 --trials 60 --metrics dbac-ta --folds 5 --refits 8
+    python scripts/bench_trust.py counted --data ... --images 900 --trials 200
+    python scripts/bench_trust.py worlds --worlds 200
+    python scripts/bench_trust.py seen --worlds 40 --refits 6
+
+``nulls``: human captions of real images play the captioner, so that nothing is amplified; every trial draws images and
+roles anew. ``counted``: the same for metrics without a judge. ``worlds``: worlds of the grammar, a captioner that
+amplifies nothing, and captioners of known dose: power beside that of a t-test over worlds. ``seen``: drawn worlds and
+ImageCaptioner2 with Show, Attend and Tell, judges trained again. One line a metric: how often p is below 0.05, how
+often the 95% interval holds 0, the standard deviation over trials, and the mean standard error claimed over it. Trials
+are kept in --out, and a command given again goes on from there. Figures: BENCHMARKS.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from judge import Corpus, evaluate
+from judge.calibration.grammar import make_world, simulate
+from judge.calibration.nulls import people_as_captioner
+from judge.calibration.world import CAPTIONERS
+from judge.lexicon import load_lexicon
+from judge.measure import Result
+from judge.statistics.summary import Settings, Summary, summarise
+from judge.types import Captions, Labels
+
+JUDGED = "lic,leakage,dbac,dpac"
+COUNTED = "ba,dba,multi:pairs,dpa,ratio,error"
+# Words of one class, and the words of the other that stand for them.
+SWAPS = (
+    "man woman, men women, boy girl, boys girls, guy lady, guys ladies, male female, males females, gentleman lady, "
+    "gentlemen ladies, father mother, son daughter, brother sister, husband wife, he she, him her, his her, "
+    "himself herself, boy's girl's, man's woman's"
+)
+
+app = typer.Typer(add_completion=False, help=__doc__)
+Trials = Annotated[int, typer.Option(help="trials")]
+Out = Annotated[Path, typer.Option(help="file that trials are kept in")]
+
+
+@app.command()
+def nulls(
+    data: Annotated[Path, typer.Option(help="captions_human.json, gender.csv and objects.json")],
+    images: int = 900,
+    trials: int = 200,
+    metrics: str = JUDGED,
+    folds: int = 10,
+    refits: int = 24,
+    captions: Annotated[int, typer.Option(help="human captions an image")] = 1,
+    protocol: str = "crossfit",
+    seeds: int | None = None,
+    out: Out = Path("runs/trust/nulls.jsonl"),
+    workers: int = 2,
+) -> None:
+    """People against people, judged by ``linear``."""
+
+    def trial(seed: int) -> list[dict[str, Any]]:
+        corpus, labels = read(data)
+        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captions=captions)
+        found = evaluate(
+            drawn,
+            metrics=metrics.split(","),
+            judge="linear",
+            folds=folds,
+            refits=refits,
+            chance=0,
+            seed=seed,
+            protocol=protocol,
+            seeds=seeds,
+            resamples=200,
+            workers=1,
+        )
+        return [entry for row in found.summaries for entry in entries(row, found)]
+
+    name = f"{images} images, {metrics}, {folds} folds, {refits} refits, {captions}:1, {protocol}"
+    show(run(trial, trials, out, name, workers))
+
+
+@app.command()
+def counted(
+    data: Annotated[Path, typer.Option(help="captions_human.json, gender.csv and objects.json")],
+    images: int = 900,
+    trials: int = 200,
+    metrics: str = COUNTED,
+    out: Out = Path("runs/trust/counted.jsonl"),
+    workers: int = 2,
+) -> None:
+    """People against people, counted. A tenth of the labels, and of the captions' namings, is exchanged."""
+
+    def trial(seed: int) -> list[dict[str, Any]]:
+        corpus, labels = read(data)
+        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, mislabelled=0.1)
+        captioner = misnamed(drawn.generated[0], share=0.1, seed=seed)
+        human = misnamed(drawn.human, share=0.1, seed=seed + 10**6)
+        found = evaluate(
+            replace(drawn, human=human, generated=(captioner,)), metrics=metrics.split(","), resamples=500, workers=1
+        )
+        return [entry for row in found.summaries for entry in entries(row, found)]
+
+    show(run(trial, trials, out, f"{images} images, {metrics}", workers))
+
+
+@app.command()
+def worlds(
+    count: Annotated[int, typer.Option("--worlds", help="worlds")] = 200,
+    images: int = 1200,
+    metrics: str = "lic",
+    refits: int = 24,
+    out: Out = Path("runs/trust/worlds.jsonl"),
+    workers: int = 2,
+) -> None:
+    """Worlds of the grammar: the captioner "none", and small doses of A->T."""
+    captioners = {"none": CAPTIONERS["none"]} | {
+        f"dose {dose:g}": replace(CAPTIONERS["none"], stereotype=dose) for dose in (0.03, 0.06, 0.1, 0.15)
+    }
+
+    def trial(seed: int) -> list[dict[str, Any]]:
+        world = make_world(images, seed=seed)
+        told = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
+        corpus = Corpus(world.human, tuple(told), world.labels)
+        found = evaluate(
+            corpus, metrics=metrics.split(","), refits=refits, chance=0, seed=seed, resamples=200, workers=1
+        )
+        return [entry for row in found.summaries for entry in entries(row, found)]
+
+    trials = run(trial, count, out, f"{images} images, {metrics}, {refits} refits", workers)
+    show(trials)
+    print("\npower: share of worlds with p < 0.05; of a t-test that knows the sd over worlds, and tests one world")
+    from scipy import stats
+
+    for key, rows in grouped(trials).items():
+        if " refits" in key or " splits" in key:
+            values = np.array([row["value"] for row in rows])
+            power = np.mean([row["p"] < 0.05 for row in rows])
+            shift = abs(values.mean()) / values.std(ddof=1)
+            ideal = stats.norm.sf(1.96 - shift) + stats.norm.cdf(-1.96 - shift)
+            print(f"{key:60s} {power:.2f}  {ideal:.2f}")
+
+
+@app.command()
+def seen(
+    count: Annotated[int, typer.Option("--worlds", help="worlds")] = 40,
+    images: int = 300,
+    refits: int = 6,
+    folds: int = 3,
+    epochs: int = 8,
+    pixels: int = 96,
+    out: Out = Path("runs/trust/seen.jsonl"),
+    workers: int = 2,
+) -> None:
+    """Drawn worlds, a captioner that amplifies nothing, ImageCaptioner2 with Show, Attend and Tell and refits."""
+    from judge.calibration.grammar import write_world
+
+    def trial(seed: int) -> list[dict[str, Any]]:
+        world = make_world(images, seed=seed)
+        with TemporaryDirectory() as folder:
+            files = write_world(world, {"none": CAPTIONERS["none"]}, Path(folder) / "world", pictures=pixels)
+            found = evaluate(
+                human=files.human,
+                captions={"none": files.captions["none"]},
+                labels=files.labels,
+                images=files.folder / "images",
+                instances=files.folder / "instances.json",
+                features=Path(folder) / "features",
+                metrics=["imagecaptioner2"],
+                judge="sat",
+                backbone="resnet18",
+                backbone_weights="random",
+                image_size=pixels,
+                folds=folds,
+                epochs=epochs,
+                learning_rate=1e-3,
+                batch_size=32,
+                refits=refits,
+                chance=0,
+                seed=seed,
+                workers=1,
+                resamples=200,
+            )
+        return [entry for row in found.summaries for entry in entries(row, found)]
+
+    show(run(trial, count, out, f"{images} images, {folds} folds, {epochs} epochs, {refits} refits", workers))
+
+
+@cache
+def read(data: Path) -> tuple[Corpus, Labels]:
+    """The real captions, and the labels."""
+    corpus = Corpus.read(
+        human=data / "captions_human.json", captions=[], labels=data / "gender.csv", objects=data / "objects.json"
+    )
+    assert corpus.labels is not None
+    return corpus, corpus.labels
+
+
+def misnamed(captions: Captions, *, share: float, seed: int) -> Captions:
+    """Captions of which a share names the other gender."""
+    lexicon = load_lexicon("gender")
+    pairs = [pair.split() for pair in SWAPS.split(", ")]
+    other = {a: b for a, b in pairs} | {b: a for a, b in reversed(pairs)}
+    generator = np.random.default_rng(seed)
+    assert lexicon.classes
+
+    def swap(text: str) -> str:
+        return " ".join(other.get(word, word) for word in text.lower().replace(".", " .").split())
+
+    changed = {
+        image: tuple(swap(text) if generator.random() < share else text for text in texts)
+        for image, texts in captions.by_image.items()
+    }
+    return replace(captions, by_image=changed)
+
+
+def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
+    """What a row claims, by its own basis and, of judged metrics, by the others."""
+    said = [_entry(row, str(row.basis))]
+    if row.seeds:
+        scores = found.scores
+        mine = scores[(scores["captioner"] == row.captioner) & (scores["metric"] == row.metric)]
+        ratio = 1 / (found.run["folds"] - 1) if found.run["folds"] else 1 / 9
+        (split,) = summarise(mine, None, Settings(resamples=200, ratios={row.metric: ratio}))
+        if split.basis == "splits":
+            said.append(_entry(split, "splits"))
+        said.append(_entry(replace(row, interval=row.these_judges, p_value=None, standard_error=None), "these judges"))
+    return said
+
+
+def _entry(row: Summary, basis: str) -> dict[str, Any]:
+    interval = row.interval
+    error = row.standard_error
+    if error is None and interval is not None:
+        error = (interval.high - interval.low) / 3.92
+    return {
+        "row": f"{row.captioner}: {row.metric} ({row.judge}), {basis}",
+        "value": row.amplification,
+        "error": error,
+        "p": row.p_value,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+    }
+
+
+def run(
+    trial: Callable[[int], list[dict[str, Any]]], trials: int, out: Path, name: str, workers: int
+) -> list[dict[str, Any]]:
+    """Trials that are not in the file yet, and all that are."""
+    from joblib import Parallel, delayed
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    kept = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    kept = [row for row in kept if row["name"] == name]
+    done = {row["seed"] for row in kept}
+
+    def one(seed: int) -> list[dict[str, Any]]:
+        began = time.perf_counter()
+        found = trial(seed)
+        return [{"name": name, "seed": seed, "seconds": time.perf_counter() - began, **row} for row in found]
+
+    missing = [seed for seed in range(trials) if seed not in done]
+    pool = Parallel(n_jobs=workers, return_as="generator_unordered")
+    with out.open("a") as file:
+        for rows in pool(delayed(one)(seed) for seed in missing):
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.flush()
+            kept += rows
+    print(name)
+    return kept
+
+
+def grouped(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the table."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["value"] is not None:
+            found.setdefault(row["row"], []).append(row)
+    return found
+
+
+def show(rows: Sequence[dict[str, Any]]) -> None:
+    """One line for each row of the tables, over trials."""
+    print(f"{'':60s} trials   mean     sd     claimed/sd  p<0.05  holds 0  seconds")
+    for key, group in grouped(rows).items():
+        values = np.array([row["value"] for row in group])
+        errors = np.array([row["error"] or np.nan for row in group])
+        ps = [row["p"] for row in group if row["p"] is not None]
+        held = [row["low"] <= 0 <= row["high"] for row in group if row["low"] is not None]
+        print(
+            f"{key:60s} {len(group):5d} {values.mean():+.4f} {values.std(ddof=1):.4f}    {errors.mean() / values.std(ddof=1):5.2f}"
+            f"     {np.mean([p < 0.05 for p in ps]) if ps else np.nan:6.3f}  {np.mean(held) if held else np.nan:6.3f}"
+            f"  {np.mean([row['seconds'] for row in group]):6.1f}"
+        )
+
+
+if __name__ == "__main__":
+    # Workers find the functions, and what they have read, in a module with a name.
+    import bench_trust
+
+    bench_trust.app()

@@ -1,0 +1,171 @@
+"""A judged metric as a function of sums over captions: against numbers worked by hand and slow loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.metrics import find_metric
+from judge.scores import SCORES
+from judge.statistics.judged import Measured, Statistic, caption_table
+
+Row = tuple[str, str, int, str, str, str, float]
+"""image, side, index, named, tasks, answer, probability of the answer; NaN where no judge was asked."""
+
+
+def frame(rows: list[Row]) -> pd.DataFrame:
+    names = ["image_id", "side", "index", "named", "tasks", "answer", "probability"]
+    table = pd.DataFrame(rows, columns=names)
+    guess = np.where(table["probability"] > 0.5, table["answer"], "another")
+    return table.assign(predicted=guess, loss=-np.log(table["probability"]), seed=0)
+
+
+def measure(metric: str, rows: list[Row], **how: object) -> Measured:
+    row = find_metric(metric)
+    table = frame(rows)
+    statistic = Statistic(row, table, **how)  # type: ignore[arg-type]
+    human, generated = statistic.rows(caption_table(table, row.score)).by_image()
+    return statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
+
+
+# P(cup) = 1/2, P(dog) = P(nothing) = 1/4; P(f) = P(m) = 1/2: w is 1, 1, 1/2, 1/2.
+HUMAN: list[Row] = [
+    ("1", "human", 0, "", "cup", "f", 0.9),
+    ("2", "human", 0, "", "cup", "f", 0.6),
+    ("3", "human", 0, "", "dog", "m", 0.2),
+    ("4", "human", 0, "", "", "m", 0.4),
+]
+# All say nothing: P = 1, and w is 2.
+SILENT: list[Row] = [(str(n), "generated", 0, "", "", "ffmm"[n - 1], 0.5) for n in range(1, 5)]
+
+
+def test_directional_from_attribute_to_tasks_by_hand() -> None:
+    """DPAC: the mean of q w. DBAC: 1/CE times the mean of w."""
+    psi = measure("dpac-at", HUMAN + SILENT)
+    assert psi.human.value == pytest.approx((0.9 + 0.6 + 0.2 / 2 + 0.4 / 2) / 4)
+    assert psi.generated.value == pytest.approx(0.5 * 2)
+    omega = measure("dbac-at", HUMAN + SILENT)
+    quality = 4 / -np.log(0.9 * 0.6 * 0.2 * 0.4)
+    assert omega.human.quality == pytest.approx(quality)
+    assert omega.human.prior == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
+    assert omega.human.value == pytest.approx(quality * 0.75)
+    sides = quality * 0.75, 1 / np.log(2) * 2
+    assert omega.generated.value == pytest.approx(sides[1])
+    assert omega.value == pytest.approx((sides[1] - sides[0]) / (sides[1] + sides[0]))
+
+
+def test_from_tasks_to_attribute_captions_count_that_name_one_class() -> None:
+    """Of five human captions three name one class: P(f) = 2/3, P(m) = 1/3. P(T): of two images one each, 1/2.
+
+    w of those three: 4/3, 4/3, 2/3; what the other two say of tasks is no part of Q.
+    """
+    rows: list[Row] = [
+        ("1", "human", 0, "f", "", "cup", 0.9),
+        ("1", "human", 1, "f", "", "cup", 0.5),
+        ("1", "human", 2, "", "", "cup", 0.001),
+        ("1", "generated", 0, "m", "", "cup", 0.5),
+        ("2", "human", 0, "m", "", "dog", 0.2),
+        ("2", "human", 1, "f|m", "", "dog", 0.001),
+        ("2", "human", 2, "", "", "dog", 0.001),
+        ("2", "generated", 0, "", "", "dog", 0.001),
+    ]
+    found = measure("dpac-ta", rows)
+    assert found.human.quality == pytest.approx((0.9 + 0.5 + 0.2) / 3)
+    assert found.human.prior == pytest.approx((4 / 3 + 4 / 3 + 2 / 3) / 3)
+    assert found.human.value == pytest.approx((0.9 * 4 / 3 + 0.5 * 4 / 3 + 0.2 * 2 / 3) / 3)
+    assert found.generated.value == pytest.approx(0.5 * 1 / (1 / 2))
+
+
+def test_a_side_that_names_nobody_has_no_value() -> None:
+    rows: list[Row] = [("1", side, 0, "f" * (side == "human"), "", "cup", 0.5) for side in ("human", "generated")]
+    found = measure("dbac-ta", rows)
+    assert np.isfinite(found.human.value)
+    assert np.isnan(found.generated.value)
+    assert np.isnan(found.value)
+
+
+def test_priors_are_of_all_captions_scores_of_those_that_were_judged() -> None:
+    """A fifth image that no judge was asked about makes P(cup) 3/5; Q stays."""
+    unasked: list[Row] = [("5", "human", 0, "", "cup", "f", np.nan), ("5", "generated", 0, "", "", "f", np.nan)]
+    found, before = (measure("dpac-at", HUMAN + SILENT + more) for more in (unasked, []))
+    assert found.human.quality == pytest.approx(before.human.quality)
+    cup, dog, female, male = 3 / 5, 1 / 5, 3 / 5, 2 / 5
+    expected = (0.9 * cup / female + 0.6 * cup / female + 0.2 * dog / male + 0.4 * dog / male) / 4
+    assert found.human.value == pytest.approx(expected)
+
+
+def loops(metric: str, rows: list[Row], side: str, form: str) -> float:
+    """omega or psi of one side, caption by caption; every image has one caption on each side."""
+    row = find_metric(metric)
+    mine = [r for r in rows if r[1] == side]
+    to_tasks = row.prior == "P(t)/P(a)"
+    said = [r[4] for r in mine] if to_tasks else [r[3] for r in mine if r[3] and "|" not in r[3]]
+    answers = [r[5] for r in mine]
+
+    def share(value: str, of: list[str]) -> float:
+        if form == "joint" or of is (answers if to_tasks else said):
+            return Counter(of)[value] / len(of)
+        product = 1.0
+        for task in {name for text in of for name in text.split("|")} - {""}:
+            part = sum(task in text.split("|") for text in of) / len(of)
+            product *= part if task in value.split("|") else 1 - part
+        return product
+
+    table = frame(mine)
+    total, weights, losses, count = 0.0, 0.0, 0.0, 0
+    for r, p in zip(mine, table["probability"], strict=True):
+        if not to_tasks and (not r[3] or "|" in r[3]):
+            continue
+        w = share(r[4] if to_tasks else r[3], said) / share(r[5], answers)
+        total, weights, losses, count = total + p * w, weights + w, losses - np.log(p), count + 1
+    if not count:
+        return float("nan")
+    return total / count if row.score == "confidence" else count / losses * weights / count
+
+
+texts = st.sampled_from(["", "cup", "dog", "cup|dog"])
+
+
+@given(
+    st.lists(
+        st.tuples(texts, texts, st.sampled_from(["", "f", "m", "f|m"]), st.sampled_from("fm")), min_size=3, max_size=12
+    ),
+    st.sampled_from(["dpac-at", "dpac-ta", "dbac-at", "dbac-ta"]),
+    st.sampled_from(["joint", "product"]),
+    st.integers(0, 99),
+)
+def test_against_loops(said: list[tuple[str, str, str, str]], metric: str, form: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    to_tasks = metric.endswith("at")
+    rows: list[Row] = []
+    for number, (tasks, shown, named, own) in enumerate(said):
+        for side in ("human", "generated"):
+            other = tasks if side == "human" else said[number - 1][0]
+            name = named if side == "human" else said[number - 1][2]
+            answer = own if to_tasks else (shown or "tie")
+            rows.append(
+                (
+                    str(number),
+                    side,
+                    0,
+                    "" if to_tasks else name,
+                    other if to_tasks else "",
+                    answer,
+                    float(rng.uniform(0.05, 0.95)),
+                )
+            )
+    found = measure(metric, rows, prior=form)
+    for side, value in (("human", found.human.value), ("generated", found.generated.value)):
+        assert value == pytest.approx(loops(metric, rows, side, form), rel=1e-9, nan_ok=True)
+
+
+def test_every_score_can_be_asked_for() -> None:
+    for name in SCORES:
+        found = measure(f"dbac-at:{name}", HUMAN + SILENT)
+        assert np.isfinite(found.value)
+        assert -1 < found.value < 1
