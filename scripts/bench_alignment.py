@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from judge.alignment import DELTA, UNKNOWN, align, is_special
+from judge.alignment import UNKNOWN, align, is_special
 from judge.cli.shared import one_line_errors
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
@@ -28,7 +28,7 @@ from judge.lexicon import load_lexicon
 from judge.masking.words import mask
 from judge.tokens import tokenize
 from judge.types import Side
-from judge.vectors import Vectors
+from judge.vectors import DELTA, Vectors
 
 Words = tuple[str, ...]
 Unit = Mapping[str, npt.NDArray[np.float64]]
