@@ -182,6 +182,8 @@ def _sight(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"Seen through {network}, weights: {sight['backbone_weights']}{size}."
     if "tuning" in sight:
         yield f"Captioners that judge: tuning {sight['tuning']}."
+    for judge, words in sight.get("read_for", {}).items():
+        yield f"{judge} reads " + ", ".join(f'"{word}" for {token}' for token, word in words.items()) + "."
     yield f'Asked: "{sight["template"]}", probabilities {_ANSWERING[sight["answer_softmax"]]}.'
 
 
