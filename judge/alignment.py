@@ -2,7 +2,8 @@
 
 LIC (CVPR 2022, section 4): a captioner's vocabulary is smaller than people's, and a judge would be
 confused by that alone; so words that the captioner never uses are taken from the human side. DPAC and DBAC put the
-nearest word that the captioner does use in their place, where there is a near one.
+nearest word that the captioner does use in their place, where there is a near one. Here, unlike there, function words
+are only put for function words and content words for content words: learnt vectors have "during" next to "tennis".
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Literal
 
 import numpy as np
 
+from judge.tokens import is_content
 from judge.types import FloatArray
 from judge.vectors import Vectors
 
 AlignmentName = Literal["none", "constant", "contextual"]
 UNKNOWN = "<unk>"
-#: The papers' threshold of cosine distance, chosen for GloVe.
-DELTA = 0.4
+#: Where fewer of the lacking tokens find a word, DBAC (supplement, A) calls the threshold too low.
+ENOUGH = 0.6
 #: Thresholds of the delta curve.
 DELTAS = tuple(step / 20 for step in range(21))
 
@@ -38,7 +40,9 @@ Words = tuple[str, ...]
 class AlignmentReport:
     """What an alignment did to the human side; shares in [0, 1], kept + substituted + unknown = 1.
 
-    ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither.
+    ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither. ``delta``: the threshold, 0
+    where nothing is substituted. ``lacking_substituted``: of the tokens that the generated side lacks, the share that
+    found a word of it; None where it lacks none.
     """
 
     words: int
@@ -49,6 +53,8 @@ class AlignmentReport:
     tokens_kept: float
     tokens_substituted: float
     tokens_unknown: float
+    delta: float
+    lacking_substituted: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,9 @@ class Gaps:
         unknown = [word for word, near in table.items() if near == UNKNOWN]
         words, tokens = len(self.counts), self.counts.total()
         of_words = _shares(len(table), len(unknown), words)
-        lost = sum(self.counts[word] for word in table), sum(self.counts[word] for word in unknown)
-        return AlignmentReport(words, *of_words, tokens, *_shares(*lost, tokens))
+        gone, lost = (sum(self.counts[word] for word in these) for these in (table, unknown))
+        found = (gone - lost) / gone if gone else None
+        return AlignmentReport(words, *of_words, tokens, *_shares(gone, lost, tokens), delta, found)
 
     def curve(self, deltas: Sequence[float] = DELTAS) -> list[AlignmentReport]:
         """:meth:`report` at each of ``deltas``, from the same distances."""
@@ -130,20 +137,21 @@ def align(
     *,
     how: AlignmentName,
     vectors: Vectors | None = None,
-    delta: float = DELTA,
+    delta: float | None = None,
 ) -> tuple[list[Words], AlignmentReport]:
     """Align masked ``human`` captions to the vocabulary of masked ``generated`` ones.
 
     For a word that the generated side never uses, ``none`` keeps it; ``constant`` puts ``<unk>`` (LIC); ``contextual``
-    (DPAC, DBAC) puts the generated side's word at the least cosine distance, if that is less than ``delta``, else
-    ``<unk>``, as for a word without a vector. Special tokens such as "<gender>" are never substituted nor chosen.
+    (DPAC, DBAC) puts the generated side's word of its kind (content or not) at the least cosine distance, if that is
+    less than ``delta``, else ``<unk>``, as for a word without a vector. Special tokens such as "<gender>" are never
+    substituted nor chosen.
 
     Args:
         human: captions as words.
         generated: captions as words; their vocabulary counts.
         how: the kind.
         vectors: of the words in use, for ``contextual``.
-        delta: in [0, 2]; 0.4 in the papers, for GloVe.
+        delta: in [0, 2]; None for the vectors' own.
 
     Returns:
         The aligned captions, in order and of unchanged lengths, and what was kept.
@@ -153,7 +161,10 @@ def align(
     """
     if how == "contextual" and vectors is None:
         raise ValueError("contextual alignment needs vectors")
-    gaps = find_gaps(human, human if how == "none" else generated, vectors if how == "contextual" else None)
+    near = vectors if how == "contextual" else None
+    if near is None or delta is None:
+        delta = near.delta if near else 0.0
+    gaps = find_gaps(human, human if how == "none" else generated, near)
     return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
 
 
@@ -174,23 +185,26 @@ def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Word
 
 
 def nearest(words: Sequence[str], candidates: Iterable[str], vectors: Vectors | None) -> Nearest:
-    """The candidate at the least cosine distance from each of ``words``: one matrix product, in blocks.
+    """The candidate at the least cosine distance from each of ``words``: a matrix product, in blocks, for each kind.
 
-    Of candidates at the same distance (to 1e-9) the first in alphabetical order. Special tokens and words without a
-    vector are never chosen, nor do they find a neighbour.
+    The kinds are content words, and all else: function words, numbers, marks. Of candidates at the same distance (to
+    1e-9) the first in alphabetical order. Special tokens and words without a vector are never chosen, nor do they find
+    a neighbour.
     """
     neighbours: list[str | None] = [None] * len(words)
     distances = np.full(len(words), np.nan)
     rows = vectors.rows if vectors else {}
     asking = [place for place, word in enumerate(words) if word in rows and not is_special(word)]
     offered = sorted({word for word in candidates if word in rows and not is_special(word)})
-    if vectors and asking and offered:
-        left = vectors.matrix[[rows[words[place]] for place in asking]]
-        right = vectors.matrix[[rows[word] for word in offered]]
-        columns, found = _nearest(left, right)
-        distances[asking] = found
-        for place, column in zip(asking, columns.tolist(), strict=True):
-            neighbours[place] = offered[column]
+    for kind in (True, False):
+        places = [place for place in asking if is_content(words[place]) == kind]
+        names = [word for word in offered if is_content(word) == kind]
+        if vectors and places and names:
+            left = vectors.matrix[[rows[words[place]] for place in places]]
+            columns, found = _nearest(left, vectors.matrix[[rows[word] for word in names]])
+            distances[places] = found
+            for place, column in zip(places, columns.tolist(), strict=True):
+                neighbours[place] = names[column]
     return Nearest(tuple(words), tuple(neighbours), distances)
 
 

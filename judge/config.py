@@ -328,7 +328,9 @@ class RunSettings(HidingSettings):
         None, description="how people's words are made comparable; None for each metric's own"
     )
     vectors: str = Field("corpus", min_length=1, description="of contextual alignment: corpus, a file, or hf:NAME")
-    delta: float = Field(0.4, ge=0, le=2, description="cosine distance below which a word is substituted")
+    delta: float | None = Field(
+        None, ge=0, le=2, description="cosine distance below which a word is substituted; None: by vectors"
+    )
     vocabulary: int = Field(1000, ge=1, description="of BA: content words looked at, the most frequent ones")
     least: int | None = Field(
         None, ge=1, description="of BA: captions that hold a word with each class; None: one in 1,800"

@@ -14,7 +14,7 @@ import yaml
 from judge.errors import JudgeError, nearest
 from judge.tokens import tokenize
 
-_FIELDS = {"name", "token", "classes", "hidden_only", "spellings"}
+_FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings"}
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,20 @@ def shipped_lexicons() -> list[str]:
 def load_lexicon(name_or_path: str) -> Lexicon:
     """A lexicon shipped with the package by name ("gender"), or a YAML file of the user's.
 
+    One with ``extends: gender`` has the words and spellings of that one too, and its name and token unless it says
+    others. What is extended is named as here, a shipped name or a file.
+
     Raises:
-        JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes.
+        JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes; lexicons that extend each other.
     """
+    return _load(name_or_path, within=())
+
+
+def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
+    """``within``: the lexicons that this one is read for, each extended by the one before."""
+    if name_or_path in within:
+        what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
+        raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
     shipped = resources.files("judge") / "lexicons" / f"{name_or_path}.yaml"
     path = Path(name_or_path)
     try:
@@ -90,40 +101,49 @@ def load_lexicon(name_or_path: str) -> Lexicon:
         elif shipped.is_file():
             text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
         else:
-            known = sorted(entry.name[:-5] for entry in (resources.files("judge") / "lexicons").iterdir())
-            raise JudgeError(
-                f"no lexicon '{name_or_path}'", mend=f"{nearest(name_or_path, known)}; or give a .yaml path"
-            )
+            said = f"{within[-1]}, 'extends'" if within else ""
+            mend = f"{nearest(name_or_path, shipped_lexicons())}; or give a .yaml path"
+            raise JudgeError(f"no lexicon '{name_or_path}'", where=said, mend=mend)
         data = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise JudgeError(
             f"lexicon cannot be read ({_first_line(error)})", where=name_or_path, mend="give a UTF-8 YAML file"
         ) from error
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
-    return _parse(data, where, source)
+    extended = data.get("extends") if isinstance(data, dict) else None
+    base = None if extended is None else _load(str(extended), within=[*within, name_or_path])
+    return _parse(data, where, source, base or Lexicon("", "", {}))
 
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _parse(data: object, where: str, source: str) -> Lexicon:
-    if not isinstance(data, dict) or not isinstance(data.get("classes"), dict) or len(data["classes"]) < 1:
+def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
+    """``base``: what it extends; one without words where it extends none."""
+    given = data.get("classes", base.classes) if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(given, Mapping) or len(given) < 1:
         raise JudgeError("no 'classes'", where=where, mend="write 'classes: {class: [words]}'")
     unknown = sorted(set(map(str, data)) - _FIELDS)
     if unknown:
         raise JudgeError(f"unknown key '{unknown[0]}'", where=where, mend=nearest(unknown[0], sorted(_FIELDS)))
-    name = str(data.get("name") or Path(where).stem)
-    token = str(data.get("token") or f"<{name}>")
+    name = str(data.get("name") or base.name or Path(where).stem)
+    token = str(data.get("token") or base.token or f"<{name}>")
     if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
         raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
-    classes = {str(key): _words(value, where, f"classes.{key}") for key, value in data["classes"].items()}
-    hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only")
+    classes = _lists(data.get("classes", {}), where, "classes", base.classes)
+    hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only") | base.hidden_only
     _refuse_shared(classes, hidden_only, where)
-    spellings = {
-        str(key): _words(value, where, f"spellings.{key}") for key, value in (data.get("spellings") or {}).items()
-    }
+    spellings = _lists(data.get("spellings") or {}, where, "spellings", base.spellings)
     return Lexicon(name, token, classes, hidden_only, spellings, source)
+
+
+def _lists(
+    value: Mapping[object, object], where: str, at: str, base: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """Class -> words, those of ``base`` among them."""
+    own = {str(key): _words(words, where, f"{at}.{key}") for key, words in value.items()}
+    return {name: own.get(name, frozenset()) | base.get(name, frozenset()) for name in {**base, **own}}
 
 
 def _words(value: object, where: str, at: str) -> frozenset[str]:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
 from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names
 from judge.metrics import Metric
+from judge.tokens import is_content
 from judge.types import Captions, Side
 
 if TYPE_CHECKING:
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 # LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
 # that many are left by 10, where 100 in the 33,140 of LIC's images would be 54, and leave 56.
 _OF_CAPTIONS = 1800
-# Nouns, verbs and adjectives that scikit-learn's list of stop words holds beside function words.
-# fmt: off
-_CONTENT = frozenset({
-    "amount", "back", "bill", "bottom", "call", "cry", "describe", "detail", "empty", "fill", "find", "fire", "found",
-    "front", "full", "give", "go", "interest", "keep", "made", "mill", "move", "part", "put", "see", "serious",
-    "show", "side", "sincere", "system", "take", "thick", "thin", "top",
-})
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +129,10 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     Captions of both sides choose: words of people alone (LIC's) would hold those that people happened to say often, and
     that the captioner says less by chance alone; exchanged captions could not tell that from amplification.
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
     rows = [row for side in joined.rows.values() for row in side]
     said = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
-    counts = Counter(word for words in said for word in words if word[0].isalpha())
-    function = (ENGLISH_STOP_WORDS - _CONTENT) | set(ascii_lowercase)  # The "t" of "t-shirt".
-    content = [word for word in counts if word.partition("'")[0] not in function]  # "it's" is "it".
+    counts = Counter(word for words in said for word in words)
+    content = filter(is_content, counts)
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
     least = vocabulary.threshold(len(rows))
     classes = sorted(set(joined.classes.values()))

@@ -1,8 +1,10 @@
-"""Captions as words: the one tokeniser, for captions and for the entries of lexicons."""
+"""Captions as words: the one tokeniser, for captions and for the entries of lexicons; and which words have content."""
 
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
+from string import ascii_lowercase
 from typing import Literal
 
 import regex
@@ -17,6 +19,14 @@ _OTHER = r"(?![\s\p{Cc}])\X"
 _WHOLE = regex.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|{_OTHER}")
 _SPLIT = regex.compile(rf"'?{_LETTER}+|{_OTHER}")
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\uff07": "'"})
+# Nouns, verbs and adjectives that scikit-learn's list of stop words holds beside function words.
+# fmt: off
+_CONTENT = frozenset({
+    "amount", "back", "bill", "bottom", "call", "cry", "describe", "detail", "empty", "fill", "find", "fire", "found",
+    "front", "full", "give", "go", "interest", "keep", "made", "mill", "move", "part", "put", "see", "serious",
+    "show", "side", "sincere", "system", "take", "thick", "thin", "top",
+})
+# fmt: on
 
 
 def tokenize(caption: str, *, contractions: Contractions = "whole") -> tuple[str, ...]:
@@ -38,3 +48,19 @@ def first_sentence(caption: str) -> str:
     text = caption.strip()
     found = regex.search(r"(?<=[.!?\u0964])(?=\s)|(?<=[\u3002\uff01\uff1f])|\n", text)
     return text[: found.start()].strip() if found else text
+
+
+def is_content(word: str) -> bool:
+    """Whether a token is a content word: it begins with a letter, and is no function word of English.
+
+    Function words are scikit-learn's stop words, nouns, verbs and adjectives among them apart, and single letters.
+    Contractions and possessives go with what stands before the apostrophe: "it's" is "it".
+    """
+    return word[:1].isalpha() and word.partition("'")[0] not in _function_words()
+
+
+@cache
+def _function_words() -> frozenset[str]:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS - _CONTENT) | set(ascii_lowercase)  # The "t" of "t-shirt".

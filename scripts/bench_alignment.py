@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from judge.alignment import DELTA, UNKNOWN, align, is_special
+from judge.alignment import UNKNOWN, align, is_special
 from judge.cli.shared import one_line_errors
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.lexicon import load_lexicon
 from judge.masking.words import mask
-from judge.tokens import tokenize
+from judge.tokens import is_content, tokenize
 from judge.types import Side
-from judge.vectors import Vectors
+from judge.vectors import DELTA, Vectors
 
 Words = tuple[str, ...]
 Unit = Mapping[str, npt.NDArray[np.float64]]
@@ -52,9 +52,10 @@ def make_vectors(words: Sequence[str], width: int, seed: int) -> Vectors:
 
 
 def loop(captions: Sequence[Words], vocabulary: Sequence[str], unit: Unit, *, whole: bool) -> list[Words]:
-    """Caption by caption, word by word: compared with every model word in turn, or (``whole``) in one product."""
+    """Caption by caption, word by word: compared with every model word of its kind in turn, or (``whole``) at once."""
     known = set(vocabulary)
-    matrix = np.stack([unit[word] for word in vocabulary])
+    kinds = {kind: [word for word in vocabulary if is_content(word) == kind] for kind in (True, False)}
+    matrices = {kind: np.stack([unit[word] for word in words]) for kind, words in kinds.items() if words}
     aligned = []
     for caption in captions:
         words = []
@@ -62,14 +63,14 @@ def loop(captions: Sequence[Words], vocabulary: Sequence[str], unit: Unit, *, wh
             if word in known or is_special(word):
                 words.append(word)
                 continue
-            vector, best, least = unit[word], UNKNOWN, DELTA
-            if whole:
-                cosines = matrix @ vector
+            vector, best, least, kind = unit[word], UNKNOWN, DELTA, is_content(word)
+            if whole and kinds[kind]:
+                cosines = matrices[kind] @ vector
                 place = int(cosines.argmax())
                 if 1 - cosines[place] < least:
-                    best = vocabulary[place]
+                    best = kinds[kind][place]
             else:
-                for other in vocabulary:
+                for other in kinds[kind]:
                     distance = 1 - float(vector @ unit[other])
                     if distance < least:
                         best, least = other, distance

@@ -7,7 +7,7 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from judge.alignment import DELTAS, align
 from judge.cli.alignment import align as command
+from judge.cli.evaluation import evaluate
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.jobs.align import AlignConfig, align_captions
@@ -24,7 +25,7 @@ from judge.lexicon import load_lexicon
 from judge.masking.words import mask
 from judge.report.alignment import draw_curves
 from judge.tokens import tokenize
-from judge.vectors import load_vectors
+from judge.vectors import DELTA, DELTA_EMBEDDINGS, DELTA_LEARNT, load_vectors
 
 DOES = {"dog": ["barks", "fetches"], "puppy": ["barks", "fetches"], "cat": ["purrs", "climbs"]}
 DOES["kitten"] = DOES["cat"]
@@ -122,7 +123,9 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     assert entry["dropped"]["human captions only"] == entry["dropped"]["generated captions only"] == 1
     assert entry["contextual"]["tokens_substituted"] == report.tokens_substituted > 0.05
     assert entry["contextual"]["meteor"] is None
-    assert entry["constant"]["tokens_substituted"] == 0
+    assert entry["constant"]["tokens_substituted"] == entry["constant"]["lacking_substituted"] == 0
+    assert summary["delta"] == entry["contextual"]["delta"] == 0.35
+    assert entry["contextual"]["lacking_substituted"] == report.lacking_substituted
     # "giraffe" is told once: too rare for a vector.
     assert summary["vectors"]["words_without"] == 1
 
@@ -139,6 +142,23 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
             assert sum(shares) == pytest.approx(1, abs=2e-6)
     at = next(row for row in curve if row["delta"] == "0.35")
     assert float(at["tokens_unknown"]) == pytest.approx(report.tokens_unknown, abs=1e-6)
+    assert float(at["lacking_substituted"]) == pytest.approx(report.lacking_substituted, abs=1e-6)
+    assert "contextual: below a cosine distance of 0.35." in done.output
+
+
+def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Unless it is given; the help of both commands says which that is."""
+    human, told = files
+    (tmp_path / "glove.txt").write_text("puppy 1 0.1\ndog 1 0\n", encoding="utf-8")
+    for reference, delta in (("corpus", 0.65), (str(tmp_path / "glove.txt"), 0.4)):
+        config = AlignConfig(human=human, captions={"x": told}, vectors=reference, meteor=0, out=tmp_path / "out")
+        found = align_captions(config.model_copy(update={"overwrite": True}))
+        assert found.delta == found.alignments[0].reports["contextual"].delta == delta
+        written = json.loads((tmp_path / "out" / "alignment.json").read_text(encoding="utf-8"))
+        assert written["delta"] == delta
+    for asked in (command, evaluate):
+        text = get_type_hints(asked, include_extras=True)["delta"].__metadata__[0].help
+        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in text
 
 
 def annotations(out: Path) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,8 @@ from judge.alignment import (
 from judge.vectors import Vectors
 
 Words = tuple[str, ...]
-SPOKEN = ["a", "cat", "dog", "sits", "rare", "odd", "<gender>", "<unk>"]
+FUNCTION = {"a", "the"}
+SPOKEN = [*sorted(FUNCTION), "cat", "dog", "sits", "rare", "odd", "<gender>", "<unk>"]
 WORDS = st.lists(st.sampled_from(SPOKEN), max_size=6).map(tuple)
 CAPTIONS = st.lists(WORDS, max_size=6)
 
@@ -57,8 +59,9 @@ def naive(human: list[Words], generated: list[Words], vectors: Vectors, delta: f
             return word
         best, least = UNKNOWN, delta
         for other in sorted(vocabulary):
+            alike = (word in FUNCTION) == (other in FUNCTION)
             # A hair's breadth is the same distance: the first in the alphabet stays.
-            if not other.startswith("<") and {word, other} <= vectors.rows.keys():
+            if alike and not other.startswith("<") and {word, other} <= vectors.rows.keys():
                 found = distance(word, other)
                 if found < least - (1e-9 if best != UNKNOWN else 0):
                     best, least = other, found
@@ -86,6 +89,7 @@ def test_by_hand() -> None:
     assert report.words_kept == pytest.approx(3 / 4)
     assert report.tokens_unknown == pytest.approx(1 / 6)
     assert report.tokens_substituted == 0
+    assert (report.delta, report.lacking_substituted) == (0, 0)
 
 
 def test_none_keeps_all() -> None:
@@ -93,6 +97,7 @@ def test_none_keeps_all() -> None:
     aligned, report = align(human, [("x",)], how="none")
     assert aligned == human
     assert report.tokens_kept == report.words_kept == 1
+    assert (report.delta, report.lacking_substituted) == (0, None)
 
 
 @given(CAPTIONS, CAPTIONS)
@@ -120,11 +125,34 @@ def test_contextual_by_hand() -> None:
     # Words: sofa (2 tokens), stool, moon, giraffe, couch.
     assert (report.words_kept, report.words_substituted, report.words_unknown) == pytest.approx((1 / 5, 2 / 5, 2 / 5))
     assert (report.tokens_kept, report.tokens_substituted) == pytest.approx((1 / 6, 3 / 6))
+    # Lacking: sofa twice, stool, moon, giraffe; sofa and stool find a word.
+    assert (report.delta, report.lacking_substituted) == (0.41, 3 / 5)
     gaps = find_gaps(human, [("couch",)], FURNITURE)
     rows = gaps.substitutions(0.41)
     assert [(row.word, row.substitute, row.tokens) for row in rows] == [("sofa", "couch", 2), ("stool", "couch", 1)]
     assert [row.distance for row in rows] == pytest.approx([0.04, 0.4])
     assert isinstance(rows[0], Substitution)
+
+
+def test_function_words_and_content_words_keep_apart() -> None:
+    """However near they lie: marks and numbers are no content either."""
+    east = {"during": [1.0, 0.0], "tennis": [1.0, 0.0], "golf": [1.0, 0.1], "at": [4.0, 3.0]}
+    vectors = vectors_of(east | {"2": [0.0, 1.0], "two": [0.1, 1.0], "pair": [0.0, 1.0]})
+    human = [("during", "golf", "2")]
+    aligned, _ = align(human, [("tennis", "at", "two", "pair")], how="contextual", vectors=vectors, delta=0.5)
+    assert aligned == [("at", "tennis", "two")]
+    aligned, report = align(human, [("tennis", "pair")], how="contextual", vectors=vectors, delta=2)
+    assert aligned == [(UNKNOWN, "tennis", UNKNOWN)]
+    assert report.lacking_substituted == 1 / 3
+
+
+def test_vectors_bring_their_threshold_along() -> None:
+    human, generated = [("stool",)], [("couch",)]
+    for threshold, expected in ((0.39, UNKNOWN), (0.41, "couch")):
+        vectors = replace(FURNITURE, delta=threshold)
+        aligned, report = align(human, generated, how="contextual", vectors=vectors)
+        assert (aligned, report.delta) == ([(expected,)], threshold)
+    assert align(human, generated, how="contextual", vectors=vectors, delta=0.0)[0] == [(UNKNOWN,)]
 
 
 def test_delta_is_not_reached() -> None:
@@ -141,8 +169,8 @@ def test_ties_go_by_the_alphabet_wherever_words_stand() -> None:
     table = {f"w{number:04}": list(rng.normal(size=300)) for number in range(999)}
     for number in (998, 401, 37, 700):
         table[f"w{number:04}"] = list(direction * (1 + number))
-    vectors = vectors_of({**table, "asked": list(direction), "also": list(3 * direction)})
-    found = nearest(["asked", "also"], table, vectors)
+    vectors = vectors_of({**table, "asked": list(direction), "told": list(3 * direction)})
+    found = nearest(["asked", "told"], table, vectors)
     assert found.neighbours == ("w0037", "w0037")
     assert found.distances == pytest.approx([0, 0], abs=1e-6)
     assert (found.distances >= 0).all()

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -249,6 +250,37 @@ def test_a_prior_without_words_is_pointed_out() -> None:
     corpus = draw(60, female=0.5, leaning=0.8)
     result = evaluate(corpus, metrics="dbac-ta", lexicon="none", **QUICK)
     assert "no words of gender are known: P(a^) of DBAC T->A is 1 for every caption." in warnings(result)
+
+
+def test_an_alignment_that_finds_few_words_is_pointed_out(tmp_path: Path) -> None:
+    """People say "puppy" (0.2 from "dog") and "feline" (0.5 from "cat"), which the captioner lacks."""
+    from judge.report.tables import footnotes, warnings
+
+    corpus = draw(60, female=0.5, leaning=0.8)
+    said = {
+        image: (texts[0].replace("dog", "puppy").replace("cat", "feline"),)
+        for image, texts in corpus.human.by_image.items()
+    }
+    corpus = replace(corpus, human=Captions("human", said))
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("dog 1 0 0\npuppy 0.8 0.6 0\ncat 0 0 1\nfeline 0 0.866025 0.5\n", encoding="utf-8")
+    puppies = sum("puppy" in text for (text,) in said.values()) / len(said)
+    assert 0.3 < puppies < 0.6
+    for delta, share in ((None, puppies), (0.51, 1.0)):
+        result = evaluate(corpus, metrics="dbac-at", vectors=str(vectors), delta=delta, **QUICK)
+        aligned = result.run["captioners"]["cap"]["alignment"]["dbac-at"]
+        assert (aligned["delta"], aligned["lacking_substituted"]) == (delta or 0.4, share)
+        # Of "<gender>" nothing is counted; "a", "with", "a" are kept.
+        told = f"exchanges {share / 4:.1%} ({share:.1%} of those that the captioner lacks, delta {delta or 0.4:g})"
+        assert any(told in line for line in footnotes(result))
+        warned = (
+            f"cap: at delta 0.4 alignment finds a word for {puppies:.1%} of people's tokens that it lacks; below 60% "
+            "alignment is hardly contextual: raise --delta, or give other --vectors."
+        )
+        assert list(warnings(result)) == ([warned] if delta is None else [])
+    constant = evaluate(corpus, metrics="dbac-at,lic", alignment="constant", **QUICK)
+    assert list(warnings(constant)) == []
+    assert not any("delta" in line for line in footnotes(constant))
 
 
 def test_objects_are_for_files() -> None:

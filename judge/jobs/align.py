@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from judge.alignment import DELTA, DELTAS, UNKNOWN, find_gaps, is_special, substitute
+from judge.alignment import DELTAS, UNKNOWN, find_gaps, is_special, substitute
 from judge.config import LabelSettings, check_file_names, named_captions
 from judge.corpus import Corpus, common_images
 from judge.corpus.reading import ReadOptions
@@ -50,7 +50,9 @@ class AlignConfig(LabelSettings):
         description="captioner -> its captions; names default to file stems", min_length=1
     )
     vectors: str = Field("corpus", description="corpus, a file of word vectors, or hf:NAME of an encoder", min_length=1)
-    delta: float = Field(DELTA, ge=0, le=2, description="cosine distance below which a word is substituted")
+    delta: float | None = Field(
+        None, ge=0, le=2, description="cosine distance below which a word is substituted; None: by vectors"
+    )
     meteor: int = Field(5000, ge=0, description="captions that METEOR is taken of; 0 for none")
     contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')
     text: Literal["whole", "first-sentence"] = Field("whole", description="whole captions or first sentences")
@@ -71,10 +73,11 @@ class AlignConfig(LabelSettings):
 
 @dataclass(frozen=True, slots=True)
 class AlignedFolder:
-    """What ``judge align`` made: per captioner, where vectors came from, and in a line each what was not done."""
+    """What ``judge align`` made: per captioner, by which vectors and delta, and in a line each what was not done."""
 
     alignments: Sequence[Alignment]
     vectors: str
+    delta: float
     notes: Sequence[str]
 
 
@@ -109,6 +112,7 @@ def align_captions(config: AlignConfig, *, report: Report | None = None) -> Alig
     out.keep(config.inputs())
     sides = _read(config)
     vectors = _vectors(config.vectors, sides, report)
+    delta = vectors.delta if config.delta is None else config.delta
     out.begin()
     with out.working(), out.mendable():
         folder = out.partial / "aligned"
@@ -117,7 +121,7 @@ def align_captions(config: AlignConfig, *, report: Report | None = None) -> Alig
         for number, side in enumerate(sides):
             if report:
                 report("aligning", number, len(sides))
-            alignment, aligned = _align(side, vectors, config)
+            alignment, aligned = _align(side, vectors, delta)
             found.append(alignment)
             pairs += [(side.words, captions) for captions in aligned.values()]
             texts = _coco([image for image, _ in side.human], aligned["contextual"])
@@ -127,9 +131,9 @@ def align_captions(config: AlignConfig, *, report: Report | None = None) -> Alig
         scores, notes = _meteor(pairs, config.meteor)
         of_each = zip(*[iter(scores)] * len(KINDS), strict=True)
         found = [replace(a, meteor=dict(zip(KINDS, row, strict=True))) for a, row in zip(found, of_each, strict=True)]
-        notes += _write(found, vectors, config, out.partial)
+        notes += _write(found, vectors, delta, config.to_yaml(), out.partial)
         out.publish()
-    return AlignedFolder(found, vectors.source, notes)
+    return AlignedFolder(found, vectors.source, delta, notes)
 
 
 def _read(config: AlignConfig) -> list[_Sides]:
@@ -179,22 +183,22 @@ def _vectors(reference: str, sides: Sequence[_Sides], report: Report | None) -> 
     return load_vectors(reference, (word for word in used if not is_special(word)), captions=captions)
 
 
-def _align(side: _Sides, vectors: Vectors, config: AlignConfig) -> tuple[Alignment, dict[str, list[Words]]]:
+def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, dict[str, list[Words]]]:
     """What alignment does, METEOR apart; and people's captions under each kind."""
     gaps = find_gaps(side.words, side.generated, vectors)
-    kinds = dict(zip(KINDS, (0.0, config.delta), strict=True))
-    deltas = sorted({*DELTAS, config.delta})
+    kinds = dict(zip(KINDS, (0.0, delta), strict=True))
+    deltas = sorted({*DELTAS, delta})
     alignment = Alignment(
         captioner=side.captioner,
         images=side.images,
         captions=len(side.human),
         dropped=side.dropped,
-        reports={how: gaps.report(delta) for how, delta in kinds.items()},
+        reports={how: gaps.report(threshold) for how, threshold in kinds.items()},
         meteor={},
         curve=list(zip(deltas, gaps.curve(deltas), strict=True)),
-        substitutions=gaps.substitutions(config.delta),
+        substitutions=gaps.substitutions(delta),
     )
-    return alignment, {how: substitute(side.words, gaps.substitutes(delta)) for how, delta in kinds.items()}
+    return alignment, {how: substitute(side.words, gaps.substitutes(threshold)) for how, threshold in kinds.items()}
 
 
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
@@ -237,17 +241,17 @@ def _plain(words: Words) -> str:
     return " ".join(word[1:-1] if is_special(word) else word for word in words) or UNKNOWN[1:-1]
 
 
-def _write(found: Sequence[Alignment], vectors: Vectors, config: AlignConfig, folder: Path) -> list[str]:
+def _write(found: Sequence[Alignment], vectors: Vectors, delta: float, settings: str, folder: Path) -> list[str]:
     """All but captions; a note where there is nothing to draw with."""
     texts = {
         SUBSTITUTIONS: substitutions_csv(found),
         CURVE: curve_csv(found),
-        SUMMARY: alignment_json(found, vectors, config.delta),
-        SETTINGS: config.to_yaml(),
+        SUMMARY: alignment_json(found, vectors, delta),
+        SETTINGS: settings,
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     if find_spec("matplotlib") is None:
         return ["no plot: needs the package 'matplotlib'; pip install 'caption-judge[quality]'"]
-    (folder / PLOT).write_bytes(curve_png(found, config.delta))
+    (folder / PLOT).write_bytes(curve_png(found, delta))
     return []

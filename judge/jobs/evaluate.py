@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from judge.alignment import UNKNOWN
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.objects import read_tasks
@@ -16,10 +18,10 @@ from judge.corpus.opinions import read_human_scores
 from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import Aligning, TextOptions
-from judge.jobs.labels import choose_lexicons, labels_of
+from judge.jobs.labels import choose_lexicon, choose_lexicons, labels_of
 from judge.jobs.models import add_captions, known_models, pictures_to_caption, silent_models, stand_ins
 from judge.jobs.pictures import see
-from judge.judges import HUGGING_FACE, SELF, Materials, find_judge
+from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
 from judge.judges.prompts import make_prompt
 from judge.lexicon import Lexicons
 from judge.measure import Plan, Result, check, measure
@@ -129,13 +131,31 @@ def describe_sight(config: RunConfig) -> dict[str, Any]:
     names = ["mask", "answer_softmax"]
     if any(find_judge(judge).backbone for judge in config.judge):
         names += ["backbone", "backbone_weights", "image_size", "reader"]
+    words = _read_for(config)
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
         names.append("tuning")
     if config.mask != "none":
         names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
     prompt = make_prompt(config.attribute, config.template, config.answers)
     told = {name: value for name, value in config.model_dump(mode="json").items() if name in names}
-    return {"sight": told | {"template": prompt.template, "answers": dict(prompt.answers)}}
+    return {"sight": told | {"template": prompt.template, "answers": dict(prompt.answers)} | words}
+
+
+def _read_for(config: RunConfig) -> dict[str, Any]:
+    """``{"read_for": {judge: {our token: what it reads}}}``, of Hugging Face's captioners that read captions."""
+    lexicon, models = choose_lexicon(config), known_models(config)
+    tokens = [*([lexicon.token] if lexicon else []), UNKNOWN]
+    captioners = {**config.captions, **config.models}
+    names = {name_self(judge, captioner, models): None for judge in config.judge for captioner in captioners}
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        if name.startswith(HUGGING_FACE) and "caption" not in find_judge(name).blanked:
+            from judge.judges.huggingface import read_for
+
+            reference = name.removeprefix(HUGGING_FACE).removesuffix("-caption-only")
+            with suppress(JudgeError):  # Of answers taken from a store the checkpoint may be gone.
+                found[HUGGING_FACE + reference] = read_for(reference, tokens)
+    return {"read_for": found} if found else {}
 
 
 def _captioned(

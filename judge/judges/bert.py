@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from judge.alignment import UNKNOWN, is_special
 from judge.errors import JudgeError, require
 from judge.files import mark_of
 from judge.hub import first_line, knows_words, quiet
@@ -28,6 +27,7 @@ from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.frozen import FrozenClassifier, FrozenEncoder
 from judge.judges.hf_models import check_weights, room_for_text
+from judge.judges.hf_prompts import spell_words
 from judge.types import Sample, Target
 
 READER = "bert-base-uncased"
@@ -55,19 +55,9 @@ class Reader:
         known = room_for_text(self.model.config, self.tokenizer)
         return None if known is None else known - _OFFSET
 
-    def spell(self, words: Sequence[str]) -> str:
-        """A caption as its tokenizer takes it.
-
-        A hidden word ("<gender>") becomes its mask, and a word that alignment took out becomes its unknown word: both
-        are what it has for them. Nothing that people wrote can: our tokens never join a bracket to a letter.
-        """
-        unknown = self.tokenizer.unk_token or ""
-        masked = self.tokenizer.mask_token or unknown
-        return " ".join(unknown if w == UNKNOWN else masked if is_special(w) else w for w in words)
-
     def tokens(self, captions: Sequence[tuple[str, ...]]) -> dict[str, Tensor]:
         """The model's own tensors, [B, T], padded; of a caption too long for it the beginning."""
-        lines = [self.spell(words) for words in captions]
+        lines = [spell_words(self.tokenizer, words) for words in captions]
         cut = self.room is not None
         return dict(self.tokenizer(lines, padding=True, truncation=cut, max_length=self.room, return_tensors="pt"))
 

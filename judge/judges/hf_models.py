@@ -105,10 +105,7 @@ def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
     """
     require("vision", "transformers", "PIL")
     where = where or place(reference)
-    path = Path(reference).expanduser()
-    name = str(path) if path.is_dir() else reference
-    if not path.is_dir() and (not reference.strip() or path.is_absolute() or reference.startswith((".", "~"))):
-        raise JudgeError("no such folder", where=where, mend="check the path")
+    name = _name(reference, where)
     with quiet():
         _check_kind(name, where)
         model = _load_model(name, where)
@@ -120,6 +117,28 @@ def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
         # Checkpoints saved before 2024 leave it to the model's configuration.
         processor.num_query_tokens = processor.num_query_tokens or model.config.num_query_tokens
     return Captioner(reference, model, tokenizer, images, processor, _layout(model))
+
+
+def load_tokenizer(reference: str) -> Any:
+    """The tokenizer alone of the captioner that :func:`load_captioner` loads.
+
+    Raises:
+        JudgeError: no such folder; tokenizer or image processor missing.
+    """
+    where = place(reference)
+    name = _name(reference, where)
+    with quiet():
+        return _load_processors(name, where)[0]
+
+
+def _name(reference: str, where: str) -> str:
+    """The path of a folder, or a name on the hub."""
+    path = Path(reference).expanduser()
+    if path.is_dir():
+        return str(path)
+    if not reference.strip() or path.is_absolute() or reference.startswith((".", "~")):
+        raise JudgeError("no such folder", where=where, mend="check the path")
+    return reference
 
 
 def _layout(model: Any) -> Layout:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from judge.alignment import UNKNOWN, is_special
 from judge.errors import JudgeError
 from judge.hub import first_line, quiet
 from judge.judges.hf_models import Captioner
@@ -237,3 +238,22 @@ def encode(tokenizer: Any, text: str) -> list[int]:
 def plain(text: str) -> str:
     """``text`` in which no tokenizer finds a command of its own."""
     return _COMMAND.sub(r"\1 \2 \3", text)
+
+
+def spell_words(tokenizer: Any, words: Sequence[str]) -> str:
+    """A caption as its tokenizer takes it: our tokens as :func:`stand_in` has them, what people wrote as text."""
+    return " ".join(stand_in(tokenizer, word) if is_special(word) else plain(word) for word in words)
+
+
+def stand_in(tokenizer: Any, token: str) -> str:
+    """What a tokenizer is given for one of our tokens.
+
+    A hidden word ("<gender>") becomes its mask token, as in ImageCaptioner2's prompts, and a word that alignment took
+    out ("<unk>") its unknown token: one token each. Where it has none, a plain word: "gender", "something". A token
+    that has another meaning too is none: GPT-2's unknown one ends the text.
+    """
+    own = tokenizer.unk_token if token == UNKNOWN else tokenizer.mask_token
+    others = (tokenizer.bos_token, tokenizer.eos_token, tokenizer.sep_token, tokenizer.cls_token, tokenizer.pad_token)
+    if own and own not in others:
+        return str(own)
+    return "something" if token == UNKNOWN else token[1:-1]

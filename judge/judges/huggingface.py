@@ -2,7 +2,8 @@
 
 The evidence is ImageCaptioner2's (Abdelrahman et al., AAAI 2024): the picture with people hidden, the masked caption, a
 cloze sentence. The captioner is teacher-forced: it reads the prompt as if it had written it, or been told it in a
-chat, and nothing is generated. An answer of several tokens has the product of their probabilities.
+chat, and nothing is generated. An answer of several tokens has the product of their probabilities. For a hidden word it
+reads its tokenizer's mask token, as in the paper's prompts, or a plain word where that has none ("gender").
 """
 
 from __future__ import annotations
@@ -19,8 +20,20 @@ from judge.errors import JudgeError
 from judge.files import mark_of
 from judge.hub import first_line
 from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
-from judge.judges.hf_models import Captioner, load_captioner, place, tune
-from judge.judges.hf_prompts import Row, Tokens, blank, encode, go_on, lay_out, plain, processing, spell_answers
+from judge.judges.hf_models import Captioner, load_captioner, load_tokenizer, place, tune
+from judge.judges.hf_prompts import (
+    Row,
+    Tokens,
+    blank,
+    encode,
+    go_on,
+    lay_out,
+    plain,
+    processing,
+    spell_answers,
+    spell_words,
+    stand_in,
+)
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target
 
@@ -128,11 +141,11 @@ class AnswerJudge(nn.Module):
         """The caption and the question; of a caption too long for the model's positions the beginning."""
         words = sample.words
         while words and self.room is not None:
-            length = len(encode(self.captioner.tokenizer, plain(" ".join(words))))
+            length = len(encode(self.captioner.tokenizer, spell_words(self.captioner.tokenizer, words)))
             if length <= self.room:
                 break
             words = words[: min(len(words) - 1, len(words) * self.room // length)]
-        return f"{plain(' '.join(words))} {self.question}".strip()
+        return f"{spell_words(self.captioner.tokenizer, words)} {self.question}".strip()
 
     def _extend(self, row: Row, prefix: Tokens) -> Row:
         """A row with the first tokens of an answer after it."""
@@ -157,6 +170,16 @@ def _prefixes(answers: Sequence[Tokens]) -> tuple[Tokens, ...]:
             prefix for prefix in read if not any(other != prefix and other[: len(prefix)] == prefix for other in read)
         )
     )
+
+
+def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
+    """What the judge of a checkpoint reads for each of our ``tokens``; its tokenizer is loaded, its weights are not.
+
+    Raises:
+        JudgeError: the tokenizer cannot be had.
+    """
+    tokenizer = load_tokenizer(reference)
+    return {token: stand_in(tokenizer, token) for token in tokens}
 
 
 def make_blueprint(reference: str) -> Blueprint:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SHARES = ("words_kept", "words_substituted", "words_unknown", "tokens_kept", "tokens_substituted", "tokens_unknown")
+_SHARES = (
+    *("words_kept", "words_substituted", "words_unknown", "tokens_kept", "tokens_substituted", "tokens_unknown"),
+    "lacking_substituted",
+)
 # Of the curve's lines: colour and dashes; thick for tokens.
 _LOOKS = {"substituted": ("#1f4e79", "-"), "unknown": ("#b03a2e", "--")}
 _WIDTHS = {"tokens": 2.0, "words": 1.0}
@@ -63,6 +66,7 @@ def alignment_table(found: Sequence[Alignment]) -> Table:
         "tokens kept",
         "substituted",
         "unknown",
+        "of lacking",
         "METEOR",
         "images",
     ):
@@ -85,9 +89,9 @@ def substitutions_csv(found: Sequence[Alignment]) -> str:
 
 
 def curve_csv(found: Sequence[Alignment]) -> str:
-    """A row per captioner and delta: shares of words and of tokens kept, substituted, unknown."""
+    """A row per captioner and delta: shares of words and of tokens kept, substituted, unknown; and of lacking ones."""
     rows = (
-        (entry.captioner, f"{delta:g}", *(f"{share:.6f}" for share in _shares(report)))
+        (entry.captioner, f"{delta:g}", *("" if share is None else f"{share:.6f}" for share in _shares(report)))
         for entry in found
         for delta, report in entry.curve
     )
@@ -155,7 +159,7 @@ def _draw(panel: Axes, entry: Alignment, delta: float) -> None:
     panel.grid(alpha=0.3)
 
 
-def _shares(report: AlignmentReport) -> Iterator[float]:
+def _shares(report: AlignmentReport) -> Iterator[float | None]:
     row = asdict(report)
     return (row[name] for name in _SHARES)
 

@@ -10,6 +10,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from judge.alignment import ENOUGH
 from judge.masking.overlap import DetectorRow
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
@@ -175,6 +176,7 @@ def warnings(result: Result) -> list[str]:
         *_learnt_nothing(result),
         *_quiet(result.run),
         *_unlike_the_paper(result.run),
+        *_nearly_constant(result.run),
         *_not_asked(result),
         *_unmentioned(result),
         *_by_construction(result),
@@ -266,6 +268,8 @@ def _sight(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"Seen through {network}, weights: {sight['backbone_weights']}{size}."
     if "tuning" in sight:
         yield f"Captioners that judge: tuning {sight['tuning']}."
+    for judge, words in sight.get("read_for", {}).items():
+        yield f"{judge} reads " + ", ".join(f'"{word}" for {token}' for token, word in words.items()) + "."
     yield f'Asked: "{sight["template"]}", probabilities {_ANSWERING[sight["answer_softmax"]]}.'
 
 
@@ -316,6 +320,9 @@ def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             whose = "" if len(alike) == 1 else f" ({', '.join(find_metric(name).title for name in metrics)})"
             kept = f"keeps {report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
             near = f" and exchanges {report['tokens_substituted']:.1%}" if report["how"] == "contextual" else ""
+            if near and report["lacking_substituted"] is not None:
+                share = f"{report['lacking_substituted']:.1%} of those that the captioner lacks"
+                near += f" ({share}, delta {report['delta']:g})"
             yield f"alignment{whose} {kept}{near}"
 
 
@@ -353,6 +360,19 @@ def _learnt_nothing(result: Result) -> Iterator[str]:
 def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:
     if run["attribute"] == "emotion" and run.get("sight", {"mask": "none"})["mask"] != "none":
         yield "for emotion ImageCaptioner2's authors hide words alone, and leave pictures as they are: --mask none"
+
+
+def _nearly_constant(run: Mapping[str, Any]) -> Iterator[str]:
+    """Contextual alignment that finds too few words."""
+    for name, entry in run["captioners"].items():
+        found = [one for one in entry["alignment"].values() if one["how"] == "contextual"]
+        shares = [(one["lacking_substituted"], one["delta"]) for one in found if one["lacking_substituted"] is not None]
+        share, delta = min(shares, default=(1.0, 0.0))
+        if share < ENOUGH:
+            yield (
+                f"{name}: at delta {delta:g} alignment finds a word for {share:.1%} of people's tokens that it lacks; "
+                f"below {ENOUGH:.0%} alignment is hardly contextual: raise --delta, or give other --vectors."
+            )
 
 
 def _quiet(run: Mapping[str, Any]) -> Iterator[str]:

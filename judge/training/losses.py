@@ -1,14 +1,22 @@
-"""What training lessens: the loss that a target asks for, and the optimiser that lessens it."""
+"""What a target makes of logits: the loss that training lessens, and probabilities; and the optimiser."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from judge.judges import Network, Recipe
-from judge.types import Sample, Target
+from judge.types import FloatArray, Sample, Target
+
+# Log-odds are cut off here, as those of ``linear`` are: from 37 on a float64 probability is 1, and the loss of the
+# opposite infinite.
+MOST_LOG_ODDS = 36.0
+# A log-probability below that of the least normal float64 would become 0.
+_LEAST_LOG = math.log(np.finfo(np.float64).tiny)
 
 
 def is_of_vocabulary(network: Network) -> bool:
@@ -32,6 +40,25 @@ def weighted_loss(logits: Tensor, samples: Sequence[Sample], target: Target, *, 
             truth[row, list(sample.answers)] = 1.0
         losses = nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="none").mean(dim=1)
     return (weights * losses).sum()
+
+
+def to_probabilities(logits: Tensor, target: Target, *, whole: bool = False) -> FloatArray:
+    """Probabilities [N, A] of float64 logits [N, A], all in (0, 1), so that every loss is finite; NaN stays NaN.
+
+    Tasks: sigmoid, the log-odds cut off at +-36. An attribute: softmax, each class's log-odds against the most probable
+    one cut off at -36, so that none is below exp(-36) / A; rows sum to 1.
+
+    ``whole``: the logits are log-probabilities of answers among all words, often far below -36 and yet to be told
+    apart: they stay as they are from log(2.2e-308) = -708 up to -exp(-36).
+    """
+    if whole:
+        found = logits.clamp(_LEAST_LOG, -math.exp(-MOST_LOG_ODDS)).exp()
+    elif target.kind == "attribute":
+        found = (logits - logits.amax(dim=-1, keepdim=True)).clamp(min=-MOST_LOG_ODDS).softmax(dim=-1)
+    else:
+        found = logits.clamp(-MOST_LOG_ODDS, MOST_LOG_ODDS).sigmoid()
+    probabilities: FloatArray = found.numpy()
+    return probabilities
 
 
 def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Blueprint, Materials, Network, Recipe, Sharing
 from judge.training.checkpoint import Checkpoint, History, load_weights, save_weights
-from judge.training.losses import is_of_vocabulary, make_optimiser, weighted_loss
+from judge.training.losses import is_of_vocabulary, make_optimiser, to_probabilities, weighted_loss
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
 from judge.types import FloatArray, Predictions, Sample, Target
@@ -239,7 +239,7 @@ class Trainer:
         return JudgeError(f"memory does not hold {tried} samples a forward pass", where="training", mend=mend)
 
     def predict(self, network: Network, samples: Sequence[Sample], *, target: Target, recipe: Recipe) -> FloatArray:
-        """Probabilities [N, A] float64: softmax for one class of an attribute, sigmoid for tasks.
+        """Probabilities [N, A] float64 in (0, 1): :func:`~judge.training.losses.to_probabilities`.
 
         A captioner that answers out of its whole vocabulary gives log-probabilities: rows then sum to less than 1.
 
@@ -254,10 +254,7 @@ class Trainer:
             logits = watched(lambda: self._logits(task, samples))
         except OutOfMemory:
             raise _hopeless("predicting", "or --precision bf16") from None
-        if is_of_vocabulary(network):
-            return logits.exp().numpy()
-        found = logits.softmax(dim=-1) if target.kind == "attribute" else logits.sigmoid()
-        return found.numpy()
+        return to_probabilities(logits, target, whole=is_of_vocabulary(network))
 
     def _logits(self, task: _Task, samples: Sequence[Sample]) -> Tensor:
         """Logits [N, A] float64 on the CPU; each process computes a share, all get the whole."""

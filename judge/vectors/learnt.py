@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 WINDOW = 2
 # As word2vec and GloVe: of rarer words nothing can be learnt.
 MINIMUM = 5
-# On COCO's captions, near-synonyms (sofa and couch, motorbike and motorcycle) then lie 0.1 to 0.3 apart, where the
-# papers' threshold of 0.4 means what it does for GloVe; with 300 dimensions they lie 0.2 to 0.5 apart.
+# On COCO's captions, near-synonyms (sofa and couch, motorbike and motorcycle) then lie 0.1 to 0.3 apart; with 300
+# dimensions they lie 0.2 to 0.5 apart. How far apart a word and its substitute may lie: ``DELTA_LEARNT`` of vectors.
 DIMENSION = 100
 _SMOOTHING = 0.75
 # Words of which a matrix is quickly taken apart as a whole.

@@ -23,20 +23,22 @@ from tokenizers import decoders as token_decoders
 from judge.errors import JudgeError
 from judge.hub import quiet
 from judge.judges import Materials, Recipe, Tuning, find_judge
-from judge.judges.hf_prompts import spell_answers
-from judge.judges.huggingface import AnswerJudge, make_blueprint
+from judge.judges.hf_prompts import spell_answers, spell_words
+from judge.judges.huggingface import AnswerJudge, make_blueprint, read_for
 from judge.judges.prompts import Prompt, make_prompt
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 
-SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<image>", "<|image_pad|>", "<|video_pad|>", "<gender>", "<dec>")
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<image>", "<|image_pad|>", "<|video_pad|>", "<gender>", "<dec>", "[MASK]")
 WORDS = [
     *("a", "person", "is", "rides", "the", "dog", "therefore", ",", "gender", "<", "unk", ">", "female", "male"),
     *("grown", "man", "what", "does", "image", "describe", "?", "user", "assistant", ":"),
 ]
 IDS = {word: index for index, word in enumerate([*SPECIAL, *WORDS])}
-PAD, BOS, EOS, UNK, PICTURE, PATCH, _, GENDER_TOKEN, DEC = range(9)
+PAD, BOS, EOS, UNK, PICTURE, PATCH, _, GENDER_TOKEN, DEC, MASK = range(10)
+# Their tokenizers, BERT's and BART's, have a mask token.
+MASKED = {"blip", "git", "florence2"}
 SIDE = {"height": 32, "width": 32}
 SMALL = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 2}
 SEEING = {**SMALL, "image_size": 32, "patch_size": 16}
@@ -48,7 +50,9 @@ CHAT = (
 )
 
 
-def make_tokenizer(*, closed: bool = False, opened: bool = False, image: str | None = "<image>") -> Any:
+def make_tokenizer(
+    *, closed: bool = False, opened: bool = False, masks: bool = False, image: str | None = "<image>"
+) -> Any:
     """One token a word. ``closed``: <s> ... </s>, as BERT's; ``opened``: <s> ..., as Llama's. Pads on the left."""
     raw = Tokenizer(models.WordLevel(IDS, unk_token="<unk>"))
     raw.normalizer = normalizers.Lowercase()
@@ -66,6 +70,7 @@ def make_tokenizer(*, closed: bool = False, opened: bool = False, image: str | N
         additional_special_tokens=["<gender>"],
         **({"extra_special_tokens": {"image_token": image}} if image else {}),
         **({"cls_token": "<s>", "sep_token": "</s>"} if closed else {}),
+        **({"mask_token": "[MASK]"} if masks else {}),
     )
 
 
@@ -82,7 +87,7 @@ def vit_gpt2() -> list[Any]:
 def blip() -> list[Any]:
     text = {**SMALL, **TEXT, "bos_token_id": DEC, "sep_token_id": EOS, "encoder_hidden_size": 32}
     config = tf.BlipConfig(text_config=text, vision_config=SEEING, projection_dim=32)
-    processor = tf.BlipProcessor(tf.BlipImageProcessor(size=SIDE), make_tokenizer(closed=True))
+    processor = tf.BlipProcessor(tf.BlipImageProcessor(size=SIDE), make_tokenizer(closed=True, masks=True))
     return [tf.BlipForConditionalGeneration(config), processor]
 
 
@@ -114,7 +119,7 @@ def blip2_t5() -> list[Any]:
 def git() -> list[Any]:
     images = tf.CLIPImageProcessor(size=SIDE, crop_size=SIDE)
     config = tf.GitConfig(vision_config=SEEING, **SMALL, **TEXT)
-    return [tf.GitForCausalLM(config), tf.GitProcessor(images, make_tokenizer(closed=True))]
+    return [tf.GitForCausalLM(config), tf.GitProcessor(images, make_tokenizer(closed=True, masks=True))]
 
 
 def llava(chat: str | None = CHAT) -> list[Any]:
@@ -206,7 +211,7 @@ def florence2() -> list[Any]:
     images.image_seq_length = 17
     model = tf.Florence2ForConditionalGeneration(config)
     model.generation_config.forced_bos_token_id = BOS
-    return [model, tf.Florence2Processor(images, make_tokenizer(closed=True))]
+    return [model, tf.Florence2Processor(images, make_tokenizer(closed=True, masks=True))]
 
 
 FAMILIES: dict[str, Callable[[], list[Any]]] = {
@@ -286,9 +291,10 @@ def ask(network: AnswerJudge, samples: Sequence[Sample] = SAMPLES) -> torch.Tens
     return network(network.collate(samples))
 
 
-def words_of(sample: Sample) -> list[int]:
-    spelled = " ".join(sample.words).replace("<", "< ").replace(">", " >")
-    return [IDS[word] for word in f"{spelled} therefore , the gender is".split()]
+def words_of(sample: Sample, family: str) -> list[int]:
+    """A hidden word is the mask token where there is one, else "gender"; a word taken out is the unknown token."""
+    words = ["[MASK]" if word == "<gender>" and family in MASKED else word.strip("<>") for word in sample.words]
+    return [UNK if word == "unk" else IDS[word] for word in (*words, *["therefore", ",", "the", "gender", "is"])]
 
 
 class ByHand:
@@ -305,7 +311,7 @@ class ByHand:
         grey = np.full((224, 224, 3), 128, np.uint8)
         pixels = grey if sample.image is None else Pictures().read(sample.image)
         seen = dict(self.images(Image.fromarray(pixels), return_tensors="pt"))
-        found, told = 0.0, words_of(sample)
+        found, told = 0.0, words_of(sample, self.family)
         for step, token in enumerate(answer):
             logits = self.model(**self.inputs(told, answer[:step], seen)).logits[0, -1]
             found += float(logits[token] - logits.exp().sum().log())
@@ -397,15 +403,45 @@ def test_the_picture_and_the_caption_matter(family: str, checkpoint: Callable[[s
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_our_tokens_are_text_to_the_tokenizer(family: str, checkpoint: Callable[[str], Path]) -> None:
-    network = load(checkpoint(family), prompt=Prompt("the <unk> is [Answer]", {"male": "grown man"}))
+def test_ours_alone_are_tokens_to_the_tokenizer(family: str, checkpoint: Callable[[str], Path]) -> None:
+    """A hidden word is one token, a word taken out is one; what people wrote in the same letters is text."""
+    network = load(checkpoint(family), prompt=Prompt("the <unk> is a <gender> [Answer]", {"male": "grown man"}))
     batch = network.collate(SAMPLES[:1])
-    texts = [
-        value for part in (batch["shared"], *batch["passes"]) for name, value in part.items() if "input_ids" in name
+    (ids,) = [
+        value[0].tolist()
+        for part in (batch["shared"], batch["passes"][0])
+        for name, value in part.items()
+        if "input_ids" in name and IDS["rides"] in value[0]
     ]
-    ids = {int(i) for tensor in texts for i in tensor.flatten()}
-    assert not ids & {UNK, GENDER_TOKEN}
-    assert {IDS["<"], IDS["gender"], IDS["unk"], IDS[">"]} <= ids
+    start = ids.index(IDS["rides"]) - 2
+    hidden = MASK if family in MASKED else IDS["gender"]
+    caption = [IDS["a"], hidden, IDS["rides"], IDS["the"], UNK]
+    asked = ["the", "<", "unk", ">", "is", "a", "<", "gender", ">"]
+    assert ids[start : start + 14] == [*caption, *(IDS[word] for word in asked)]
+    assert (ids.count(UNK), ids.count(GENDER_TOKEN), ids.count(MASK)) == (1, 0, int(family in MASKED))
+
+
+def test_stand_ins() -> None:
+    """GPT-2's unknown token ends its text: no word is read as the end."""
+    with quiet():
+        plain, masked, ends = make_tokenizer(), make_tokenizer(masks=True), make_tokenizer()
+        ends.unk_token = ends.eos_token
+    words = ("a", "<object>", "<", "unk", ">", "<unk>", "[mask]")
+    assert spell_words(masked, words) == "a [MASK] < unk > <unk> [ mask ]"
+    assert spell_words(plain, words) == "a object < unk > <unk> [ mask ]"
+    assert spell_words(ends, words) == "a object < unk > something [ mask ]"
+    assert masked.encode("[MASK]", add_special_tokens=False) == [MASK]
+
+
+@pytest.mark.parametrize("family", ["git", "vit_gpt2"])
+def test_what_is_read_is_known_without_weights(family: str, checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(checkpoint(family), folder)
+    (folder / "model.safetensors").unlink()
+    hidden = "[MASK]" if family in MASKED else "gender"
+    assert read_for(str(folder), ["<gender>", "<unk>"]) == {"<gender>": hidden, "<unk>": "<unk>"}
+    with pytest.raises(JudgeError, match="no such folder"):
+        read_for(str(tmp_path / "none"), ["<gender>"])
 
 
 @pytest.mark.parametrize("family", ["vit_gpt2", "blip", "git", "blip2", "florence2"])
@@ -421,7 +457,7 @@ def test_a_long_caption_is_cut_not_the_question(family: str, checkpoint: Callabl
 def test_blip_reads_what_its_generate_reads(checkpoint: Callable[[str], Path]) -> None:
     network = load(checkpoint("blip"))
     batch = network.collate(SAMPLES[1:2])
-    pixels, told = batch["shared"]["pixel_values"], torch.tensor([[BOS, *words_of(SAMPLES[1]), EOS]])
+    pixels, told = batch["shared"]["pixel_values"], torch.tensor([[BOS, *words_of(SAMPLES[1], "blip"), EOS]])
     options = {"max_new_tokens": 1, "output_logits": True, "return_dict_in_generate": True}
     with quiet():
         first = network.captioner.model.generate(pixels, told, torch.ones_like(told), **options).logits[0][0]

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.lexicon import Lexicon, load_lexicon
 from judge.masking.coverage import measure_coverage
 from judge.masking.words import mask
 from judge.tokens import first_sentence, tokenize
 
-GENDER = load_lexicon("gender")
+GENDER, WIDE = load_lexicon("gender"), load_lexicon("gender-wide")
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,99 @@ def test_faulty_lexicons(tmp_path: Path, text: str, message: str) -> None:
         load_lexicon(str(path))
     assert message in str(found.value)
     assert str(path) in str(found.value)
+
+
+def test_an_extended_lexicon_has_both_words(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("extends: gender\nclasses: {male: [gaffer], third: [enby]}\nhidden_only: [skirt]\n", "utf-8")
+    own = load_lexicon(str(path))
+    assert (own.name, own.token, own.source) == ("gender", "<gender>", str(path))
+    assert own.classes["male"] == GENDER.classes["male"] | {"gaffer"}
+    assert own.classes["female"] == GENDER.classes["female"]
+    assert own.classes["third"] == {"enby"}
+    assert own.hidden_only == GENDER.hidden_only | {"skirt"}
+    assert own.spellings == GENDER.spellings
+    assert " ".join(mask(("a", "gaffer", "and", "a", "woman", "in", "a", "skirt"), own)).count("<gender>") == 3
+    # A file extends a file; what it says of itself comes first, and words to hide may be all that it adds.
+    (tmp_path / "more.yaml").write_text(
+        f"name: sex\ntoken: <sex>\nextends: {path}\nhidden_only: [beard]\nspellings: {{third: [x]}}\n", "utf-8"
+    )
+    more = load_lexicon(str(tmp_path / "more.yaml"))
+    assert (more.name, more.token, more.classes) == ("sex", "<sex>", own.classes)
+    assert more.hidden_only == own.hidden_only | {"beard"}
+    assert more.spellings == {**GENDER.spellings, "third": {"x"}}
+
+
+def test_faulty_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "a.yaml": "extends: b.yaml\nclasses: {x: [y]}",
+        "b.yaml": "extends: a.yaml\nclasses: {x: [z]}",
+        "self.yaml": "extends: self.yaml\nclasses: {x: [z]}",
+        "typo.yaml": "extends: gendre\nclasses: {x: [z]}",
+        "gone.yaml": "extends: none.yaml\nclasses: {x: [z]}",
+        "both.yaml": "extends: gender\nclasses: {male: [woman]}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for name, message in {
+        "a.yaml": "b.yaml: lexicons extend each other (a.yaml by b.yaml by a.yaml). Take 'extends' out of one of them.",
+        "self.yaml": "self.yaml: lexicons extend each other (self.yaml by self.yaml)",
+        "typo.yaml": "typo.yaml, 'extends': no lexicon 'gendre'. Did you mean 'gender'?; or give a .yaml path.",
+        "gone.yaml": "none.yaml: lexicon cannot be read",
+        "both.yaml": "both.yaml: 'woman' stands in 'female' and in 'male'",
+    }.items():
+        with pytest.raises(JudgeError) as found:
+            load_lexicon(name)
+        assert message in str(found.value)
+
+
+def test_the_wider_list_of_gendered_words() -> None:
+    assert (WIDE.name, WIDE.token, WIDE.spellings) == (GENDER.name, GENDER.token, GENDER.spellings)
+    for name in ("female", "male"):
+        assert WIDE.classes[name] > GENDER.classes[name]
+    for caption, expected in {
+        "A policeman beside a police officer": {"male"},
+        "the bride and groom": {"female", "male"},
+        "two moms, a businesswoman": {"female"},
+        "a king size bed, a queen-sized one, burger king": {"female"},  # LIC's "queen"; no king
+        "a grandfather clock; the cat grooms itself with nun-chucks": set(),
+        "a mans hat, his girlfriend": {"male"},  # "his"
+        "a snowman, a human, a German shepherd, an ottoman, miss kitty": set(),
+    }.items():
+        assert WIDE.mentions(tokenize(caption)) == expected, caption
+    hidden = mask(tokenize("a mans hat, grandfather's clock, the firemen's mom"), WIDE)
+    assert " ".join(hidden) == "a <gender> hat , <gender> clock , the <gender> <gender>"
+
+
+def test_the_wider_list_on_real_captions(coco: Path) -> None:
+    """What the file's header says: agreement with an image's other captions, coverage, and what LIC's list leaves."""
+    human = read_captions(coco / "captions_human.json", side="human").by_image
+    agree, other = 0, 0
+    for texts in human.values():
+        said = [tokenize(text) for text in texts]
+        named = [GENDER.mentions(words) for words in said]
+        for place, words in enumerate(said):
+            others = frozenset[str]().union(*named[:place], *named[place + 1 :])
+            for name in ("female", "male"):
+                used = {word.partition("'")[0] for word in words} & (WIDE.classes[name] - GENDER.classes[name])
+                agree += len(used) * (name in others)
+                other += len(used) * bool(others and name not in others)
+    assert (agree, other) == (127, 5)
+    for file, shares in {
+        "captions_human.json": (0.2382, 0.7487, 0.2389, 0.7472, 0.0029),
+        "results/nic_plus.json": (0.3909, 0.6014, 0.3909, 0.6003, 0.0012),
+        "results/nic_equalizer.json": (0.2832, 0.7166, 0.2832, 0.7155, 0.0013),
+    }.items():
+        captions = read_captions(coco / file, side="human").by_image
+        words = [tokenize(text) for texts in captions.values() for text in texts]
+        found = []
+        for lexicon in (GENDER, WIDE):
+            named = [lexicon.mentions(said) for said in words]
+            coverage = measure_coverage(named, lexicon.classes, empty=0, refused=0)
+            found += [coverage.one, coverage.none]
+        found.append(sum(mask(mask(said, GENDER), WIDE) != mask(said, GENDER) for said in words) / len(words))
+        assert found == pytest.approx(shares, abs=6e-5)
 
 
 @given(st.text(max_size=80))

@@ -15,11 +15,13 @@ from helpers import GENDER, THREE, accuracy, make_samples
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
+from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe, find_judge
+from judge.measure.answers import judge_answers
 from judge.training.checkpoint import read_history
+from judge.training.losses import to_probabilities
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
-from judge.types import Sample, Target
+from judge.types import Predictions, Sample, Target, TargetKind
 
 
 class Words(nn.Module):
@@ -401,6 +403,58 @@ def test_a_judge_that_is_asked_as_it_is_takes_what_fits(monkeypatch: pytest.Monk
 def test_nan_loss_is_one_clear_line() -> None:
     with pytest.raises(JudgeError, match=r"training: loss is nan in epoch 1\. Lower --learning-rate"):
         make_judge(Broken).fit(make_samples(20), seed=0)
+
+
+class Certain(nn.Module):
+    """Logits of +-100: of class (or task) i of sample n, +100 where n = i; -100 elsewhere."""
+
+    def __init__(self, target: Target, answering: str) -> None:
+        super().__init__()
+        self.classes, self.answering = len(target.classes), answering
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        return {"numbers": torch.tensor([int(sample.image_id) for sample in samples])}
+
+    def forward(self, batch: Batch) -> Tensor:
+        logits = torch.where(batch["numbers"][:, None] == torch.arange(self.classes), 100.0, -100.0)
+        return logits if self.answering == "restricted" else 10 * logits.log_softmax(dim=-1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answering"), [("attribute", "restricted"), ("attribute", "vocabulary"), ("tasks", "restricted")]
+)
+def test_a_judge_that_is_certain_and_wrong_has_a_finite_loss(kind: TargetKind, answering: Answering) -> None:
+    target = replace(THREE, kind=kind)
+    samples = [Sample(str(n), "human", 0, (), (answer,)) for n, answer in enumerate((1, 2, 2, 0))]
+    trainer = Trainer(make_accelerator())
+    network, recipe = Certain(target, answering), Recipe(epochs=1, learning_rate=1.0)
+    found = trainer.predict(network, samples, target=target, recipe=recipe)
+    assert ((found > 0) & (found < 1)).all()
+    assert found[:3].argmax(axis=1).tolist() == [0, 1, 2]
+    losses = judge_answers(samples, Predictions(found, target))["loss"]
+    assert np.isfinite(losses).all()
+    if answering == "vocabulary":
+        # Ten times a log-probability of -200: below all that float64 holds, log(2^-1022).
+        assert losses == pytest.approx([1022 * np.log(2)] * 2 + [np.exp(-36)] + [10 * np.log(3)])
+    elif kind == "attribute":
+        assert found.sum(axis=1) == pytest.approx([1] * 4, abs=1e-12)
+        assert losses == pytest.approx([36, 36, 0, np.log(3)], abs=1e-12)
+        # 1 + exp(-36) + exp(-36) is all that there is beside the most probable class.
+        assert found[0, 1] == pytest.approx(np.exp(-36), rel=1e-12)
+    else:
+        # Two labels of three wrong, or none, or (nothing said) one; next to 1, float64 has steps of 1.1e-16.
+        assert losses == pytest.approx([2 * 36 / 3, 2 * 36 / 3, 0, 36 / 3], abs=0.02)
+        assert found[0] == pytest.approx([1, np.exp(-36), np.exp(-36)], rel=1e-12)
+
+
+def test_ordinary_logits_become_what_torch_makes_of_them() -> None:
+    """To the last bit: cutting off what is certain moves nothing else."""
+    logits = torch.randn(500, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 5
+    assert np.array_equal(to_probabilities(logits, THREE), logits.softmax(dim=-1).numpy())
+    assert np.array_equal(to_probabilities(logits, replace(THREE, kind="tasks")), logits.sigmoid().numpy())
+    whole = logits.log_softmax(dim=-1)
+    assert np.array_equal(to_probabilities(whole, THREE, whole=True), whole.exp().numpy())
+    assert np.isnan(to_probabilities(logits * torch.nan, THREE)).all()
 
 
 def test_a_launch_that_gave_one_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
