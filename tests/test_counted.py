@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from typer.testing import CliRunner
 
@@ -106,6 +107,13 @@ def arrays(corpus: Corpus, captioner: int = 0) -> dict[str, np.ndarray]:
     }
 
 
+def by_people(x: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Class, people's objects and the captioner's, a row for each human caption; objects that somebody names."""
+    told = x["t_generated"][x["repeated"]]
+    said = x["t_human"].any(axis=0) | told.any(axis=0)
+    return x["a"][x["repeated"]], x["t_human"][:, said], told[:, said]
+
+
 def neutral(named: np.ndarray) -> np.ndarray:
     return named & (named.sum(axis=1, keepdims=True) == 1)
 
@@ -131,7 +139,7 @@ def real(coco: Path) -> Corpus:
 
 @pytest.fixture(scope="module")
 def counted(real: Corpus) -> dict[str, dict[str, float]]:
-    names = [name for name in COUNTED if not name.startswith("multi")]
+    names = [name for name in COUNTED if not name.startswith("multi")] + ["dba-o:annotation", "dpa-at:annotation"]
     result = evaluate(replace(real, generated=real.generated[:1]), metrics=names, resamples=100)
     return rows(result)
 
@@ -143,20 +151,25 @@ def test_real_captions_against_the_plain_functions(real: Corpus, counted: dict[s
     """DBA, DPA, Ratio and Error of the command are those of arrays that the test makes by itself."""
     x = arrays(real)
     some = naming(x)
-    assert counted["dba-o"]["amplification"] == pytest.approx(dba(x["a"], x["t"], x["t_hat"]).value, abs=1e-12)
+    assert counted["dba-o"]["published"] == pytest.approx(dba(*by_people(x)).value, abs=1e-12)
+    # Against the annotation, of which captions mention a part, the sign is another.
+    against = dba(x["a"], x["t"], x["t_hat"]).value
+    assert counted["dba-o:annotation"]["published"] == pytest.approx(against, abs=1e-12)
+    assert against < 0 < counted["dba-o"]["published"]
     back = dba(some["a"], some["t"], None, some["a_hat"], "T->A").value
-    assert counted["dba-g"]["amplification"] == pytest.approx(back, abs=1e-12)
+    assert counted["dba-g"]["published"] == pytest.approx(back, abs=1e-12)
     for name, found in (
-        ("dpa-at", dpa(x["a"], x["t"], x["t_hat"])),
+        ("dpa-at", dpa(*by_people(x))),
+        ("dpa-at:annotation", dpa(x["a"], x["t"], x["t_hat"])),
         ("dpa-ta", dpa(some["a"], some["t"], None, some["a_hat"], "T->A")),
     ):
-        assert counted[name]["amplification"] == pytest.approx(found.value, abs=1e-12)
+        assert counted[name]["published"] == pytest.approx(found.value, abs=1e-12)
         assert counted[name]["human"] == pytest.approx(found.truth, abs=1e-12)
         assert counted[name]["generated"] == pytest.approx(found.predicted, abs=1e-12)
     # Classes are female, male: men over women, as in LIC's table.
     sides = [ratio(x[side], first=1, second=0).value for side in ("a_human", "a_hat")]
     assert [counted["ratio"][side] for side in ("human", "generated")] == pytest.approx(sides)
-    assert counted["ratio"]["amplification"] == pytest.approx(sides[1] / sides[0])
+    assert counted["ratio"]["published"] == pytest.approx(sides[1] / sides[0])
     wrong = [error(x["a"][x["repeated"]], x["a_human"]).value, error(x["a"], x["a_hat"]).value]
     assert [counted["error"][side] for side in ("human", "generated")] == pytest.approx(wrong)
 
@@ -182,7 +195,7 @@ def test_real_captions_against_naive_counts(real: Corpus, counted: dict[str, dic
         for name in PEOPLE
         if shares[0][thing][name] > 0.5
     ]
-    assert counted["ba-objects"]["amplification"] == pytest.approx(sum(added) / len(both), abs=1e-12)
+    assert counted["ba-objects"]["published"] == pytest.approx(sum(added) / len(both), abs=1e-12)
     bias = [max(shares[0][thing].values()) for thing in both]
     assert counted["ba-objects"]["human"] == pytest.approx(np.mean(bias), abs=1e-12)
 
@@ -220,13 +233,22 @@ def test_multi_against_the_plain_function(direction: str) -> None:
         x = naming(x)
     told = (x["t_hat"], None) if direction == "at" else (None, x["a_hat"])
     asked = "A->T" if direction == "at" else "T->A"
+    pairs = MultiVariant(largest=2)
     found = multi(x["a"], x["t"], *told, direction=asked)  # type: ignore[arg-type]
-    exact = multi(x["a"], x["t"], *told, direction=asked, variant=MultiVariant(largest=2))  # type: ignore[arg-type]
-    name = f"multi-{direction}"
-    table = rows(evaluate(corpus, metrics=[name, f"{name}:variance", f"{name}:pairs"], **QUICK))
-    assert table[name]["amplification"] == pytest.approx(found.value, abs=1e-12)
-    assert table[f"{name}:variance"]["amplification"] == pytest.approx(found.variance, abs=1e-12)
-    assert table[f"{name}:pairs"]["amplification"] == pytest.approx(exact.value, abs=1e-12)
+    exact = multi(x["a"], x["t"], *told, direction=asked, variant=pairs)  # type: ignore[arg-type]
+    name = f"multi-{direction}:annotation"
+    names = [
+        name,
+        f"multi-{direction}:variance:annotation",
+        f"multi-{direction}:pairs:annotation",
+        f"multi-{direction}",
+    ]
+    table = rows(evaluate(corpus, metrics=names, **QUICK))
+    assert table[names[0]]["published"] == pytest.approx(found.value, abs=1e-12)
+    assert table[names[1]]["published"] == pytest.approx(found.variance, abs=1e-12)
+    assert table[names[2]]["published"] == pytest.approx(exact.value, abs=1e-12)
+    people = multi(*by_people(x)) if direction == "at" else found
+    assert table[names[3]]["published"] == pytest.approx(people.value, abs=1e-12)
 
 
 def test_variants_are_those_of_the_plain_functions() -> None:
@@ -234,16 +256,17 @@ def test_variants_are_those_of_the_plain_functions() -> None:
     x = arrays(corpus)
     attacker = DpaVariant(unit="attacker")
     some = naming(x)
-    kerner = DbaVariant(empty="zero", per="mentions")
+    kerner, people = DbaVariant(empty="zero", per="mentions"), by_people(x)
     wanted = {
-        "dba-o:princeton": dba(x["a"], x["t"], x["t_hat"], variant=DbaVariant(tie="zero")).value,
-        "dba-o:kerner-lab": dba(x["a"], x["t"], x["t_hat"], variant=kerner).value,
+        "dba-o:princeton": dba(*people, variant=DbaVariant(tie="zero")).value,
+        "dba-o:princeton:annotation": dba(x["a"], x["t"], x["t_hat"], variant=DbaVariant(tie="zero")).value,
+        "dba-o:kerner-lab": dba(*people, variant=kerner).value,
         "dba-g:kerner-lab": dba(some["a"], some["t"], None, some["a_hat"], "T->A", variant=kerner).value,
         "dpa-ta:balanced": dpa(
             some["a"], some["t"], None, some["a_hat"], "T->A", variant=DpaVariant(score="balanced")
         ).value,
         "dpa-ta:attacker": dpa(some["a"], some["t"], None, some["a_hat"], "T->A", variant=attacker).value,
-        "dpa-at:attacker": dpa(x["a"], x["t"], x["t_hat"], variant=attacker).value,
+        "dpa-at:attacker:annotation": dpa(x["a"], x["t"], x["t_hat"], variant=attacker).value,
         "ba-objects": ba_mals(
             neutral(x["a_human"]), x["t_human"], x["t_generated"][x["repeated"]], neutral(x["a_hat"])[x["repeated"]]
         ).value,
@@ -252,7 +275,7 @@ def test_variants_are_those_of_the_plain_functions() -> None:
     }
     table = rows(evaluate(corpus, metrics=list(wanted), **QUICK))
     for name, value in wanted.items():
-        assert table[name]["amplification"] == pytest.approx(value, abs=1e-12), name
+        assert table[name]["published"] == pytest.approx(value, abs=1e-12), name
     assert find_metric("dba-o:princeton").title == "DBA_O (A->T), princeton"
 
 
@@ -310,14 +333,14 @@ def test_ratio_of_the_most_and_the_least_named(tones: tuple[Corpus, Path]) -> No
 
 def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus, Path]) -> None:
     corpus = tones[0]
-    table = rows(evaluate(corpus, metrics=["ba-objects", "dba-o", "dpa-at"], lexicon="none", **QUICK))
+    table = rows(evaluate(corpus, metrics=["ba-objects", "dba-o:annotation", "dpa-at"], lexicon="none", **QUICK))
     x = [np.array([corpus.labels.by_image[image] for image in corpus.human.by_image])]  # type: ignore[union-attr]
     shown = corpus.tasks.table(list(corpus.human.by_image))  # type: ignore[union-attr]
     told = hot(said(corpus.generated[0].by_image, list(corpus.human.by_image), TASKS), list(OBJECTS))
     classes = hot([{name} for name in x[0]], ["dark", "light", "medium"])
     told_so = warnings(evaluate(corpus, metrics="ba-objects", lexicon="none", **QUICK))
     assert told_so == ["no words of tone are known: BA counts the annotated classes, on both sides."]
-    assert table["dba-o"]["amplification"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
+    assert table["dba-o:annotation"]["published"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
     for metric in ("ratio", "error", "dba-g", "dpa-ta", "multi-ta"):
         with pytest.raises(JudgeError, match="no words of them are known"):
             evaluate(corpus, metrics=metric, lexicon="none", **QUICK)
@@ -330,13 +353,17 @@ def test_identical_sides_amplify_nothing() -> None:
     corpus = draw(150, captions=1)
     same = Captions("same", corpus.human.by_image)
     table = rows(evaluate(replace(corpus, generated=(same,)), metrics=["ba", "ba-objects", "ratio", "error"], **QUICK))
-    assert [table[name]["amplification"] for name in ("ba", "ba-objects", "error")] == [0, 0, 0]
-    assert table["ratio"]["amplification"] == 1
+    assert [table[name]["published"] for name in ("ba", "ba-objects", "error")] == [0, 0, 0]
+    assert table["ratio"]["published"] == 1
+    assert {row["amplification"] for row in table.values()} == {0.0}
     assert {row["p_value"] for row in table.values()} == {1.0}
 
 
 def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
-    """An image's only caption weighs as much as another's three; a caption three times over changes nothing."""
+    """An image's only caption weighs as much as another's three; a caption three times over changes no count.
+
+    (What there is by chance it does change: of more captions one changes sides the more rarely.)
+    """
     corpus = draw(120, captions=1)
     copies = {image: texts * (1 + int(image) % 3) for image, texts in corpus.human.by_image.items()}
     names = ["ba-objects", "ratio", "error", "dba"]
@@ -344,23 +371,29 @@ def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
     more = evaluate(replace(corpus, human=Captions("human", copies)), metrics=names, **QUICK)
     wanted, found = rows(plain), rows(more)
     for name, row in wanted.items():
-        for column in ("human", "generated", "amplification", "low", "high"):
+        for column in ("human", "generated", "published"):
             assert found[name][column] == pytest.approx(row[column], nan_ok=True), (name, column)
 
 
-def test_ratio_has_the_interval_of_the_delta_method() -> None:
-    corpus = draw(1500, captions=1)
-    row = rows(evaluate(corpus, metrics="ratio", resamples=2000))["ratio"]
-    named = [[GENDER.mentions(tokenize(of[image][0])) for image in corpus.human.by_image] for of in both_sides(corpus)]
-    # log of the ratio of ratios: a sum over images of influence values.
-    influence = np.zeros(1500)
-    for sign, side in zip((-1, 1), named, strict=True):
-        for name, way in (("male", 1), ("female", -1)):
-            says = np.array([of == {name} for of in side], dtype=float)
-            influence += sign * way * says / says.sum()
-    half = 1.96 * np.sqrt((influence**2).sum())
-    assert row["low"] == pytest.approx(row["amplification"] * np.exp(-half), rel=0.03)
-    assert row["high"] == pytest.approx(row["amplification"] * np.exp(half), rel=0.03)
+def test_ratio_has_the_standard_error_of_the_delta_method() -> None:
+    """From halves of the images: within a third of it in each of four worlds, and within a tenth on average."""
+    shares = []
+    for seed in range(4):
+        corpus = draw(1500, captions=1, seed=seed)
+        row = rows(evaluate(corpus, metrics="ratio", resamples=500))["ratio"]
+        named = [
+            [GENDER.mentions(tokenize(of[image][0])) for image in corpus.human.by_image] for of in both_sides(corpus)
+        ]
+        # log of the ratio of ratios: a sum over images of influence values.
+        influence = np.zeros(1500)
+        for sign, side in zip((-1, 1), named, strict=True):
+            for name, way in (("male", 1), ("female", -1)):
+                says = np.array([of == {name} for of in side], dtype=float)
+                influence += sign * way * says / says.sum()
+        shares.append(row["standard_error"] / (row["published"] * np.sqrt((influence**2).sum())))
+        assert row["high"] - row["amplification"] == pytest.approx(stats.t.ppf(0.975, 30) * row["standard_error"])
+    assert all(0.66 < share < 1.5 for share in shares)
+    assert np.mean(shares) == pytest.approx(1, abs=0.12)
 
 
 def both_sides(corpus: Corpus) -> list[Mapping[str, tuple[str, ...]]]:
@@ -389,7 +422,8 @@ def test_p_is_uniform_where_captions_are_as_the_annotation() -> None:
 
     Multi-> is never near 0, and DBA below 0: what there is by chance says so, and p is about that.
     """
-    found: dict[str, list[float]] = {"dba-o": [], "multi-at": [], "dpa-at": []}
+    names = ("dba-o:annotation", "multi-at:annotation", "dpa-at:annotation")
+    found: dict[str, list[float]] = {name: [] for name in names}
     for seed in range(30):
         rng = np.random.default_rng(seed)
         classes = {f"{i:03d}": str(rng.choice(["female", "male"])) for i in range(80)}
@@ -417,9 +451,9 @@ def test_a_captioner_that_exaggerates_is_found() -> None:
     for name in ("ba-objects", "dba-o"):
         assert table[name]["low"] > 0
         assert table[name]["p_value"] < 0.02
-    assert table["dba-o"]["amplification"] == pytest.approx(0.06, abs=0.01)
+    assert table["dba-o"]["published"] == pytest.approx(0.06, abs=0.01)
     added = (0.316 / 0.442 - 0.28 / 0.46 + 0.474 / 0.558 - 0.42 / 0.54) / 3
-    assert table["ba-objects"]["amplification"] == pytest.approx(added, abs=0.015)
+    assert table["ba-objects"]["published"] == pytest.approx(added, abs=0.015)
     assert table["error"]["generated"] == 0
 
 
@@ -464,8 +498,10 @@ def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
     assert by_name["nic_plus", "ratio"]["generated"] > 2.5 > by_name["nic_equalizer", "ratio"]["generated"]
     assert by_name["nic_plus", "error"]["generated"] == pytest.approx(0.129, abs=0.02)
     assert by_name["nic_equalizer", "error"]["generated"] == pytest.approx(0.077, abs=0.02)
-    # BA of NIC+ is the greater there too, 6.07 and 5.08. (Its DBA_G, 2.08 and 3.05, is not found again: -1.5 and -1.4.)
-    assert by_name["nic_plus", "ba"]["amplification"] > 0.03 > by_name["nic_equalizer", "ba"]["amplification"]
+    # BA of NIC+ is the greater there too, 6.07 and 5.08, and DBA_O is above 0, 0.17 and 0.20. (DBA_G, 2.08 and 3.05, is
+    # not found again: -1.5 and -1.4.)
+    assert by_name["nic_plus", "ba"]["published"] > 0.03 > by_name["nic_equalizer", "ba"]["published"]
+    assert by_name["nic_equalizer", "dba-o"]["published"] > by_name["nic_plus", "dba-o"]["published"] > 0
 
 
 def test_words_are_chosen_so_that_p_can_be_trusted(real: Corpus) -> None:
@@ -492,7 +528,7 @@ def test_words_are_chosen_so_that_p_can_be_trusted(real: Corpus) -> None:
 def test_a_captioner_that_keeps_silent_changes_nothing_in_t_to_a() -> None:
     """It says "person" in 0.8 of its captions, and is right in the others: P(a^|l) is of those that name a class."""
     row = rows(evaluate(draw(3000, error=0, leaning=0, silent=0.8), metrics="dba-g", resamples=100))["dba-g"]
-    assert row["amplification"] == pytest.approx(0, abs=1e-12)
+    assert row["published"] == pytest.approx(0, abs=1e-12)
     assert row["images"] == pytest.approx(600, abs=80)
 
 
@@ -517,10 +553,10 @@ def test_a_label_of_one_side_alone() -> None:
     said = (x["t_human"].any(axis=0) | x["t_generated"].any(axis=0)).nonzero()[0]
     assert len(said) == 4
     plain = ba_mals(sides[0], sides[1], sides[2], sides[3]).value
-    assert table["ba-objects"]["amplification"] == pytest.approx(plain, abs=1e-12)
+    assert table["ba-objects"]["published"] == pytest.approx(plain, abs=1e-12)
     kerner = BaVariant(share="joint", empty="zero")
     found = ba_mals(sides[0], sides[1][:, said], sides[2][:, said], sides[3], variant=kerner).value
-    assert table["ba-objects:kerner-lab"]["amplification"] == pytest.approx(found, abs=1e-12)
+    assert table["ba-objects:kerner-lab"]["published"] == pytest.approx(found, abs=1e-12)
 
 
 def test_a_settings_file_repeats_the_run(tmp_path: Path) -> None:

@@ -187,6 +187,10 @@ class EvidenceBuilder:
         return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
 
     def _build(self, captioner: Captions, metric: Metric) -> Evidence:
+        if metric.prior == "P(a^)/P(T)" and self.truth.words.attribute is None:
+            what = f"{metric.title} weighs captions by the class that they name, and no words of it are known"
+            mend = f"give --lexicon, or leave '{metric.name}' out"
+            raise JudgeError(what, where=f"attribute '{self.truth.labels.attribute}'", mend=mend)
         if metric.prior:
             check_names([*self.task_words.classes, *self.truth.labels.classes])
         spared = frozenset[str]() if metric.people_are_tasks else PEOPLE

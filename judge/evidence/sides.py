@@ -248,6 +248,12 @@ class Evidence:
                 told.append(row)
         return found
 
+    def release(self) -> None:
+        """Forget what was made of the sides: it is made again if it is asked for."""
+        for holder in (self, *self.slots.values()):
+            for name in ("_cut", "_aligned", "drawn", "written", "_samples", "told", "place"):
+                holder.__dict__.pop(name, None)
+
     def digest(self, side: Side | None = None) -> str:
         """A name for what the captions of ``side`` become, without making it: equal names, equal samples.
 

@@ -85,7 +85,7 @@ def check_refits(jobs: Sequence[Job], plan: Plan, workshop: Workshop) -> None:
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
     for job in trained:
-        if plan.resamples_of(job.judge):
+        if "half" in plan.resamples_of(job.judge):
             _check_halves(job.evidence, plan)
 
 

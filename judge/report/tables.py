@@ -399,14 +399,10 @@ def _not_asked(result: Result) -> Iterator[str]:
 
 
 def _unmentioned(result: Result) -> Iterator[str]:
-    """Priors of mentions, where no word is a mention."""
-    titles = {
-        row.title: None
-        for row in (find_metric(summary.metric) for summary in result.summaries)
-        if row.prior == "P(a^)/P(T)"
-    }
-    if titles and result.run["lexicon"] is None:
-        yield f"no words of {result.run['attribute']} are known: P(a^) of {', '.join(titles)} is 1 for every caption."
+    """Directional metrics of captioners that never name one class."""
+    for row in result.summaries:
+        if find_metric(row.metric).prior == "P(a^)/P(T)" and row.generated is None:
+            yield f"{row.captioner} names no class of {result.run['attribute']} alone: {row.metric} has no value."
 
 
 def _by_construction(result: Result) -> Iterator[str]:

@@ -53,9 +53,10 @@ def train_members(
         JudgeError: NaN loss; a launch that promised several processes and gave one.
     """
     workshop = workshop.look(members, report)
-    keys = name_members(members, workshop)
-    first = {key: position for position, key in reversed(list(enumerate(keys)))}
-    jobs = [_Job(position, members[position], key) for key, position in sorted(first.items(), key=lambda item: item[1])]
+    alike: dict[str, list[tuple[int, Member]]] = {}
+    for position, key in enumerate(name_members(members, workshop)):
+        alike.setdefault(key, []).append((position, members[position]))
+    jobs = [_Job(key, tuple(of)) for key, of in alike.items()]
     batches = list(_batches(jobs))
     share = _share(batches, workshop) if launched() else batches
     tell = partial(report, "training judges") if report else None
@@ -63,7 +64,7 @@ def train_members(
     with _progress(len(members), total, tell) as units:
         work = partial(_work, units=units, then=then)
         done = dict(_launched(share, workshop, work) if launched() else _local(batches, workshop, work))
-    return [done[first[key]] for key in keys]
+    return [done[position] for position in range(len(members))]
 
 
 def keep_predictions(member: Member, predictions: Predictions) -> Predictions:  # noqa: ARG001 - a Then
@@ -73,9 +74,18 @@ def keep_predictions(member: Member, predictions: Predictions) -> Predictions:  
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    position: int
-    member: Member
+    """A judge to train, and all members that it is, with their positions: the same evidence, whoever said it."""
+
     key: str
+    alike: tuple[tuple[int, Member], ...]
+
+    @property
+    def member(self) -> Member:
+        return self.alike[0][1]
+
+    @property
+    def position(self) -> int:
+        return self.alike[0][0]
 
 
 Batch = list[_Job]
@@ -192,7 +202,10 @@ def _work(batch: Batch, workshop: Workshop, units: Path, then: Then[R]) -> list[
         if before is None:
             _store(job, workshop, predictions)
         counter[job.position] = workshop.units(job.member)
-        results.append((job.position, then(job.member, predictions)))
+        results += [(position, then(member, predictions)) for position, member in job.alike]
+    for member in (member for job in batch for _, member in job.alike):
+        if isinstance(member.samples, Slot) and member.is_refit:
+            member.samples.evidence.release()  # Of hundreds of refits that would be too much to keep.
     return results
 
 

@@ -1,0 +1,131 @@
+"""Data drawn anew: what each kind of draw keeps, and how often it does what."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.evidence import Aligner, Evidence, Resample, ResampleKind, Sides, Told
+from judge.types import Side, Target
+
+GENDER = Target("attribute", ("female", "male"))
+
+
+def make_sides(images: int, *, human: int = 3, generated: int = 1, female: float = 0.3, seed: int = 0) -> Sides:
+    """Every caption is a word of its own; every third image lacks its last human caption."""
+    rng = np.random.default_rng(seed)
+    classes = {f"{n:03}": "female" if rng.random() < female else "male" for n in range(images)}
+
+    def say(side: Side, captions: int) -> tuple[Told, ...]:
+        return tuple(
+            Told(image, index, (f"{side}-{image}-{index}",), named=name, tasks=side)
+            for image, name in classes.items()
+            for index in range(captions - (side == "human" and captions > 1 and int(image) % 3 == 0))
+        )
+
+    answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
+    return Sides(
+        "cap",
+        GENDER,
+        classes,
+        answers,
+        {"human": say("human", human), "generated": say("generated", generated)},
+        Aligner(),
+    )
+
+
+@given(st.integers(2, 40), st.integers(1, 5), st.integers(1, 2), st.integers(0, 99))
+def test_exchange_keeps_images_and_numbers_of_captions(images: int, human: int, generated: int, number: int) -> None:
+    sides = make_sides(images, human=human, generated=generated)
+    drawn = Resample("exchanged", number).draw(sides)
+    for side in ("human", "generated"):
+        assert [(row.image, row.index) for row in drawn.rows[side]] == [
+            (row.image, row.index) for row in sides.rows[side]
+        ]
+    before, after = (Counter(row.words for of in one.rows.values() for row in of) for one in (sides, drawn))
+    assert before == after
+    # A caption goes with its image, and with what it says.
+    for side in ("human", "generated"):
+        for row in drawn.rows[side]:
+            (word,) = row.words
+            assert word.split("-")[1] == row.image
+            assert row.tasks == word.split("-")[0]
+    assert drawn.classes == sides.classes
+
+
+def test_every_caption_is_the_generated_one_as_often() -> None:
+    """Of four captions each plays in a quarter of 400 draws of 30 images; chi-squared over captions, 1 in 1,000."""
+    sides = make_sides(30)
+    counts: Counter[str] = Counter()
+    for number in range(400):
+        counts.update(row.words[0] for row in Resample("exchanged", number).draw(sides).rows["generated"])
+    for image in sides.classes:
+        mine = [count for word, count in counts.items() if word.split("-")[1] == image]
+        expected = 400 / (3 if int(image) % 3 == 0 else 4)
+        assert len(mine) == 400 / expected
+        assert sum((count - expected) ** 2 / expected for count in mine) < 16.3
+
+
+@given(st.integers(2, 60), st.floats(0.1, 0.9), st.integers(0, 20))
+def test_halves_come_in_pairs_that_share_no_image(images: int, female: float, draw: int) -> None:
+    sides = make_sides(images, female=female)
+    first, second = (Resample("half", 2 * draw + part).draw(sides) for part in range(2))
+    assert set(first.classes) | set(second.classes) == set(sides.classes)
+    assert not set(first.classes) & set(second.classes)
+    for name in set(sides.classes.values()):
+        sizes = [list(half.classes.values()).count(name) for half in (first, second)]
+        assert abs(sizes[0] - sizes[1]) <= 1
+    for half in (first, second):
+        assert {row.image for of in half.rows.values() for row in of} == set(half.classes) == set(half.answers)
+
+
+def test_an_image_is_in_the_same_half_whatever_others_there_are() -> None:
+    """So that captioners are compared on the same images: of two sets of images that share most, most agree."""
+    many = dict(make_sides(300).classes)
+    few = {image: name for image, name in many.items() if int(image) % 10}
+    chosen, also = (Resample("half", 4, seed=7).classes(of) for of in (many, few))
+    assert sum((image in chosen) == (image in also) for image in few) / len(few) > 0.95
+
+
+def test_shuffled_labels_are_the_same_labels() -> None:
+    sides = make_sides(200)
+    drawn = Resample("shuffled", 0).draw(sides)
+    assert Counter(drawn.classes.values()) == Counter(sides.classes.values())
+    assert drawn.rows == sides.rows
+    assert all(GENDER.classes[drawn.answers[image][0]] == name for image, name in drawn.classes.items())
+    kept = sum(drawn.classes[image] == name for image, name in sides.classes.items()) / 200
+    share = list(sides.classes.values()).count("female") / 200
+    assert kept == pytest.approx(share**2 + (1 - share) ** 2, abs=0.12)
+
+
+@pytest.mark.parametrize("kind", ["exchanged", "half", "shuffled"])
+def test_draws_are_repeated_and_differ(kind: ResampleKind) -> None:
+    sides = make_sides(80)
+
+    def told(number: int, seed: int) -> object:
+        drawn = Resample(kind, number, seed).draw(sides)
+        return drawn.rows, dict(drawn.classes)
+
+    assert told(3, 0) == told(3, 0)
+    assert told(3, 0) != told(4, 0)
+    assert told(3, 0) != told(3, 1)
+
+
+def test_what_a_refit_is_aligned_to_is_its_own_generated_side() -> None:
+    """Constant substitution leaves of people's words those that the drawn captioner says."""
+    rows: dict[Side, tuple[Told, ...]] = {
+        "human": tuple(Told(str(n), 0, ("human", "both")) for n in range(20)),
+        "generated": tuple(Told(str(n), 0, ("machine", "both")) for n in range(20)),
+    }
+    classes = {str(n): GENDER.classes[n % 2] for n in range(20)}
+    answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
+    sides = Sides("cap", GENDER, classes, answers, rows, Aligner("constant"))
+    plain, drawn = Evidence(sides), Evidence(sides, Resample("exchanged", 0))
+    assert {sample.words for sample in plain.slots["human", 0]} == {("<unk>", "both")}
+    assert {sample.words for sample in drawn.slots["human", 0]} == {("human", "both"), ("machine", "both")}
+    assert plain.alignment.tokens_kept == pytest.approx(0.5)
+    assert drawn.alignment.tokens_kept == 1
