@@ -133,6 +133,8 @@ def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> l
         before = known.get((summary.captioner, summary.metric, summary.judge))
         metric = find_metric(summary.metric)
         chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
+        if summary.chance:
+            chance = summary.chance[1]
         rows.append(
             MaskRow(
                 changes["mask"],

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from judge.alignment import AlignmentName
+from judge.amplification import NEUTRAL
 from judge.counting import Counting
 from judge.types import Direction, TargetKind
 
@@ -74,6 +75,11 @@ class Metric:
     def looks(self) -> bool:
         """Whether its judges see images."""
         return "people" in self.hidden
+
+    @property
+    def neutral(self) -> float:
+        """The amplification where nothing is amplified; of counted metrics an excess over what there is by chance."""
+        return 0.0 if self.counted else NEUTRAL[self.amplification]
 
     @property
     def reads_tasks(self) -> bool:

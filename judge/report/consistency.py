@@ -9,7 +9,7 @@ from rich.table import Table
 
 from judge.metrics import find_metric
 from judge.report.layout import format_interval, format_number, start_table
-from judge.statistics.consistency import Consistency, neutral_value, percent_reduction
+from judge.statistics.consistency import Consistency, percent_reduction
 
 
 def pair_table(consistency: Consistency) -> Table:
@@ -46,7 +46,7 @@ def variation_table(consistency: Consistency) -> Table:
         cells = [format_number(found.get((first, captioner)))]
         for metric in others:
             cv = found.get((metric, captioner), math.nan)
-            alike = neutral_value(metric) == neutral_value(first)
+            alike = find_metric(metric).neutral == find_metric(first).neutral
             reduction = percent_reduction(found.get((first, captioner), math.nan), cv) if alike else math.nan
             cells += [format_number(cv), _percent(reduction, digits=1)]
         table.add_row(escape(captioner), *cells)

@@ -14,7 +14,6 @@ from judge.errors import JudgeError, require
 from judge.files import write_whole
 from judge.metrics import find_metric
 from judge.quality import Quality
-from judge.statistics.consistency import neutral_value
 from judge.statistics.summary import Summary
 from judge.types import FloatArray
 
@@ -95,8 +94,7 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     points = []
     x = np.asarray(across, dtype=np.float64)
     y = np.array([row.amplification for row in rows], dtype=np.float64)
-    if np.isfinite(neutral := neutral_value(rows[0].metric)):
-        axes.axhline(neutral, color=_GREY, linewidth=0.8)
+    axes.axhline(find_metric(rows[0].metric).neutral, color=_GREY, linewidth=0.8)
     # Ten colours; the eleventh captioner has the first colour and another mark.
     for number, (row, at, value) in enumerate(zip(rows, x, y, strict=True)):
         colour, mark = f"C{number % 10}", _MARKERS[(number + number // 10) % len(_MARKERS)]

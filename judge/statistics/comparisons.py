@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from judge.amplification import NEUTRAL
 from judge.metrics import find_metric
 from judge.statistics.inference import t_interval, t_test
 from judge.statistics.summary import Summary
@@ -104,9 +103,7 @@ def _verdict(row: Summary, p_holm: float | None) -> Verdict | None:
 def _expected(row: Summary) -> float:
     """The amplification where nothing is amplified, as far as it is known."""
     metric = find_metric(row.metric)
-    if metric.counted:
-        return 0.0  # An excess over what there is by chance.
-    return NEUTRAL[metric.amplification] if row.by_chance is None else row.by_chance
+    return metric.neutral if metric.counted or row.by_chance is None else row.by_chance
 
 
 def _detectable(row: Summary, level: float) -> float | None:

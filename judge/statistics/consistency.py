@@ -20,17 +20,6 @@ from judge.statistics.correlation import Correlation, correlate
 from judge.statistics.summary import Summary
 
 
-def neutral_value(metric: str) -> float:
-    """What the amplification of a row of METRICS is where nothing is amplified: 1 for ratios, else 0.
-
-    NaN for Multi->, a mean of sizes, which no captioner has at 0.
-    """
-    row = find_metric(metric)
-    if row.counted and row.counted.kind.startswith("multi"):
-        return math.nan
-    return 1.0 if row.amplification == "ratio" else 0.0
-
-
 def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0.0) -> float:
     """Share, in [0, 1], of captioners that one judge calls biased and the other does not.
 
@@ -201,7 +190,7 @@ def _pair(metric: str, judges: tuple[str, str], by_judge: Mapping[str, Mapping[s
     a, b = (by_judge[judge] for judge in judges)
     both = [name for name in a if name in b]
     first, second = [a[name] for name in both], [b[name] for name in both]
-    conflict = conflict_score(first, second, neutral=neutral_value(metric))
+    conflict = conflict_score(first, second, neutral=find_metric(metric).neutral)
     return JudgePair(metric, *judges, len(both), conflict, _correlate(first, second))
 
 

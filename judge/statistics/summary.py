@@ -21,7 +21,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from judge.amplification import NEUTRAL
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
@@ -222,7 +221,7 @@ class _Row:
             return _with(line, found, "refits", Replicates("half", tuple(values)), error)
         parts = [self.value(part) for _, part in self._by("seed", "fold")]
         values = [float(part.value) for part in parts]
-        neutral = NEUTRAL[self.metric.amplification]
+        neutral = self.metric.neutral
         found = None if ratio is None else from_splits(value, values, ratio=ratio, neutral=neutral, level=level)
         if found:
             error = split_error([float(part.human.value) for part in parts], ratio or 0.0)

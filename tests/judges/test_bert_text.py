@@ -19,7 +19,7 @@ from judge.hub import quiet
 from judge.judges import Materials, find_judge
 from judge.judges.bert import BatchNorm, PretrainedClassifier
 from judge.judges.frozen import FrozenClassifier
-from judge.training.members import train_members
+from judge.training.members import keep_predictions, train_members
 from judge.training.processes import make_accelerator
 from judge.training.texts import TextCache
 from judge.training.trainer import NetworkJudge, Trainer
@@ -132,7 +132,9 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
             Workshop({"epochs": 1}, workers=1, features=tmp_path / "kept", materials=Materials(reader=str(reader)))
             for reader in (folder, folder, other)
         ]
-        one, same, another = (train_members([member], workshop)[0].probabilities for workshop in workshops)
+        one, same, another = (
+            train_members([member], workshop, then=keep_predictions)[0].probabilities for workshop in workshops
+        )
         assert one.shape == (20, 2)
         assert np.array_equal(one, same)
         assert not np.allclose(one, another)
@@ -146,9 +148,9 @@ def test_no_reader_is_one_line(name: str, tmp_path: Path) -> None:
     member = Member(name, GENDER, tuple(make_samples(3)), split, 0)
     workshop = Workshop(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / "none")))
     with pytest.raises(JudgeError, match=rf"--reader {tmp_path / 'none'}: no such folder\. Check the path\."):
-        train_members([member], workshop)
+        train_members([member], workshop, then=keep_predictions)
     # Nor does a text judge ask for pictures.
     (tmp_path / "empty").mkdir()
     workshop = replace(workshop, materials=Materials(reader=str(tmp_path / "empty")))
     with pytest.raises(JudgeError, match=r"no checkpoint of transformers is there \(config\.json\)"):
-        train_members([member], workshop)
+        train_members([member], workshop, then=keep_predictions)

@@ -173,10 +173,13 @@ def test_linear_equals_a_hand_written_optimum() -> None:
         Sample(s.image_id, s.side, 0, s.words, s.answers, weight=1.5 - s.answers[0]) for s in make_samples(80, clue=0.7)
     ]
     judge = LinearJudge(GENDER).fit(samples, seed=0)
-    x = judge._vectorizer.transform(samples).toarray()
+    x = judge._terms.table(samples).toarray()
     y = np.array([s.answers[0] for s in samples])
     w = np.array([s.weight for s in samples])
-    model = judge._model.model
-    p = 1 / (1 + np.exp(-(x @ model.coef_[0] + model.intercept_[0])))
-    gradient = x.T @ (w * (p - y)) + model.coef_[0] / judge.c
+    # Features that stand in the same samples were solved as one: each has its share of the weight.
+    *found, intercept = judge._model.found[:, 0, 0]
+    coefficients = judge._terms.features._merge @ np.array(found)
+    p = 1 / (1 + np.exp(-(x @ coefficients + intercept)))
+    assert judge.predict(samples).probabilities[:, 1] == pytest.approx(p)
+    gradient = x.T @ (w * (p - y)) + coefficients / judge.c
     assert np.abs(gradient).max() / w.sum() < 2e-3

@@ -27,7 +27,7 @@ from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.bert import load_reader
 from judge.judges.frozen import FrozenEncoder
 from judge.training.features import FeatureStore
-from judge.training.members import _Job, _luggage, train_members
+from judge.training.members import _Job, _luggage, keep_predictions, train_members
 from judge.training.texts import TextCache, name_words
 from judge.training.workshop import Member, Workshop, name_members
 from judge.types import Sample
@@ -190,10 +190,10 @@ def test_minilm_from_end_to_end(minilm: Path, tmp_path: Path) -> None:
     split = Split(tuple(images["train"]), tuple(images["test"]), {"female": 1.0, "male": 1.0})
     member = Member(f"sentence:{minilm}", GENDER, tuple(samples), split, 0)
     workshop = Workshop({"epochs": 30}, workers=1, features=tmp_path)
-    (found,) = train_members([member], workshop)
+    (found,) = train_members([member], workshop, then=keep_predictions)
     assert accuracy(found.probabilities, member.test()) > 0.8
     # A bag of words has nothing to go by.
-    (found,) = train_members([Member("linear", GENDER, tuple(samples), split, 0)], workshop)
+    (found,) = train_members([Member("linear", GENDER, tuple(samples), split, 0)], workshop, then=keep_predictions)
     assert accuracy(found.probabilities, member.test()) == pytest.approx(0.5, abs=0.2)
 
 
@@ -313,17 +313,17 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
         for seed in range(2)
     ]
     workshop = Workshop({"epochs": 1}, workers=1, features=tmp_path)
-    first = train_members(members, workshop)
+    first = train_members(members, workshop, then=keep_predictions)
     assert sum(asked) == len({sample.words for samples in sides for sample in samples})
     asked.clear()
-    again = train_members(members, workshop)
+    again = train_members(members, workshop, then=keep_predictions)
     assert asked == []
     for one, other in zip(first, again, strict=True):
         assert np.array_equal(one.probabilities, other.probabilities)
     looked = workshop.look(members)
     assert looked.sights
     # To a worker goes what its own judge reads.
-    sent = _luggage(_Job(0, members[0], "key"), looked).sights
+    sent = _luggage(_Job("key", ((0, members[0]),)), looked).sights
     assert sent
     ((judge, store),) = sent.features.items()
     assert judge == f"sentence:{plain}+mlp3"
