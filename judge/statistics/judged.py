@@ -123,7 +123,8 @@ class Statistic:
             shares = set_frequency(above, _sets(self.aboves), form=self.form), frequency(below)
         else:
             shares = frequency(above), set_frequency(below, _sets(self.belows), form=self.form)
-        return divide(shares[0][self._above], shares[1][self._below])
+        # A cell that a resample does not hold counts nothing, whatever it would weigh.
+        return np.nan_to_num(divide(shares[0][self._above], shares[1][self._below]))
 
     def __call__(self, human: FloatArray, generated: FloatArray) -> Measured:
         """Both sides and the metric, of sums [width, ...] each."""

@@ -164,6 +164,22 @@ def test_against_loops(said: list[tuple[str, str, str, str]], metric: str, form:
         assert value == pytest.approx(loops(metric, rows, side, form), rel=1e-9, nan_ok=True)
 
 
+def test_a_resample_without_a_set_of_tasks_has_a_value() -> None:
+    """Sums of images 1 and 2 alone, under cells of all four: as if there were no others."""
+    rows: list[Row] = [
+        (str(n), side, 0, "f" if n % 2 else "m", "", f"task {n}", 0.2 * n)
+        for n in range(1, 5)
+        for side in ("human", "generated")
+    ]
+    table = frame(rows)
+    statistic = Statistic(find_metric("dpac-ta"), table)
+    by_image = statistic.rows(caption_table(table, "confidence")).by_image()
+    sums = [np.asarray(side[:2].sum(axis=0), dtype=np.float64) for side in by_image]
+    alone = measure("dpac-ta", [row for row in rows if row[0] in {"1", "2"}])
+    assert statistic(*sums).human.value == pytest.approx(alone.human.value)
+    assert alone.human.value == pytest.approx((0.2 + 0.4) / 2)  # P(a^) = P(T) = 1/2.
+
+
 def test_every_score_can_be_asked_for() -> None:
     for name in SCORES:
         found = measure(f"dbac-at:{name}", HUMAN + SILENT)
