@@ -389,7 +389,7 @@ class RunSettings(HidingSettings):
         None,
         ge=0,
         description="times that judges are trained again for the test, and on two halves of the images for the "
-        "interval; 0 for none; default 20 for linear, 0 for judges that take long",
+        "interval; 0 for none; default 20 for linear (8 where it guesses tasks), 0 for judges that take long",
     )
     chance: int | None = Field(
         None, ge=0, description="judges trained on shuffled labels; default 4 for linear, 0 for judges that take long"

@@ -32,7 +32,6 @@ from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.nulls import people_as_captioner
 from judge.calibration.world import CAPTIONERS
-from judge.lexicon import load_lexicon
 from judge.measure import Result
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.types import Captions, Labels
@@ -52,7 +51,7 @@ Out = Annotated[Path, typer.Option(help="file that trials are kept in")]
 
 
 @app.command()
-def nulls(
+def nulls(  # noqa: PLR0913, PLR0917 - options
     data: Annotated[Path, typer.Option(help="captions_human.json, gender.csv and objects.json")],
     images: int = 900,
     trials: int = 200,
@@ -151,7 +150,7 @@ def worlds(
 
 
 @app.command()
-def seen(
+def seen(  # noqa: PLR0913, PLR0917 - options
     count: Annotated[int, typer.Option("--worlds", help="worlds")] = 40,
     images: int = 300,
     refits: int = 6,
@@ -207,11 +206,10 @@ def read(data: Path) -> tuple[Corpus, Labels]:
 
 def misnamed(captions: Captions, *, share: float, seed: int) -> Captions:
     """Captions of which a share names the other gender."""
-    lexicon = load_lexicon("gender")
     pairs = [pair.split() for pair in SWAPS.split(", ")]
-    other = {a: b for a, b in pairs} | {b: a for a, b in reversed(pairs)}
+    # Of words that stand for two ("his", "him"), the first.
+    other = {word: of[1 - place] for of in reversed(pairs) for place, word in enumerate(of)}
     generator = np.random.default_rng(seed)
-    assert lexicon.classes
 
     def swap(text: str) -> str:
         return " ".join(other.get(word, word) for word in text.lower().replace(".", " .").split())
@@ -296,10 +294,13 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
         errors = np.array([row["error"] or np.nan for row in group])
         ps = [row["p"] for row in group if row["p"] is not None]
         held = [row["low"] <= 0 <= row["high"] for row in group if row["low"] is not None]
+        sd = values.std(ddof=1)
+        rejected = np.mean([p < 0.05 for p in ps]) if ps else np.nan
+        share = np.mean(held) if held else np.nan
+        seconds = np.mean([row["seconds"] for row in group])
         print(
-            f"{key:60s} {len(group):5d} {values.mean():+.4f} {values.std(ddof=1):.4f}    {errors.mean() / values.std(ddof=1):5.2f}"
-            f"     {np.mean([p < 0.05 for p in ps]) if ps else np.nan:6.3f}  {np.mean(held) if held else np.nan:6.3f}"
-            f"  {np.mean([row['seconds'] for row in group]):6.1f}"
+            f"{key:60s} {len(group):5d} {values.mean():+.4f} {sd:.4f}    {errors.mean() / sd:5.2f}"
+            f"     {rejected:6.3f}  {share:6.3f}  {seconds:6.1f}"
         )
 
 

@@ -91,6 +91,204 @@ def test_evaluate_writes_the_run(files: WorldFiles, tmp_path: Path) -> None:
     assert log == ["started", "finished"]
 
 
+def test_a_run_repeats_from_its_own_yaml_and_options_override_it(files: WorldFiles, tmp_path: Path) -> None:
+    first, again, other = tmp_path / "first", tmp_path / "again", tmp_path / "other"
+    assert judge("evaluate", *inputs(files), *FAST, "--out", first).exit_code == 0
+    assert judge("evaluate", first / "run.yaml", "--out", again).exit_code == 0
+    assert (first / "metrics.json").read_bytes() == (again / "metrics.json").read_bytes()
+    assert (first / "scores.parquet").read_bytes() == (again / "scores.parquet").read_bytes()
+    assert judge("evaluate", first / "run.yaml", "--metrics", "sc", "--out", other).exit_code == 0
+    assert yaml.safe_load((other / "run.yaml").read_text(encoding="utf-8"))["metrics"] == ["sc"]
+
+
+def test_labels_are_derived_when_none_are_given_and_the_table_says_so(files: WorldFiles, tmp_path: Path) -> None:
+    arguments = ["--human", files.human, "--captions", f"mine={files.captions['much']}"]
+    done = judge("evaluate", *arguments, *FAST, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert "Labels DERIVED" in done.stdout
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["run"]["labels"]["derived"] is True
+    assert "mine " in done.stdout
+
+
+def test_a_held_place_asks_for_overwrite(files: WorldFiles, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert judge("evaluate", *inputs(files), *FAST, "--out", out).exit_code == 0
+    before = (out / "metrics.json").read_bytes()
+    refused = judge("evaluate", *inputs(files), *FAST, "--out", out, "--metrics", "sc")
+    assert refused.exit_code == 2
+    assert refused.stderr == f"judge: --out {out}: holds another run. Name another folder, or add --overwrite.\n"
+    assert (out / "metrics.json").read_bytes() == before
+    assert judge("evaluate", *inputs(files), *FAST, "--out", out, "--metrics", "sc", "--overwrite").exit_code == 0
+    assert len(json.loads((out / "metrics.json").read_text())["results"]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+GOOD = [{"image_id": 1, "caption": "a cat"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{not json", "much.json"),
+        ({"a": [[1]]}, "much.json"),
+        ([{"caption": "a cat"}], "image_id"),
+        ([*GOOD, *GOOD], "duplicate"),
+        ([{"image_id": 1, "caption": None}], "null"),
+        ([{"image_id": 1, "caption": 7}], "number"),
+        ([{"image_id": 1, "caption": "  "}], "empty"),
+        ([{"image_id": 1, "caption": "a" * 100_000}], "100,000"),
+        ([{"image_id": 990001, "caption": "a cat"}], "no image in common"),
+        ("", "empty"),
+    ],
+)
+def test_faulty_captions(files: WorldFiles, tmp_path: Path, content: object, message: str) -> None:
+    path, out = tmp_path / "much.json", tmp_path / "deep" / "run"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    done = judge("evaluate", "--human", files.human, "--captions", path, "--labels", files.labels, "--out", out)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("judge: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert str(path) in done.stderr
+    assert not out.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("image_id,gender\n1,female\n2,purple\n", "purple"),
+        ("image_id,gender\n1,0\n2,1\n", "--label-value"),
+        ("image_id,gender\n" + "".join(f"{i},female\n" for i in range(1, 121)), "all 120 images are 'female'"),
+        ("image_id,gender\n" + "".join(f"{i},{'fe' * (i > 9)}male\n" for i in range(1, 121)), "has 9 images"),
+        ("picture,sex\n1,female\n", "among 'picture', 'sex'"),
+    ],
+)
+def test_faulty_labels(files: WorldFiles, tmp_path: Path, table: str, message: str) -> None:
+    labels, out = tmp_path / "labels.csv", tmp_path / "run"
+    labels.write_text(table, encoding="utf-8")
+    done = judge(
+        "evaluate", "--human", files.human, "--captions", files.captions["much"], "--labels", labels, "--out", out
+    )
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--metrics", "lick"], "--metrics: unknown metric 'lick'. Did you mean 'lic'?"),
+        (["--judge", "lsmt"], "--judge: unknown judge 'lsmt'. Did you mean 'lstm'?"),
+        (["--protocol", "paperr"], "'protocol'"),
+        (["--seeds", "0"], "'seeds'"),
+        (["--lexicon", "gendr"], "no lexicon 'gendr'. Did you mean 'gender'?"),
+        (["--column", "caption"], "'caption' is not KEY=VALUE"),
+        (["--human", "nowhere.json"], "nowhere.json"),
+        (["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--learning-rate", "1e38"], "loss is"),
+    ],
+)
+def test_faulty_options(files: WorldFiles, tmp_path: Path, arguments: list[str], message: str) -> None:
+    out = tmp_path / "run"
+    done = judge("evaluate", *inputs(files), "--workers", "1", "--folds", "2", "--out", out, *arguments)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_faulty_yaml(files: WorldFiles, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(f"human: {files.human}\ncaptions: [{files.captions['much']}]\nmetrcs: lic\n", encoding="utf-8")
+    done = judge("evaluate", path)
+    assert done.exit_code == 2
+    assert done.stderr == f"judge: {path}: unknown key 'metrcs'. Did you mean 'metrics'?\n"
+    path.write_text("- a list\n", encoding="utf-8")
+    assert "not a mapping" in judge("evaluate", path).stderr
+    path.write_text("human: x.json\n", encoding="utf-8")
+    assert "'captions' is missing. Give --captions" in judge("evaluate", path).stderr
+
+
+def test_overwrite_never_touches_what_is_no_run(files: WorldFiles, tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis"
+    thesis.mkdir()
+    (thesis / "thesis.tex").write_text("years of work", encoding="utf-8")
+    done = judge("evaluate", *inputs(files), "--out", thesis, "--overwrite")
+    assert (done.exit_code, "holds something that is no run" in done.stderr) == (2, True)
+    run = tmp_path / "run"
+    assert judge("evaluate", *inputs(files), *FAST, "--metrics", "sc", "--out", run).exit_code == 0
+    inside = run / "mine.json"
+    inside.write_bytes(files.captions["much"].read_bytes())
+    done = judge("evaluate", "--human", files.human, "--captions", inside, "--out", run, "--overwrite")
+    assert (done.exit_code, "holds mine.json, which is read" in done.stderr) == (2, True)
+    assert (thesis / "thesis.tex").exists()
+    assert inside.exists()
+    for place in (".", "/"):
+        assert judge("evaluate", *inputs(files), "--out", place, "--overwrite").exit_code == 2
+
+
+def test_names_that_look_like_markup(files: WorldFiles, tmp_path: Path) -> None:
+    captions = f"a[/v2]={files.captions['much']}"
+    arguments = ["--human", files.human, "--captions", captions, "--labels", files.labels, "--metrics", "sc"]
+    done = judge("evaluate", *arguments, *FAST, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert "a[/v2]" in done.stdout
+
+
+def test_yaml_words(files: WorldFiles, tmp_path: Path) -> None:
+    """What YAML reads as something else: no, 1."""
+    labels = tmp_path / "codes.csv"
+    names = files.labels.read_text(encoding="utf-8")
+    labels.write_text(names.replace("female", "1").replace("male", "0"), encoding="utf-8")
+    settings = f"human: {files.human}\ncaptions: {files.captions['much']}\nlabels: {labels}\nprecision: no\nfolds: 2\n"
+    settings += f"label_values: {{female: 1, male: [0]}}\nmetrics: sc\nout: {tmp_path / 'run'}\n"
+    path = tmp_path / "run.yaml"
+    path.write_text(settings, encoding="utf-8")
+    done = judge("evaluate", path, "--workers", "1")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["run"]["captioners"]["much"]["images"] == {
+        "female": 60,
+        "male": 60,
+    }
+
+
+def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way", encoding="utf-8")
+    done = judge("evaluate", *inputs(files), "--out", blocked)
+    assert (done.exit_code, done.stderr) == (2, f"judge: --out {blocked}: is a file. Name a folder.\n")
+    done = judge("evaluate", *inputs(files), "--out", blocked / "run")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "cannot be written" in done.stderr
+
+
+# What a command exchanges, or does not come to, is a setting of the file that it shares with judge evaluate alone.
+OF_THE_FILE: dict[type[Settings], set[str]] = {
+    AblateDetectorsConfig: {"detector"},
+    AblateMasksConfig: {"mask", "hide"},
+    TrainConfig: {"out", "overwrite", "resamples", "level"},
+}
+
+
+@pytest.mark.parametrize(
+    "config", [RunConfig, MaskConfig, CaptionConfig, TrainDetectorConfig, *OF_THE_FILE], ids=lambda kind: kind.command
+)
+def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> None:
+    """One vocabulary: what the command can say, YAML and Python can say, by the same name."""
+    from typer.main import get_command
+
+    renamed = {"refusal": "refusals", "column": "columns", "label_value": "label_values"}
+    renamed |= {"answer": "answers"} | ({"model": "models"} if config is not CaptionConfig else {})
+    command: Any = get_command(app)
+    for name in [*config.command.split()[1:], *(["judges"] if config is TrainConfig else [])]:
+        command = command.commands[name]
+    parameters = command.params
+    options = {
+        option.opts[0].removeprefix("--").replace("-", "_") for option in parameters if option.opts[0][:2] == "--"
+    }
+    assert {renamed.get(option, option) for option in options} == set(config.model_fields) - OF_THE_FILE.get(
+        config, set()
+    )
+
+
 def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
     texts = ("一个人在跑 🏃‍♀️", "व्यक्ति दौड़ रहा है", "شخص يجري", "😀")
     path = tmp_path / "scripts.json"

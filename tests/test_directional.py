@@ -17,7 +17,7 @@ from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder, Truth
-from judge.lexicon import Lexicon, Lexicons, load_lexicon
+from judge.lexicon import Lexicons, load_lexicon
 from judge.measure import Result, judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.scores import SCORES
@@ -311,7 +311,7 @@ def test_a_captioner_that_names_nobody() -> None:
 def test_people_are_neither_hidden_nor_guessed() -> None:
     """But "bike rider" is a person and no bicycle; with people among the tasks both are hidden, as one."""
     corpus = draw(60, female=0.5, leaning=0.8)
-    said = {image: ("a bike rider and a person with a dog",) for image in corpus.human.by_image}
+    said = dict.fromkeys(corpus.human.by_image, ("a bike rider and a person with a dog",))
     assert corpus.tasks is not None
     shown = {image: (*which, 2) if int(image) % 2 else which for image, which in corpus.tasks.by_image.items()}
     corpus = replace(corpus, generated=(Captions("cap", said),), tasks=Tasks((*SHOWN, "person"), shown, "test"))

@@ -180,14 +180,15 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     refits: Annotated[
         int | None,
         typer.Option(
-            help="times that judges are trained again for the test, and on two halves of the images for the interval; 0: "
-            "none [default: 20 for linear, 0 for judges that take long]"
+            help="times that judges are trained again for the test, and on both halves of the images for the "
+            "interval; 0: none [default: 20 for linear, 8 where it guesses tasks; 0 for judges that take long]"
         ),
     ] = None,
     chance: Annotated[
         int | None,
         typer.Option(
-            help="times that judges are trained on shuffled labels, to see what chance is [default: 4 for linear, else 0]"
+            help="times that judges are trained on shuffled labels, to see what chance is [default: 4 for linear, "
+            "else 0]"
         ),
     ] = None,
     resamples: options.Resamples = None,
@@ -195,8 +196,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
 ) -> None:
     """Measure how much captioners amplify the bias of human captions.
 
-    Prints a table and leaves run.yaml, metrics.json, log.jsonl, scores.parquet (what judges said), counts.parquet (what
-    captions say) and replicates.parquet (values on parts of the data, for intervals and tests) in --out.
+    Prints a table and leaves run.yaml, metrics.json, log.jsonl, scores.parquet (what judges said), counts.parquet
+    (what captions say) and replicates.parquet (values on parts of the data, for intervals and tests) in --out.
     """
     given = dict(locals())
     with one_line_errors():
@@ -238,9 +239,9 @@ def demo(
             found = run_demo(out, seed=seed, images=images, report=report)
         print_result(found.result, extra=found.known)
         say(
-            "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data, that reads the\n"
-            "caption alone, or sees the picture too. expected here: amplification that this judge finds in worlds of this\n"
-            "size, a mean over many; the interval is to be held against that."
+            "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data that\n"
+            "reads the caption alone, or sees the picture too. expected here: amplification that this judge finds in\n"
+            "worlds of this size, a mean over many; the interval is to be held against that."
         )
         say(f"\nThe world is in {found.world}, the results are in {found.results}")
 

@@ -100,7 +100,7 @@ def _summary(row: Mapping[str, Any], replicates: pd.DataFrame) -> Summary:
         basis=row["basis"],
         standard_error=row.get("standard_error"),
         degrees=row.get("degrees", 0),
-        replicates=Replicates(kind, values, row.get("ratio", 0.0)) if values else None,
+        replicates=Replicates(kind, values, **row["replicates"]) if values else None,
     )
 
 
@@ -115,12 +115,13 @@ def _check(first: _Run, second: _Run) -> None:
     images = [{entry["image_set"] for entry in run.facts["captioners"].values()} for run in (first, second)]
     if len(images[0] | images[1]) > 1:
         counts = [max((row.images for row in run.rows), default=0) for run in (first, second)]
-        what = f"the runs cannot be compared: they are of other images, or other labels ({counts[0]:,} and {counts[1]:,} images)"
+        told = f"{counts[0]:,} and {counts[1]:,} images"
+        what = f"the runs cannot be compared: they are of other images, or other labels ({told})"
         raise JudgeError(what, where=where, mend="measure both captioners on the same images")
     rows = [{(row.metric, row.judge) for row in run.rows} for run in (first, second)]
     if not rows[0] & rows[1]:
-        told = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) for of in rows]
-        what = f"the runs cannot be compared: {told[0]} in one, {told[1]} in the other"
+        judged = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) for of in rows]
+        what = f"the runs cannot be compared: {judged[0]} in one, {judged[1]} in the other"
         raise JudgeError(what, where=where, mend="measure both by the same metric and judge")
 
 

@@ -118,7 +118,7 @@ def _optima(metrics: Sequence[str], *, looks: bool) -> dict[str, str]:
 
 
 def read_expected(images: int) -> dict[str, str]:
-    """ "captioner metric" -> mean amplification over worlds of this size; nothing for a size that was not measured."""
+    """Captioner and metric -> mean amplification over worlds of this size; nothing for a size not measured."""
     text = (resources.files("judge.calibration") / "expected.json").read_text(encoding="utf-8")
     known = json.loads(text)
     if known["images"] != images:

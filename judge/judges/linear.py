@@ -2,13 +2,13 @@
 
 Not a published attacker: rows say "linear". Its strength of regularisation changes LIC by more than captioners
 differ, so C is never a hidden constant: it is chosen inside the training images by log loss, from a fixed grid, and
-reported. It is chosen once for both sides of a captioner, by their captions together: chosen apart, its noise made
-half of the variance of LIC beyond that of the test captions.
+reported. It is chosen once for both sides of a captioner, by a caption of each side together: chosen apart, its noise
+made half of the variance of LIC beyond that of the test captions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -44,7 +44,7 @@ class LinearJudge:
         alone = Assignment("human", samples, everything, weights, everything[:0], seed)
         self._terms = _Terms(samples)
         slot = _Slot(self.target, samples, self._terms)
-        (self.c,) = _choose_c([slot], [[alone]], [1.0])
+        self.c = _choose_c([slot], [[alone]])[alone.split]
         self._model = slot.fit([alone], np.array([self.c]))
         return self
 
@@ -57,19 +57,18 @@ class LinearJudge:
 def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Predictions]:
     """The judges of one captioner's sides and splits, side by side: those of the same captions share their features.
 
-    C is what an assignment's ``settings`` say; else it is chosen for each split by all that have it, each side
-    counting the same whatever the number of its captions.
+    C is what an assignment's ``settings`` say; else it is chosen for each split by the first captions of both sides.
     """
     by_slot: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
         by_slot.setdefault(id(assignment.samples), []).append(place)
     groups = [[assignments[place] for place in places] for places in by_slot.values()]
-    sides = [group[0].side for group in groups]
     slots = [_Slot(target, group[0].samples, _Terms(group[0].samples)) for group in groups]
     known = {group.split: group.settings["C"] for group in assignments if "C" in group.settings}
     if len(known) < len({assignment.split for assignment in assignments}):
-        splits = list(dict.fromkeys(assignment.split for assignment in assignments))
-        known = dict(zip(splits, _choose_c(slots, groups, [1 / sides.count(side) for side in sides]), strict=True))
+        sides = [group[0].side for group in groups]
+        first = [sides.index(side) for side in dict.fromkeys(sides)]
+        known = _choose_c([slots[place] for place in first], [groups[place] for place in first])
     found: dict[int, Predictions] = {}
     for slot, group, places in zip(slots, groups, by_slot.values(), strict=True):
         step = max(1, _COLUMNS // len(target.classes))
@@ -84,7 +83,7 @@ def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Pr
 
 
 class _Terms:
-    """Which words and word pairs captions hold, [N, F], 0 or 1; known are those of the captions that it is made with."""
+    """Which words and word pairs captions hold, [N, F], 0 or 1; known are those of the captions it is made with."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._words: dict[str, int] = {}
@@ -149,13 +148,12 @@ class _Slot:
         return found
 
 
-def _choose_c(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]], shares: Sequence[float]) -> list[float]:
-    """Up the grid, with warm starts, until the held-out log loss of all slots together rises: one C for each split.
+def _choose_c(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, float]:
+    """Up the grid, with warm starts, until the held-out log loss of all slots together rises: a C for each split.
 
     Args:
-        slots: captions.
+        slots: captions, one index of each side.
         groups: for each of ``slots`` its assignments, one a split at most.
-        shares: what the loss of each slot counts.
     """
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     held = {split: _held_out(slots, groups, split) for split in splits}
@@ -170,17 +168,17 @@ def _choose_c(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]], sh
     falling = np.ones(len(splits), dtype=np.bool_)
     for c in C_GRID:
         loss = np.zeros(len(splits))
-        for model, part, column, share in zip(models, parts, columns, shares, strict=True):
+        for model, part, column in zip(models, parts, columns, strict=True):
             model.fit(np.where(falling[column], c, np.nan))
-            loss[column] += share * model.loss(part)
+            loss[column] += model.loss(part)
         falling &= loss < least
         best[falling], least[falling] = c, loss[falling]
         if not falling.any():
             break
-    return [float(c) for c in best]
+    return dict(zip(splits, best.tolist(), strict=True))
 
 
-def _held_out(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]], split: object) -> list[str]:
+def _held_out(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]], split: Hashable) -> list[str]:
     """A third of the training images of a split, of each class as far as possible; the same on both sides."""
     from sklearn.model_selection import KFold, StratifiedKFold
 

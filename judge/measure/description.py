@@ -46,9 +46,11 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
         "ratios": {metric.name: list(ratio_classes(metric, named_most_and_least(counts))) for metric in ratios},
         "level": plan.level,
-        "refits": max(
-            (plan.resamples_of(judge).get("exchanged", 0) for judge in {job.judge for job in work.jobs}), default=0
-        ),
+        "refits": {
+            kind: max(plan.resamples_of(job.judge, kind).get("exchanged", 0) for job in of)
+            for kind in ("attribute", "tasks")
+            if (of := [job for job in work.jobs if job.evidence.target.kind == kind])
+        },
         "captioners": _captioners(work, notes, plan),
     }
 

@@ -17,10 +17,12 @@ from judge.quality import Quality
 from judge.statistics.comparisons import Conclusion, Difference, conclude, differences
 from judge.statistics.summary import Replicates, Summary
 from judge.tally import Vocabulary
-from judge.types import Interval
+from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
-REFITS, CHANCE = 20, 4
+# Of judges that train in seconds. Those that guess tasks have dozens of answers to learn.
+REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
+CHANCE = 4
 
 
 class Resampling(TypedDict):
@@ -50,7 +52,7 @@ class Plan:
         quality: whether captions are scored too, beside their bias.
         resamples, level: of intervals and tests.
         refits: how often judges are trained again for the test, and as often for the interval, on each half of the
-            images; None: 20 times those that train in seconds, others not at all.
+            images; None: those that train in seconds, 20 times or, of tasks, 8 times; others not at all.
         chance: how often judges are trained on shuffled labels; None: 4 times those that train in seconds.
     """
 
@@ -71,10 +73,10 @@ class Plan:
     refits: int | None = None
     chance: int | None = None
 
-    def resamples_of(self, judge: str) -> dict[ResampleKind, int]:
-        """How often a judge is trained again on data drawn anew in each way."""
+    def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
+        """How often a judge of this target is trained again on data drawn anew in each way."""
         quick = judge != SELF and find_judge(judge).crew is not None
-        refits = self.refits if self.refits is not None else REFITS if quick else 0
+        refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
         return {kind: count for kind, count in found.items() if count}
@@ -159,7 +161,7 @@ class Result:
         known = {part.name: getattr(summary, part.name) for part in fields(summary)}
         row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
         pairs = {"quality": "qualities", "prior": "priors", "chance": "chance"}
-        for name, found in [(name, row.pop(field)) for name, field in pairs.items()]:
+        for name, found in [(name, row.pop(held)) for name, held in pairs.items()]:
             row["human_" + name], row["generated_" + name] = found or (None, None)
         covered = (self.run["captioners"][summary.captioner]["coverage"] or {}).get("generated", {})
         interval = summary.interval

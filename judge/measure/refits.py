@@ -85,7 +85,7 @@ def check_refits(jobs: Sequence[Job], plan: Plan, workshop: Workshop) -> None:
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
     for job in trained:
-        if "half" in plan.resamples_of(job.judge):
+        if "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
             _check_halves(job.evidence, plan)
 
 
@@ -112,7 +112,7 @@ def _lay_out(
         if not workshop.is_trained(job.member):
             continue
         compared = any(metric.amplification != "one_side" for metric in job.metrics)
-        for kind, count in plan.resamples_of(job.judge).items():
+        for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
             for number in range(count if compared or kind == "shuffled" else 0):
                 yield _refit(job, kind, number, groups[key], plan)
 
@@ -135,7 +135,7 @@ def _values(one: _Refit, found: Sequence[tuple[Sums, float]], plan: Plan) -> Ite
     assert resample is not None
     for metric in one.metrics:
         scored = {side: _sum(one, found, metric, side) for side in _SIDES}
-        every = _every(one.evidence) if metric.prior else dict.fromkeys(_SIDES, dict[Cell, float]())
+        every: dict[Side, dict[Cell, float]] = _every(one.evidence) if metric.prior else {"human": {}, "generated": {}}
         cells = sorted({cell for side in _SIDES for cell in (*scored[side], *every[side])})
         statistic = Statistic(metric, pd.DataFrame(cells, columns=CELL), prior=plan.prior)
         place = _PLACES[metric.score]

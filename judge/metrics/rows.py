@@ -140,8 +140,8 @@ METRICS: dict[str, Metric] = {
             score="inverse_cross_entropy",
             amplification="normalised",
             reference="nair2026dbac, supplement, algorithm 2",
-            variant="of captions that name one class; binary cross-entropy, mean over tasks but people; other scores ask "
-            "for the whole set; P(T): of the set",
+            variant="of captions that name one class; binary cross-entropy, mean over tasks but people; other scores "
+            "ask for the whole set; P(T): of the set",
             holdout=(0.2, 0.0),
             prior="P(a^)/P(T)",
             head=3,
@@ -205,7 +205,8 @@ METRICS: dict[str, Metric] = {
             Counting("dba", "people", "objects", DbaVariant()),
             "A->T",
             reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
-            variant="objects (but people) that captions name against those that people's captions name, by annotated class",
+            variant="objects (but people) that captions name against those that people's captions name, by annotated "
+            "class",
         ),
         _counted(
             "dba-g",

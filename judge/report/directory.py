@@ -32,8 +32,8 @@ REPLICATES = "replicates"
 class RunDirectory(OutputFolder):
     """``run.yaml``, ``metrics.json``, ``log.jsonl``, and what they are made of, of one run.
 
-    That is ``scores.parquet`` (what judges said), ``counts.parquet`` (what captions say) and ``replicates.parquet`` (values
-    on parts of the data, and on data drawn anew).
+    That is ``scores.parquet`` (what judges said), ``counts.parquet`` (what captions say) and ``replicates.parquet``
+    (values on parts of the data, and on data drawn anew).
 
     Where captions were scored also ``quality.csv`` and ``figures/``.
 
@@ -144,7 +144,7 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     """A line of the table as JSON has it: fractions; absent values, and what is not finite, null."""
     row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
-        "ratio": summary.replicates.ratio if summary.replicates and summary.replicates.kind == "split" else None,
+        "replicates": summary.replicates and {"ratio": summary.replicates.ratio, "scale": summary.replicates.scale},
         "attribute": attribute,
         "direction": find_metric(summary.metric).direction,
         "ci": _bounds(summary.interval),

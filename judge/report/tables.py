@@ -218,15 +218,16 @@ def _inference(result: Result) -> Iterator[str]:
     if bases & {"refits", "splits"}:
         yield "Intervals and p: of the procedure on another sample of images like these, judges trained anew."
     if "refits" in bases:
-        yield f"From refits: judges trained again {run['refits']} times on captions that changed sides within an image (p, by t),"
-        yield f"and on both halves of {run['refits']} draws of the images (interval)."
+        told = " or ".join(str(count) for count in sorted(set(run["refits"].values()), reverse=True) if count)
+        yield f"From refits: judges trained again {told} times on captions that changed sides within an image (p, by"
+        yield "t), and as often on both halves of the images (interval)."
     if "splits" in bases:
-        yield "From splits: values of single folds or hold-outs, corrected for shared training images (corrected resampled t)."
+        yield "From splits: values of single folds or hold-outs, corrected for shared training images (resampled t)."
     if "images" in bases:
         yield "A judge that is asked as it is has no training noise: bootstrap over images, captions that change sides."
     if any(row.published is not None for row in rows):
-        yield "Counted: amplification is the published value's excess over what there is by chance (the mean when captions"
-        yield "of an image change sides); its interval is from halves of the images, p from captions that change sides."
+        yield "Counted: amplification is the published value's excess over what there is by chance (the mean when"
+        yield "captions of an image change sides); interval from halves of the images, p by captions that change sides."
     tests = sum(row.p_value is not None for row in rows)
     if tests:
         yield f"p (Holm): corrected for the {tests} tests of this table; the verdict is by it, at {SIGNIFICANT:g}."
@@ -352,8 +353,8 @@ def _learnt_nothing(result: Result) -> Iterator[str]:
         noise = row.human_error
         if noise is not None and row.human - chance < 2 * noise:
             yield (
-                f"{metric.title} ({row.judge}): people's captions of {row.captioner}'s images are judged no better than "
-                f"by chance ({row.human:.3f}, chance {chance:.3f}): the judge has learnt nothing from them."
+                f"{metric.title} ({row.judge}): people's captions of {row.captioner}'s images are judged no better "
+                f"than by chance ({row.human:.3f}, chance {chance:.3f}): the judge has learnt nothing from them."
             )
 
 

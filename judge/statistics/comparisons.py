@@ -151,7 +151,8 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     paired = bool(same_images and one and other and (one.kind, len(one.values)) == (other.kind, len(other.values)))
     error: float | None = None
     if paired and one and other:
-        error = one.error([a - b for a, b in zip(one.values, other.values, strict=True)])
+        gaps = [a - b for a, b in zip(one.values, other.values, strict=True)]
+        error = max(one.error(gaps), other.error(gaps))
         degrees = min(first.degrees, second.degrees)
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,10 +115,11 @@ class Rows:
 
 
 class Exchanged(NamedTuple):
-    """What exchanging captions between the sides gives: a two-sided p-value, and the mean of the value."""
+    """What exchanging captions between the sides gives: a two-sided p-value; mean and sd of the value."""
 
     p_value: float
     mean: float
+    sd: float
 
 
 def permutation_pooled(
@@ -150,7 +151,7 @@ def permutation_pooled(
     sides = rows.by_image()
     if not (sides[0] - sides[1]).data.any():
         alike = np.asarray(sides[0].sum(axis=0), dtype=np.float64)
-        return Exchanged(1.0, float(statistic(alike, alike)))
+        return Exchanged(1.0, float(statistic(alike, alike)), 0.0)
     whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
 
     def of_roles(roles: Any, axis: int = -1) -> FloatArray:
@@ -167,7 +168,9 @@ def permutation_pooled(
         batch=max(1, _CELLS // max(columns.shape)),
     )
     null = found.null_distribution
-    return Exchanged(float(found.pvalue), float(null.mean())) if np.isfinite(null).all() else None
+    if not np.isfinite(null).all():
+        return None
+    return Exchanged(float(found.pvalue), float(null.mean()), float(null.std(ddof=1)))
 
 
 def excess_of_parts(

@@ -115,7 +115,7 @@ class Statistic:
         return SideValue(value, value, np.ones_like(value))
 
     def _weights(self, every: FloatArray) -> FloatArray:
-        """w of each cell, [S, ...]."""
+        """Prior weights w of the cells, [S, ...]."""
         above = _group(every, self._above, len(self.aboves))
         below = _group(every, self._below, len(self.belows))
         above[~self._counts] = 0

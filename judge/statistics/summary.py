@@ -1,9 +1,10 @@
-"""scores.parquet and replicates.parquet -> the table. Any number of a report comes from files, without a judge or a GPU.
+"""scores.parquet and replicates.parquet -> the table. Any number of a report comes from files, without a judge.
 
-One estimate for every protocol: a caption's quantity (``scores.py``) is averaged over seeds and over an image's captions
-of a side, images are averaged within each class, classes count equally. Where classes are balanced and every image has
-the same number of captions this is the papers' plain mean. Of rows of METRICS that are not balanced, images count
-equally. Losses and priors are averaged over seeds before a pooled score (1/CE) and a normalised amplification is taken.
+One estimate for every protocol: a caption's quantity (``scores.py``) is averaged over seeds and over an image's
+captions of a side, images are averaged within each class, classes count equally. Where classes are balanced and every
+image has the same number of captions this is the papers' plain mean. Of rows of METRICS that are not balanced, images
+count equally. Losses and priors are averaged over seeds before a pooled score (1/CE) and a normalised amplification is
+taken.
 
 The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or
 from splits where there are five or more (``inference.py``). A judge that is not trained has no such noise: a bootstrap
@@ -46,15 +47,17 @@ class Replicates:
             "split": one split of the run.
         values: of the amplification.
         ratio: of splits, tested / trained images.
+        scale: what the parts' own standard error is multiplied by.
     """
 
     kind: Literal["half", "split"]
     values: tuple[float, ...]
     ratio: float = 0.0
+    scale: float = 1.0
 
     def error(self, values: Sequence[float]) -> float:
         """Standard error of the whole, of ``values`` on these parts."""
-        return half_error(values) if self.kind == "half" else split_error(values, self.ratio)
+        return self.scale * (half_error(values) if self.kind == "half" else split_error(values, self.ratio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +266,7 @@ class _Row:
         yield from asked.groupby(list(columns), observed=True)
 
     def _bootstrap(self, generator: np.random.Generator) -> tuple[Interval | None, float | None]:
-        """Over images, for the judges as they were trained, priors estimated anew: interval, error of the human side."""
+        """Over images, for the judges as trained, priors estimated anew: interval, and error of the human side."""
         from scipy.sparse import csr_array, hstack
 
         width, level = self.statistic.width, self.settings.level
@@ -312,7 +315,7 @@ def _check(rows: pd.DataFrame, asked: pd.DataFrame, *, compared: bool) -> None:
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each side the seed whose judges were the best on validation images (DPAC, section 3.2.1), and unasked rows."""
     asked = rows[rows["probability"].notna()]
-    if asked["seed"].nunique() == 1:
+    if len(asked["seed"].unique()) == 1:
         return rows
     losses = asked.groupby(["side", "seed"], observed=True)["validation_loss"].mean()
     chosen = {side: losses[side].idxmin() for side in losses.index.unique("side")}

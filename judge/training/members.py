@@ -67,7 +67,7 @@ def train_members(
     return [done[position] for position in range(len(members))]
 
 
-def keep_predictions(member: Member, predictions: Predictions) -> Predictions:  # noqa: ARG001 - a Then
+def keep_predictions(member: Member, predictions: Predictions) -> Predictions:
     """The predictions themselves."""
     return predictions
 

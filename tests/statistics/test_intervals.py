@@ -98,7 +98,7 @@ def p_value(before: np.ndarray, after: np.ndarray, **how: object) -> float:
 
 def test_permutation_agrees_with_the_paired_t_test() -> None:
     rng = np.random.default_rng(4)
-    before, after = rng.normal(0, 1, (2, 200)) + [[0], [0.15]]
+    before, after = rng.normal([[0], [0.15]], 1, (2, 200))
     found = p_value(before, after, generator=rng, resamples=20_000)
     assert found == pytest.approx(stats.ttest_rel(after, before).pvalue, abs=0.02)
 

@@ -22,7 +22,7 @@ from judge.masking.seen import SeenPictures
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.members import _Job, _luggage, keep_predictions, train_members
 from judge.training.workshop import Member, Sights, Workshop, name_members
-from judge.types import Predictions, Sample, Side, Target
+from judge.types import Predictions, Side, Target
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
 
