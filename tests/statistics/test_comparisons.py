@@ -1,0 +1,169 @@
+"""Holm's correction, verdicts and differences: against numbers worked by hand, and power by simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from judge.statistics.comparisons import conclude, difference, differences, holm
+from judge.statistics.inference import from_refits, from_splits, half_error
+from judge.statistics.summary import Replicates, Summary
+
+ROW = Summary("one", "lic", "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, by_chance=0.0)
+
+
+def test_holm_by_hand() -> None:
+    """Of 0.01, 0.04, 0.03: times 3, 1, 2, and never less than one before."""
+    assert holm([0.01, 0.04, None, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), None, pytest.approx(0.06)]
+    assert holm([0.6, 0.5]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_is_between_no_correction_and_bonferronis(p_values: list[float]) -> None:
+    found = holm(p_values)
+    for p, corrected in zip(p_values, found, strict=True):
+        assert corrected is not None
+        assert p <= corrected <= min(1, p * len(p_values)) + 1e-12
+    order = np.argsort(p_values, kind="stable")
+    assert np.all(np.diff([found[place] for place in order]) >= 0)  # type: ignore[arg-type]
+
+
+def test_holm_rejects_no_true_null_too_often() -> None:
+    """Five true nulls, 2,000 tables: any rejection in about 5% (binomial, 3 sd)."""
+    rng = np.random.default_rng(0)
+    wrong = sum(min(p for p in holm(rng.random(5).tolist()) if p is not None) < 0.05 for _ in range(2000))
+    assert 0.035 < wrong / 2000 < 0.065
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [
+        (ROW, "amplifies"),
+        (replace(ROW, amplification=-0.1), "mitigates"),
+        (replace(ROW, p_value=0.06), "cannot tell"),
+        (replace(ROW, amplification=0.01, by_chance=0.05), "mitigates"),
+        (replace(ROW, p_value=None), None),
+        (replace(ROW, metric="imagecaptioner2-ratio", amplification=0.9, by_chance=None), "mitigates"),
+        (replace(ROW, metric="error"), "errs more"),
+        (replace(ROW, metric="ratio", amplification=-0.2), "mitigates"),
+        (replace(ROW, metric="multi-at"), "changes"),
+    ],
+)
+def test_verdicts(row: Summary, verdict: str | None) -> None:
+    assert conclude([row])[0].verdict == verdict
+
+
+def test_the_verdict_is_by_the_corrected_p() -> None:
+    """0.01 alone amplifies; as the least of six it is 0.06."""
+    assert [said.verdict for said in conclude([ROW] + [replace(ROW, p_value=0.9)] * 5)] == ["cannot tell"] * 6
+
+
+def test_detectable_is_found_in_four_of_five_samples() -> None:
+    """The amplification that is said to be shown with 80% power: of 4,000 samples with it, t finds it in 80%."""
+    (said,) = conclude([ROW])
+    assert said.detectable == pytest.approx((stats.t.ppf(0.975, 20) + stats.t.ppf(0.8, 20)) * 0.03)
+    rng = np.random.default_rng(0)
+    errors = 0.03 * np.sqrt(rng.chisquare(20, 4000) / 20)
+    values = said.detectable + 0.03 * rng.normal(size=4000)
+    assert np.mean(np.abs(values / errors) > stats.t.ppf(0.975, 20)) == pytest.approx(0.8, abs=0.025)
+
+
+def test_a_difference_is_of_what_moves_apart() -> None:
+    """Halves (1, 0) and (1, 0) of one, (1, 0) and (0, 1) of the other: gaps (0, 0) and (1, -1).
+
+    Error: sqrt((0 + 4) / 2 / 4) = sqrt(1/2), 2 degrees of freedom; alone each has sqrt((1 + 1) / 2 / 4) = 1/2.
+    """
+    one = replace(ROW, amplification=0.5, standard_error=0.5, degrees=2, replicates=Replicates("half", (1, 0, 1, 0)))
+    other = replace(one, captioner="other", amplification=0.1, replicates=Replicates("half", (1, 0, 0, 1)))
+    found = difference(one, other, same_images=True)
+    assert found.paired
+    assert found.value == pytest.approx(0.4)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(0.4 / 0.5**0.5, 2))
+    assert found.interval is not None
+    assert found.interval.high - 0.4 == pytest.approx(stats.t.ppf(0.975, 2) * 0.5**0.5)
+    # On other images nothing is known of what they share: errors add up.
+    apart = difference(one, other, same_images=False)
+    assert not apart.paired
+    assert apart.p_value == pytest.approx(2 * stats.t.sf(0.4 / 0.5**0.5, 2))
+    alone = difference(one, replace(other, replicates=None, standard_error=None), same_images=True)
+    assert (alone.interval, alone.p_value, alone.verdict) == (None, None, None)
+
+
+def test_a_captioner_against_itself_differs_in_nothing() -> None:
+    row = replace(ROW, replicates=Replicates("half", (0.1, 0.2, 0.0, 0.3)))
+    found = difference(row, replace(row, captioner="copy"), same_images=True)
+    assert (found.value, found.p_value) == (0, 1)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (0, 0)
+
+
+def test_differences_are_all_pairs_and_corrected_together() -> None:
+    rows = [
+        replace(
+            ROW, captioner=name, metric=metric, amplification=value, replicates=Replicates("half", (0, 0.04, 0, 0.02))
+        )
+        for metric in ("lic", "leakage")
+        for name, value in (("a", 0.3), ("b", 0.1), ("c", None))
+    ]
+    found = differences(rows, same_images=True)
+    assert [(row.metric, row.first, row.second) for row in found] == [("lic", "a", "b"), ("leakage", "a", "b")]
+    # Paired rows with equal halves move together: what differs is certain, and has no p.
+    assert [row.p_value for row in found] == [None, None]
+
+
+def sample(rng: np.random.Generator, images: int, shift: float) -> np.ndarray:
+    return rng.normal(shift, 1, images)
+
+
+def test_halves_and_exchanges_of_a_mean_are_what_they_should_be() -> None:
+    """Of a mean of 200 numbers around 0: the error is 1/sqrt(200), the interval holds 0 in 95%, p < 0.05 in 5%.
+
+    400 samples, 20 pairs of halves, 20 exchanges of signs; binomial, 3 sd.
+    """
+    rng = np.random.default_rng(1)
+    held, rejected, errors = 0, 0, []
+    for _ in range(400):
+        values = sample(rng, 200, 0)
+        halves: list[float] = []
+        for _ in range(20):
+            order = rng.permutation(200)
+            halves += [float(values[order[:100]].mean()), float(values[order[100:]].mean())]
+        exchanged = [float((values * rng.choice([-1, 1], 200)).mean()) for _ in range(20)]
+        found = from_refits(float(values.mean()), halves, exchanged)
+        assert found is not None
+        assert found.p_value is not None
+        held += found.interval.low <= 0 <= found.interval.high
+        rejected += found.p_value < 0.05
+        errors.append(found.standard_error)
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(1 / 200**0.5, rel=0.05)
+    assert 0.915 < held / 400 < 0.985
+    assert 0.02 < rejected / 400 < 0.085
+
+
+def test_splits_of_a_mean() -> None:
+    """Ten folds of a mean: no training to share, so that 1/K alone would do; the correction makes it wider by 1.45."""
+    rng = np.random.default_rng(2)
+    errors = []
+    for _ in range(300):
+        folds = sample(rng, 200, 0).reshape(10, 20).mean(axis=1)
+        found = from_splits(float(folds.mean()), folds.tolist(), ratio=1 / 9)
+        assert found is not None
+        errors.append(found.standard_error)
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx((1 / 200**0.5) * (1 + 10 / 9) ** 0.5, rel=0.05)
+    assert from_splits(0.1, [0.1] * 4, ratio=1 / 3) is None
+    assert from_splits(0.1, [0.1, np.nan, 0.2, 0.1, 0.1], ratio=1 / 4) is None
+
+
+def test_too_few_refits_say_nothing() -> None:
+    assert from_refits(0.1, [0.1, 0.2]) is None
+    assert from_refits(0.1, [0.1, 0.2, np.inf, 0.1]) is None
+    found = from_refits(0.1, [0.1, 0.2, 0.1, 0.3], [0.1])
+    assert found is not None
+    assert found.p_value is None
+    assert half_error([0.1, 0.2, 0.1, 0.3]) == pytest.approx(((0.01 + 0.04) / 2 / 4) ** 0.5)
