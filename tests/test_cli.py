@@ -301,8 +301,20 @@ def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
 
 
 def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path: Path) -> None:
-    """SIGKILL in the middle of training LSTM judges; the same command then ends as if nothing had happened."""
-    arguments = [*inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "2", "--epochs", "3"]
+    """SIGKILL amid LSTM judges, 6 and 36 refits; the same command then ends as if nothing had been."""
+    arguments = [
+        *inputs(files),
+        "--judge",
+        "lstm",
+        "--protocol",
+        "paper",
+        "--seeds",
+        "1",
+        "--epochs",
+        "2",
+        "--refits",
+        "2",
+    ]
     arguments += ["--workers", "1", "--resamples", "100", "--learning-rate", "0.002", "--metrics", "lic"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert judge("evaluate", *arguments, "--out", whole).exit_code == 0
@@ -310,16 +322,19 @@ def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     store = killed.with_name("killed.partial") / "members"
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(list(store.glob("[0-9a-f]*.safetensors"))) < 4:
+    while time.monotonic() < deadline and len(list(store.glob("[0-9a-f]*.safetensors"))) < 10:
         time.sleep(0.02)
     process.kill()
     process.wait()
     assert not killed.exists()
     finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
-    assert 1 <= len(finished) < 12
+    assert 6 < len(finished) < 42
     assert judge("evaluate", *arguments, "--out", killed).exit_code == 0
-    assert (whole / "scores.parquet").read_bytes() == (killed / "scores.parquet").read_bytes()
-    assert (whole / "metrics.json").read_bytes() == (killed / "metrics.json").read_bytes()
+    for name in ("scores.parquet", "replicates.parquet", "metrics.json"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
+    (row,) = json.loads((whole / "metrics.json").read_text(encoding="utf-8"))["results"]
+    assert (row["basis"], row["degrees"]) == ("refits", 2)
+    assert row["p_value"] is not None
     log = [json.loads(line)["event"] for line in (killed / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert log == ["started", "resumed", "finished"]
 

@@ -54,15 +54,16 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     one, two = run_file.parent / "one", run_file.parent / "two"
     script = ROOT / "scripts" / "evaluate.py"
-    metrics = "--metrics", "lic,dbac,ba-objects,ratio"
+    # Refits of the run's judges are shared out like the judges themselves.
+    metrics = "--metrics", "lic,dbac,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1
     first = launch("--num_processes", 1, script, run_file, *metrics)
     assert first.returncode == 0, first.stderr
     second = launch("--num_processes", 2, script, run_file, *metrics, "--out", two)
     assert second.returncode == 0, second.stderr
     assert second.stdout.count("The results are in") == 1  # only the main process speaks
-    for name in ("scores.parquet", "counts.parquet", "metrics.json"):
+    for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
-    assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 2
+    assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 1
 
 
 def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:
