@@ -496,6 +496,15 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     arguments = ["--model", model, "--images", world.folder / "images", "--out", alone]
     assert judge("caption", *arguments, "--instances", world.folder / "instances.json").exit_code == 0
     assert alone.read_bytes() == (out / "captions" / "git.json").read_bytes()
+    # A judge that is asked as it is cannot be trained again: none is trained, and nothing is left.
+    refused = tmp_path / "refused"
+    asked = [*common(world, refused), "--metrics", "imagecaptioner2", "--judge", f"hf:{model}", "--refits", 4]
+    done = judge("evaluate", *asked, "--captions", alone)
+    assert done.exit_code == 2
+    assert "--refits 4: " in done.stderr
+    assert "is asked as it is: there is no training whose noise refits could tell" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not refused.exists()
     # A file of captions knows the checkpoint that wrote it.
     settings = ["--metrics", "imagecaptioner2", "--judge", "self", "--overwrite"]
     done = judge("evaluate", *common(world, out), *settings, "--captions", f"git={alone}")

@@ -23,6 +23,8 @@ from judge.statistics.summary import Summary
 _ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # A side whose captions name the attribute this much less often than people's is pointed out.
 _QUIET = 0.5
+# The prior of metrics that read which class a caption names.
+_OF_NAMED = "P(a^)/P(T)"
 
 
 def make_table(result: Result, extra: Mapping[str, Mapping[str, str]] | None = None) -> Table:
@@ -164,6 +166,7 @@ def footnotes(result: Result) -> list[str]:
         *_method(result),
         *_sight(result.run),
         *_chance(result),
+        *_naming_one(result),
         *_captioners(result.run),
         *quality_notes(result.quality),
     ]
@@ -286,6 +289,18 @@ def _chance(result: Result) -> Iterator[str]:
             yield f"Chance with {classes} classes, of a judge that is never sure: {', '.join(scores)}."
 
 
+def _naming_one(result: Result) -> Iterator[str]:
+    """What T->A of DBAC and DPAC leaves out."""
+    if any(find_metric(row.metric).prior == _OF_NAMED for row in result.summaries):
+        shares = [
+            f"{name} {1 - entry['coverage']['human']['one']:.0%}, {1 - entry['coverage']['generated']['one']:.0%}"
+            for name, entry in result.run["captioners"].items()
+            if entry["coverage"]
+        ]
+        what = f"captions that do not name exactly one class of {result.run['attribute']}"
+        yield f"T->A leaves out {what} (of people's, of the captioner's): {'; '.join(shares)}."
+
+
 def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
     for name, entry in run["captioners"].items():
         images = ", ".join(f"{count:,} {group}" for group, count in entry["images"].items())
@@ -402,7 +417,7 @@ def _not_asked(result: Result) -> Iterator[str]:
 def _unmentioned(result: Result) -> Iterator[str]:
     """Directional metrics of captioners that never name one class."""
     for row in result.summaries:
-        if find_metric(row.metric).prior == "P(a^)/P(T)" and row.generated is None:
+        if find_metric(row.metric).prior == _OF_NAMED and row.generated is None:
             yield f"{row.captioner} names no class of {result.run['attribute']} alone: {row.metric} has no value."
 
 

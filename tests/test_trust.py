@@ -1,0 +1,153 @@
+"""Intervals and p-values on data without any amplification: the small form of ``scripts/bench_trust.py``.
+
+A few trials tell an interval that is half as wide as it should be, or a test that rejects every third time, from right
+ones; the shares themselves are in BENCHMARKS.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import few
+
+from judge import Corpus, evaluate
+from judge.calibration.grammar import make_world, simulate, write_world
+from judge.calibration.nulls import people_as_captioner
+from judge.calibration.world import CAPTIONERS, Captioner
+from judge.errors import JudgeError
+from judge.statistics.summary import Summary
+
+
+@pytest.fixture(scope="module")
+def people(coco: Path) -> Corpus:
+    return Corpus.read(
+        human=coco / "captions_human.json", captions=[], labels=coco / "gender.csv", objects=coco / "objects.json"
+    )
+
+
+def by_metric(tables: Iterable[Iterable[Summary]]) -> dict[str, list[Summary]]:
+    found = defaultdict(list)
+    for table in tables:
+        for row in table:
+            found[row.metric].append(row)
+    return found
+
+
+def claimed(rows: list[Summary]) -> float:
+    """Mean of the standard errors, over the standard deviation of the values."""
+    values = [row.amplification for row in rows if row.amplification is not None]
+    errors = [row.standard_error for row in rows if row.standard_error is not None]
+    assert len(values) == len(errors) == len(rows)
+    return float(np.mean(errors) / np.std(values, ddof=1))
+
+
+def share(rows: Iterable[Summary], *, rejected: bool) -> float:
+    """Of the rows, with p < 0.05; or whose interval does not hold 0."""
+    found = []
+    for row in rows:
+        assert row.p_value is not None
+        assert row.interval is not None
+        found.append(row.p_value < 0.05 if rejected else not row.interval.low <= 0 <= row.interval.high)
+    return float(np.mean(found))
+
+
+def test_people_against_people_judged(people: Corpus) -> None:
+    """Six metrics, 8 trials: the sd of 8 values is known to a quarter, a mean of six metrics' to a sixth or so."""
+    assert people.labels is not None
+    tables = [
+        evaluate(
+            people_as_captioner(people, people.labels, images=240, seed=seed),
+            metrics=["lic", "leakage", "dbac", "dpac"],
+            folds=3,
+            refits=6,
+            chance=0,
+            seed=seed,
+            resamples=100,
+            workers=1,
+        ).summaries
+        for seed in range(8)
+    ]
+    found = by_metric(tables)
+    assert set(found) == {"lic", "leakage", "dbac-at", "dbac-ta", "dpac-at", "dpac-ta"}
+    ratios = [claimed(rows) for rows in found.values()]
+    assert all(0.5 < ratio < 2.2 for ratio in ratios)
+    assert 0.75 < np.mean(ratios) < 1.5
+    everything = [row for table in tables for row in table]
+    assert all(row.basis == "refits" for row in everything)
+    assert share(everything, rejected=True) <= 0.15
+    assert share(everything, rejected=False) <= 0.15
+
+
+def test_people_against_people_counted(people: Corpus) -> None:
+    """The published values are far from 0 (BA -0.13 at 900 images); what is above chance is not."""
+    assert people.labels is not None
+    tables = [
+        evaluate(
+            people_as_captioner(people, people.labels, images=400, seed=seed, mislabelled=0.1),
+            metrics=["ba", "dba", "multi:pairs", "dpa"],
+            least=2,
+            resamples=200,
+            workers=1,
+        ).summaries
+        for seed in range(12)
+    ]
+    found = by_metric(tables)
+    published = [row.published for row in found["ba"] if row.published is not None]
+    assert max(published) < -0.02
+    assert abs(np.mean([row.amplification for row in found["ba"] if row.amplification is not None])) < 0.02
+    assert 0.75 < np.mean([claimed(rows) for rows in found.values()]) < 1.5
+    everything = [row for table in tables for row in table]
+    assert share(everything, rejected=True) <= 0.12
+    assert share(everything, rejected=False) <= 0.12
+
+
+def test_power_on_a_known_dose() -> None:
+    """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
+    world = make_world(500, seed=11)
+    told = [simulate(world, name=f"{dose:g}", captioner=Captioner(stereotype=dose)) for dose in (0.0, 0.9)]
+    none, much = evaluate(
+        Corpus(world.human, tuple(told), world.labels), metrics="lic", folds=5, refits=8, chance=2, workers=1
+    ).summaries
+    assert none.interval is not None
+    assert much.interval is not None
+    assert none.interval.low <= 0 <= none.interval.high
+    assert much.interval.low > max(0, none.interval.high)
+    assert much.p_value is not None
+    assert much.p_value < 0.005
+    # An unconfident judge would score 0.25: this one is more sure than it should be.
+    assert much.chance is not None
+    assert all(value == pytest.approx(0.25, abs=0.1) for value in much.chance)
+
+
+def test_networks_trained_again_see_no_amplification_where_there_is_none(tmp_path: Path) -> None:
+    """ImageCaptioner2 with Show, Attend and Tell in one drawn world; refused where images are too few."""
+    files = few(write_world(make_world(90, seed=2), {"none": CAPTIONERS["none"]}, tmp_path / "world", pictures=64))
+    settings = {
+        "human": files.human,
+        "captions": files.captions["none"],
+        "labels": files.labels,
+        "images": files.folder / "images",
+        "instances": files.folder / "instances.json",
+        "features": tmp_path / "features",
+        "metrics": "imagecaptioner2",
+        "judge": "sat",
+        "backbone": "test_resnet",
+        "backbone_weights": "random",
+        "image_size": 64,
+        "folds": 2,
+        "epochs": 2,
+        "learning_rate": 0.002,
+        "workers": 1,
+    }
+    (row,) = evaluate(**settings, refits=4).summaries
+    assert (row.basis, row.degrees) == ("refits", 4)
+    assert row.interval is not None
+    assert row.interval.low <= 0 <= row.interval.high
+    assert row.p_value is not None
+    assert row.p_value > 0.01
+    with pytest.raises(JudgeError, match="refits on halves of the images need 80"):
+        evaluate(**{**settings, "folds": 40}, refits=4)
