@@ -142,14 +142,14 @@ def print_result(result: Result, extra: dict[str, dict[str, str]] | None = None)
     console = print_table(make_table(result, extra))
     console.print()
     if parts := parts_table(result):
-        console.print(parts)
+        print_table(parts, console)
         console.print()
     found = result.differences()
     if 0 < len(found) <= MOST_DIFFERENCES:
-        console.print(difference_table(found))
+        print_table(difference_table(found), console)
         console.print()
     if result.quality:
-        console.print(quality_table(result.quality))
+        print_table(quality_table(result.quality), console)
         console.print()
     for line in footnotes(result):
         console.print(line, markup=False)
@@ -174,18 +174,27 @@ def print_consistency(result: Result, console: Console) -> None:
     for table, rows in tables:
         if rows:
             console.print()
-            console.print(table(found))
+            print_table(table(found), console)
     for line in consistency_notes(found):
         console.print(line, markup=False)
 
 
-def print_table(table: Table) -> Console:
-    """A table on standard output; returns what it was printed with."""
+def print_table(table: Table, console: Console | None = None) -> Console:
+    """A table on standard output, in parts where it is wider than the terminal; returns what it was printed with."""
     from rich.console import Console
 
-    # A pipe has no width: never cut a number because of that.
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    console.print(table)
+    from judge.report.layout import fold, width_of
+
+    terminal = sys.stdout.isatty()
+    # A pipe has no width: lines of text have some length, tables are as wide as they are.
+    console = console or Console(width=None if terminal else 200, highlight=False)
+    if not terminal:
+        Console(width=width_of(table), highlight=False).print(table)
+        return console
+    for number, part in enumerate(fold(table, console.width)):
+        if number:
+            console.print()
+        console.print(part)
     return console
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from judge.types import Interval
 
@@ -15,6 +17,40 @@ def start_table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, no_wrap=True)
     return table
+
+
+def fold(table: Table, width: int, *, names: int = 2) -> Iterator[Table]:
+    """The table, in as many parts as it takes so that none is wider than ``width``: no number is ever cut.
+
+    Every part begins with the first ``names`` columns, which say what a row is of.
+    """
+    widths = [_width(column) for column in table.columns]
+    first = list(range(names))
+    parts, room = [list(first)], width - sum(widths[:names])
+    for place in range(names, len(widths)):
+        if room < widths[place] and len(parts[-1]) > names:
+            parts.append(list(first))
+            room = width - sum(widths[:names])
+        parts[-1].append(place)
+        room -= widths[place]
+    for part in parts:
+        columns = [table.columns[place] for place in part]
+        piece = start_table()
+        for column in columns:
+            piece.add_column(column.header, justify=column.justify, no_wrap=True)
+        for row in zip(*(column.cells for column in columns), strict=True):
+            piece.add_row(*row)
+        yield piece
+
+
+def width_of(table: Table) -> int:
+    """In characters, with nothing cut."""
+    return sum(map(_width, table.columns))
+
+
+def _width(column: Column) -> int:
+    """Of the longest cell, and the space before the next column."""
+    return max(Text.from_markup(str(cell)).cell_len for cell in (column.header, *column.cells)) + 2
 
 
 def format_number(value: float | None, *, signed: bool = False, digits: int = 3) -> str:

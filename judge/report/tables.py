@@ -75,7 +75,6 @@ def _columns(result: Result, extra: Mapping[str, Mapping[str, str]]) -> dict[str
     return {
         "human": lambda row, _: format_number(row.human),
         "generated": lambda row, _: format_number(row.generated),
-        "chance": lambda row, _: " / ".join(map(format_number, row.chance)) if row.chance else "-",
         "amplification": lambda row, _: signed(row.amplification, row),
         **added,
         level: lambda row, _: interval(row, alone=False),
@@ -84,6 +83,7 @@ def _columns(result: Result, extra: Mapping[str, Mapping[str, str]]) -> dict[str
         "p (Holm)": lambda _, said: _p_value(said.p_holm),
         "verdict": lambda _, said: said.verdict or "-",
         "detectable": lambda row, said: format_number(said.detectable, digits=digits_of(row.interval)),
+        "chance": lambda row, _: " / ".join(map(format_number, row.chance)) if row.chance else "-",
         "as published": lambda row, _: signed(row.published, row),
         "by chance": lambda row, _: signed(row.by_chance, row) if row.published is not None else "-",
         "sd": lambda row, _: format_number(row.sd),
@@ -222,18 +222,23 @@ def _inference(result: Result) -> Iterator[str]:
         yield "Intervals and p: of the procedure on another sample of images like these, judges trained anew."
     if "refits" in bases:
         told = " or ".join(str(count) for count in sorted(set(run["refits"].values()), reverse=True) if count)
-        yield f"From refits: judges trained again {told} times on captions that changed sides within an image (p, by"
-        yield "t), and as often on both halves of the images (interval)."
+        yield (
+            f"From refits: judges trained again {told} times on captions that changed sides within an image (p, by t), "
+            "and as often on both halves of the images (interval)."
+        )
     if "splits" in bases:
         yield "From splits: values of single folds or hold-outs, corrected for shared training images (resampled t)."
     if "images" in bases:
         yield "A judge that is asked as it is has no training noise: bootstrap over images, captions that change sides."
     if any(row.published is not None for row in rows):
-        yield "Counted: amplification is the published value's excess over what there is by chance (the mean when"
-        yield "captions of an image change sides); interval from halves of the images, p by captions that change sides."
+        yield (
+            "Counted: amplification is the published value's excess over what there is by chance (the mean when "
+            "captions of an image change sides); interval from halves of the images, p by captions that change sides."
+        )
     tests = sum(row.p_value is not None for row in rows)
     if tests:
-        yield f"p (Holm): corrected for the {tests} tests of this table; the verdict is by it, at {SIGNIFICANT:g}."
+        family = f"the {tests} tests of this table" if tests > 1 else "one test"
+        yield f"p (Holm): corrected for {family}; the verdict is by it, at {SIGNIFICANT:g}."
     known = [row for row in rows if row.standard_error is not None]
     if known:
         images = max(row.images for row in known)
