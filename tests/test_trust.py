@@ -125,7 +125,9 @@ def test_power_on_a_known_dose() -> None:
 
 def test_networks_trained_again_see_no_amplification_where_there_is_none(tmp_path: Path) -> None:
     """ImageCaptioner2 with Show, Attend and Tell in one drawn world; refused where images are too few."""
-    files = few(write_world(make_world(90, seed=2), {"none": Captioner(vocabulary=99)}, tmp_path / "world", pictures=64))
+    files = few(
+        write_world(make_world(90, seed=2), {"none": Captioner(vocabulary=99)}, tmp_path / "world", pictures=64)
+    )
     settings = {
         "human": files.human,
         "captions": files.captions["none"],

@@ -35,8 +35,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
         str | None,
         typer.Option(
             help="comma-separated: lic, leakage, sc; dbac, dpac (both directions; dbac-at or dbac-ta: one; "
-            "dbac:accuracy: by another score); counted, without a judge: ba, ba-objects, dba (dba-o and dba-g), multi, "
-            "dpa, ratio, error (dba:princeton: as another code counts); with images imagecaptioner2, "
+            "dbac:accuracy: by another score, dbac:with-people: people are tasks too); counted, without a judge: ba, "
+            "ba-objects, dba (dba-o and dba-g), multi, dpa, ratio, error (dba:princeton: as another code counts, "
+            "dba-o:annotation: against what images show); with images imagecaptioner2, "
             "imagecaptioner2-ratio, vl-lic [default: lic,leakage]"
         ),
     ] = None,
