@@ -266,6 +266,7 @@ def _entry(row: Summary, basis: str) -> dict[str, Any]:
         "value": row.amplification,
         "error": error,
         "p": row.p_value,
+        "chance": row.by_chance,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
     }

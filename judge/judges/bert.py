@@ -2,7 +2,8 @@
 
 Source: Hirota et al., CVPR 2022, supplement A.1: BERT and a classifier (two linear layers, batch normalisation before
 each, LeakyReLU between). ``bert-ft`` fine-tunes both, 5 epochs at 1e-5; ``bert-pre`` trains the classifier alone, 20
-epochs at 5e-5, by Adam (the released code has AdamW with a decay of 0.1). The classifier's width of 256 is ours; ``bert-pre`` reads each caption once, without dropout in BERT.
+epochs at 5e-5, by Adam (the released code has AdamW with a decay of 0.1). The classifier's width of 256 is ours;
+``bert-pre`` reads each caption once, without dropout in BERT.
 Abdelrahman et al., AAAI 2024, section 5.7, for ``vl-lic``: ResNet-50 beside BERT, a classifier on both, trained as
 ``bert-ft``; the picture's features stay as they are, averaged.
 

@@ -125,14 +125,13 @@ def _summarise(
         return line
     parts = Replicates("half", tuple(excess))
     error = max(parts.error(excess), exchanged.sd)
-    scale = error / parts.error(excess) if parts.error(excess) else 1.0
     return replace(
         line,
         interval=t_interval(value, error, _HALVES // 2, level),
         standard_error=error,
         degrees=_HALVES // 2,
         basis="refits",
-        replicates=replace(parts, scale=scale),
+        replicates=parts.claiming(error),
     )
 
 

@@ -10,7 +10,8 @@ of trials of 900 images, and in 57% of 3,400. What includes training:
   are sums over hundreds of images). The interval is from halves of the images: two that share none differ by twice the
   standard error of the whole (McCarthy 1969, balanced half-samples; Politis, Romano and Wolf 1999, subsampling), so
   that it is the root of the mean of (difference / 2)^2. It keeps its meaning where sides do differ, as the sd of the
-  test need not.
+  test need not. But judges that learn from all images what they cannot learn from half of them (a network's sudden
+  progress) vary more than their halves tell: the standard error is never less than the sd of the test's draws.
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds, or hold-outs): their variance is
   corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine Learning 2003).
 
@@ -74,9 +75,9 @@ def from_refits(
     error, degrees = half_error(halves), len(halves) // 2
     p_value = by_chance = None
     if len(exchanged) > 1 and np.isfinite(exchanged).all():
-        by_chance = float(np.mean(exchanged))
-        spread = float(np.std(exchanged, ddof=1)) * math.sqrt(1 + 1 / len(exchanged))
-        p_value = t_test(value - by_chance, spread, len(exchanged) - 1)
+        by_chance, spread = float(np.mean(exchanged)), float(np.std(exchanged, ddof=1))
+        p_value = t_test(value - by_chance, spread * math.sqrt(1 + 1 / len(exchanged)), len(exchanged) - 1)
+        error = max(error, spread)
     return Inference(error, degrees, t_interval(value, error, degrees, level), p_value, by_chance)
 
 

@@ -59,6 +59,11 @@ class Replicates:
         """Standard error of the whole, of ``values`` on these parts."""
         return self.scale * (half_error(values) if self.kind == "half" else split_error(values, self.ratio))
 
+    def claiming(self, error: float) -> Replicates:
+        """The same parts, of which this is the error; as they are where they do not vary."""
+        own = self.error(self.values)
+        return replace(self, scale=self.scale * error / own) if own else self
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -221,13 +226,14 @@ class _Row:
         found = from_refits(value, values, changed, level=level)
         if found:
             error = half_error(_column(refits, "half", "human"))
-            return _with(line, found, "refits", Replicates("half", tuple(values)), error)
-        parts = [self.value(part) for _, part in self._by("seed", "fold")]
-        values = [float(part.value) for part in parts]
+            parts = Replicates("half", tuple(values)).claiming(found.standard_error)
+            return _with(line, found, "refits", parts, error)
+        splits = [self.value(part) for _, part in self._by("seed", "fold")]
+        values = [float(split.value) for split in splits]
         neutral = self.metric.neutral
         found = None if ratio is None else from_splits(value, values, ratio=ratio, neutral=neutral, level=level)
         if found:
-            error = split_error([float(part.human.value) for part in parts], ratio or 0.0)
+            error = split_error([float(split.human.value) for split in splits], ratio or 0.0)
             return _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
         return replace(line, interval=alone, basis="these judges" if alone else None)
 

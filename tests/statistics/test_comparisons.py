@@ -122,7 +122,7 @@ def sample(rng: np.random.Generator, images: int, shift: float) -> np.ndarray:
 
 
 def test_halves_and_exchanges_of_a_mean_are_what_they_should_be() -> None:
-    """Of a mean of 200 numbers around 0: the error is 1/sqrt(200), the interval holds 0 in 95%, p < 0.05 in 5%.
+    """Of a mean of 200 numbers around 0: error 1/sqrt(200), the interval holds 0 in 95% or more, p < 0.05 in 5%.
 
     400 samples, 20 pairs of halves, 20 exchanges of signs; binomial, 3 sd.
     """
@@ -141,8 +141,9 @@ def test_halves_and_exchanges_of_a_mean_are_what_they_should_be() -> None:
         held += found.interval.low <= 0 <= found.interval.high
         rejected += found.p_value < 0.05
         errors.append(found.standard_error)
-    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(1 / 200**0.5, rel=0.05)
-    assert 0.915 < held / 400 < 0.985
+    # The larger of two estimates, each known to a sixth.
+    assert 1 < np.sqrt(np.mean(np.square(errors))) * 200**0.5 < 1.12
+    assert 0.925 < held / 400 < 0.995
     assert 0.02 < rejected / 400 < 0.085
 
 

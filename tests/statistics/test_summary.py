@@ -137,12 +137,13 @@ def refits(**values: tuple[list[float], list[float]]) -> pd.DataFrame:
 def test_inference_from_refits_by_hand() -> None:
     """Pairs of halves (0.3, 0.1), (0.2, 0.2): error sqrt((0.2^2 + 0) / 2 / 4) = sqrt(0.005), 2 degrees of freedom.
 
-    Exchanged -0.1, 0, 0.1: mean 0, sd 0.1; t = value / (0.1 sqrt(4/3)), 2 degrees of freedom.
+    Exchanged -0.05, 0, 0.05: mean 0, sd 0.05; t = value / (0.05 sqrt(4/3)), 2 degrees of freedom. Were they twice as far
+    apart, the error would be theirs.
     """
     scores = make_scores(20)
     flat = [0.5] * 4
     found = refits(
-        half=(flat, [0.3, 0.1, 0.2, 0.2]), exchanged=(flat[:3], [0.1, -0.1, 0]), shuffled=([0.2, 0.4], [0, 0])
+        half=(flat, [0.3, 0.1, 0.2, 0.2]), exchanged=(flat[:3], [0.05, -0.05, 0]), shuffled=([0.2, 0.4], [0, 0])
     )
     (row,) = summarise(scores, found, QUICK)
     value = row.amplification
@@ -153,13 +154,18 @@ def test_inference_from_refits_by_hand() -> None:
     assert row.degrees == 2
     reach = stats.t.ppf(0.975, 2) * 0.005**0.5
     assert (row.interval.low, row.interval.high) == pytest.approx((value - reach, value + reach))
-    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(value) / (0.1 * (4 / 3) ** 0.5), 2))
+    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(value) / (0.05 * (4 / 3) ** 0.5), 2))
     assert row.by_chance == pytest.approx(0)
     assert row.chance == pytest.approx((0.3, 0.3))
     assert row.human_error == 0
     alone = summarise(scores, None, QUICK)[0]
     assert row.these_judges == alone.these_judges == alone.interval
     assert (alone.basis, alone.p_value) == ("these judges", None)
+    wider = refits(half=(flat, [0.3, 0.1, 0.2, 0.2]), exchanged=(flat[:3], [0.1, -0.1, 0]))
+    (row,) = summarise(scores, wider, QUICK)
+    assert row.standard_error == pytest.approx(0.1)
+    assert row.replicates is not None
+    assert row.replicates.error(row.replicates.values) == pytest.approx(0.1)
 
 
 def test_inference_from_splits_by_hand() -> None:
