@@ -137,8 +137,8 @@ def refits(**values: tuple[list[float], list[float]]) -> pd.DataFrame:
 def test_inference_from_refits_by_hand() -> None:
     """Pairs of halves (0.3, 0.1), (0.2, 0.2): error sqrt((0.2^2 + 0) / 2 / 4) = sqrt(0.005), 2 degrees of freedom.
 
-    Exchanged -0.05, 0, 0.05: mean 0, sd 0.05; t = value / (0.05 sqrt(4/3)), 2 degrees of freedom. Were they twice as far
-    apart, the error would be theirs.
+    Exchanged -0.05, 0, 0.05: mean 0, sd 0.05; t = value / (0.05 sqrt(4/3)), 2 degrees of freedom. Were they
+    twice as far apart, the error would be theirs.
     """
     scores = make_scores(20)
     flat = [0.5] * 4
