@@ -400,7 +400,7 @@ class RunSettings(HidingSettings):
 
     _named = field_validator("captions", mode="before")(named_captions)
 
-    @field_validator("refits", "chance")
+    @field_validator("refits")
     @classmethod
     def _one_has_no_spread(cls, value: int | None) -> int | None:
         if value == 1:

@@ -33,6 +33,8 @@ from judge.calibration.grammar import make_world, simulate
 from judge.calibration.nulls import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner, Parameters
 from judge.measure import Result
+from judge.measure.plan import Plan
+from judge.metrics import find_metric
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.types import Captions, Labels
 
@@ -88,6 +90,7 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
         return [entry for row in found.summaries for entry in entries(row, found)]
 
     name = f"{images} images, {metrics}, {folds} folds, {refits} refits, {captions}:1, {protocol}"
+    name += f", {seeds} seeds" if seeds else ""
     show(run(trial, trials, out, name, workers))
 
 
@@ -157,9 +160,8 @@ def worlds(
 @app.command()
 def seen(  # noqa: PLR0913, PLR0917 - options
     count: Annotated[int, typer.Option("--worlds", help="worlds")] = 40,
-    images: int = 360,
+    images: int = 300,
     refits: int = 5,
-    folds: int = 2,
     epochs: int = 6,
     association: float = 0.8,
     pixels: int = 96,
@@ -192,7 +194,8 @@ def seen(  # noqa: PLR0913, PLR0917 - options
                 backbone="test_resnet",
                 backbone_weights="random",
                 image_size=pixels,
-                folds=folds,
+                protocol="paper",
+                seeds=1,
                 epochs=epochs,
                 learning_rate=2e-3,
                 batch_size=8,
@@ -209,10 +212,18 @@ def seen(  # noqa: PLR0913, PLR0917 - options
             trial,
             count,
             out,
-            f"{images} images, association {association:g}, {folds} folds, {epochs} epochs, {refits} refits",
+            f"{images} images, association {association:g}, one hold-out, {epochs} epochs, {refits} refits",
             workers,
         )
     )
+
+
+def read_rows(out: Path) -> list[dict[str, Any]]:
+    """Of a file of rows, which a kill may have cut in its last line."""
+    whole = out.read_text(encoding="utf-8").rpartition("\n")[0] if out.exists() else ""
+    if out.exists():
+        out.write_text(whole + "\n" if whole else "", encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 @cache
@@ -248,7 +259,9 @@ def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
     if row.seeds:
         scores = found.scores
         mine = scores[(scores["captioner"] == row.captioner) & (scores["metric"] == row.metric)]
-        ratio = 1 / (found.run["folds"] - 1) if found.run["folds"] else 1 / 9
+        run = found.run
+        plan = Plan(protocol=run["protocol"], folds=run["folds"] or 10, seeds=len(run["seeds"]))
+        ratio = plan.ratio(find_metric(row.metric))
         (split,) = summarise(mine, None, Settings(resamples=200, ratios={row.metric: ratio}))
         if split.basis == "splits" != row.basis:
             said.append(_entry(split, "splits"))
@@ -279,8 +292,7 @@ def run(
     from joblib import Parallel, delayed
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    kept = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    kept = [row for row in kept if row["name"] == name]
+    kept = [row for row in read_rows(out) if row["name"] == name]
     done = {row["seed"] for row in kept}
 
     def one(seed: int) -> list[dict[str, Any]]:
@@ -292,7 +304,8 @@ def run(
     pool = Parallel(n_jobs=workers, return_as="generator_unordered")
     with out.open("a") as file:
         for rows in pool(delayed(one)(seed) for seed in missing):
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+            # In one piece: a trial is there whole or not at all.
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
             file.flush()
             kept += rows
     print(name)

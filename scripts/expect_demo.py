@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from bench_trust import read_rows
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import CAPTIONERS
@@ -35,14 +36,14 @@ def main(
 ) -> None:
     """Measure worlds, and write their means."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    kept = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    rows = [row for row in kept if row["images"] == images]
-    for seed in range(FIRST_SEED, FIRST_SEED + worlds):
+    seeds = range(FIRST_SEED, FIRST_SEED + worlds)
+    rows = [row for row in read_rows(out) if row["images"] == images and row["seed"] in seeds]
+    for seed in seeds:
         if any(row["seed"] == seed for row in rows):
             continue
         found = measure(seed, images)
         with out.open("a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in found)
+            file.write("".join(json.dumps(row) + "\n" for row in found))
         rows += found
         print(f"world {seed - FIRST_SEED + 1} of {worlds}", flush=True)
     EXPECTED.write_text(json.dumps(summarise(rows, images), indent=1) + "\n", encoding="utf-8")

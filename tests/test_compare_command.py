@@ -65,6 +65,24 @@ def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], t
     assert "later/much" in done.stdout
 
 
+def test_runs_without_an_error_still_have_differences(files: WorldFiles, tmp_path: Path) -> None:
+    """Three folds, nothing trained again; and one of them with a metric of one side, and more metrics."""
+    quick = ("--refits", 0, "--chance", 0, "--folds", 3)
+    plain = run(files, tmp_path / "a" / "results", "none", more=(*quick, "--metrics", "lic"))
+    more = run(files, tmp_path / "b" / "results", "much", more=(*quick, "--metrics", "lic,sc,dbac-at"))
+    out = tmp_path / "found.json"
+    done = judge("compare", plain, more, "--out", out)
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(out.read_text(encoding="utf-8"))["differences"]
+    assert (row["p_value"], row["ci"]) == (None, None)
+    assert row["value"] < 0
+    assert "Without an interval" in done.stdout
+    sided = [run(files, tmp_path / name, name, more=("--refits", 4, "--metrics", "lic,sc")) for name in KNOBS]
+    done = judge("compare", *sided)
+    assert done.exit_code == 0, done.output
+    assert "LIC (linear)" in done.stdout
+
+
 def test_splits_are_compared_where_judges_were_not_trained_again(files: WorldFiles, tmp_path: Path) -> None:
     """Five folds: values of folds, paired."""
     pair = [run(files, tmp_path / name, name, more=("--refits", 0, "--metrics", "lic")) for name in KNOBS]
@@ -80,8 +98,9 @@ def test_splits_are_compared_where_judges_were_not_trained_again(files: WorldFil
     ("more", "message"),
     [
         (("--refits", 4, "--seed", 3), r"the runs cannot be compared: seeds is [0] in one and [3] in the other"),
-        (("--refits", 6), 'refits is {"attribute": 4} in one and {"attribute": 6} in the other'),
+        (("--refits", 6), "refits is 4 in one and 6 in the other"),
         (("--refits", 4, "--folds", 4), "folds is 5 in one and 4 in the other"),
+        (("--refits", 4, "--alignment", "none"), 'alignment is null in one and "none" in the other'),
         (
             ("--refits", 2, "--protocol", "paper", "--seeds", 1),
             'protocol is "crossfit" in one and "paper" in the other',
@@ -109,7 +128,7 @@ def test_other_images_and_folders_that_are_no_runs(files: WorldFiles, runs: dict
     assert done.exit_code == 0, done.output
     done = judge("compare", runs["much"], tmp_path / "fewer")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "they are of other images, or other labels (160 and 158 images)" in done.stderr
+    assert "they are of other images, or other labels (ba: 160 and 158 images)" in done.stderr
     (tmp_path / "empty").mkdir()
     done = judge("compare", runs["much"], tmp_path / "empty")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)

@@ -6,19 +6,24 @@ ones; the shares themselves are in BENCHMARKS.md.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib import import_module, resources
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import few
+from typer.testing import CliRunner
 
 from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate, write_world
 from judge.calibration.nulls import people_as_captioner
-from judge.calibration.world import Captioner
+from judge.calibration.world import CAPTIONERS, Captioner
 from judge.errors import JudgeError
+from judge.jobs.demo import read_expected
 from judge.statistics.summary import Summary
 
 
@@ -153,3 +158,49 @@ def test_networks_trained_again_see_no_amplification_where_there_is_none(tmp_pat
     assert row.p_value > 0.01
     with pytest.raises(JudgeError, match="refits on halves of the images need 80"):
         evaluate(**{**settings, "folds": 40}, refits=4)
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[1] / "scripts")
+        yield
+
+
+@pytest.mark.usefixtures("scripts")
+def test_the_benchmark_goes_on_from_what_it_has(coco: Path, tmp_path: Path) -> None:
+    bench = import_module("bench_trust")
+    arguments = ["nulls", "--data", coco, "--images", 60, "--metrics", "lic", "--folds", 3, "--refits", 2]
+    arguments += ["--workers", 1, "--out", tmp_path / "nulls.jsonl", "--trials"]
+    one = CliRunner().invoke(bench.app, [*map(str, arguments), "2"], catch_exceptions=False)
+    kept = (tmp_path / "nulls.jsonl").read_text(encoding="utf-8")
+    two = CliRunner().invoke(bench.app, [*map(str, arguments), "3"], catch_exceptions=False)
+    assert (tmp_path / "nulls.jsonl").read_text(encoding="utf-8").startswith(kept)
+    assert [re.findall(r"lic \(linear\), refits +(\d+)", run.stdout) for run in (one, two)] == [["2"], ["3"]]
+
+
+def test_what_is_expected_of_the_demo_is_a_mean_over_worlds(scripts: None) -> None:
+    expect = import_module("expect_demo")
+    rows = [
+        {"seed": seed, "row": "none lic", "human": 0.3, "generated": 0.3 + value, "amplification": value}
+        for seed, value in ((1, 0.1), (2, 0.2), (3, 0.3))
+    ]
+    found = expect.summarise(rows, 1200)
+    assert found["worlds"] == 3
+    assert found["rows"] == {"none lic": {"human": 0.3, "generated": 0.5, "amplification": 0.2, "sd": 0.1}}
+
+
+def test_the_demo_finds_what_is_expected_of_its_judges() -> None:
+    """Of LIC, on a world of its own size: within three sd over worlds; the size that the demo has is known."""
+    known = json.loads((resources.files("judge.calibration") / "expected.json").read_text(encoding="utf-8"))
+    assert known["images"] == 1200
+    assert known["worlds"] >= 5
+    assert read_expected(1199) == {}
+    world = make_world(1200, seed=0)
+    told = tuple(simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items())
+    corpus = Corpus(world.human, told, world.labels)
+    rows = evaluate(corpus, metrics="lic", folds=5, refits=0, chance=0, resamples=100, workers=1).summaries
+    for row in rows:
+        expected = known["rows"][f"{row.captioner} lic"]
+        assert row.amplification == pytest.approx(expected["amplification"], abs=3 * expected["sd"])
+        assert read_expected(1200)[f"{row.captioner} lic"] == f"{expected['amplification']:+.3f}"

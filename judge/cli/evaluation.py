@@ -234,16 +234,20 @@ def demo(
 ) -> None:
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with one_line_errors():
-        from judge.jobs.demo import run_demo
+        from judge.jobs.demo import EXPECTED, run_demo
 
         with progress() as report:
             found = run_demo(out, seed=seed, images=images, report=report)
         print_result(found.result, extra=found.known)
         say(
             "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data that\n"
-            "reads the caption alone, or sees the picture too. expected here: amplification that this judge finds in\n"
-            "worlds of this size, a mean over many; the interval is to be held against that."
+            "reads the caption alone, or sees the picture too."
         )
+        if EXPECTED in found.known:
+            say(
+                f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the\n"
+                "interval is to be held against that."
+            )
         say(f"\nThe world is in {found.world}, the results are in {found.results}")
 
 

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+import yaml
 
 from judge.errors import JudgeError
 from judge.files import write_whole
+from judge.measure.refits import COLUMNS
 from judge.report.directory import REPLICATES, difference_row
 from judge.statistics.comparisons import Difference, corrected, difference
 from judge.statistics.summary import ROW, Replicates, Summary
 
-# What must be the same for two runs to be compared, as metrics.json names it.
-_SAME = ("attribute", "protocol", "folds", "seeds", "refits", "lexicon", "tasks", "prior", "sight")
+# What must be the same for two runs to be compared: facts of metrics.json, and all settings of run.yaml but those that
+# say where things are (images and labels are compared themselves), what else was measured, or how the work was done.
+_SAME = ("attribute", "protocol", "folds", "seeds", "lexicon")
+_MAY_DIFFER = {
+    "human", "captions", "models", "labels", "objects", "images", "instances", "out", "features", "cache", "id_column",
+    "label_column", "label_values", "object_column", "object_id_column", "columns", "split", "several", "metrics",
+    "judge", "quality", "human_scores", "chance", "refits", "level", "resamples", "folds", "seeds", "seed", "lexicon",
+    "workers", "micro_batch", "sharing", "trust_weights", "max_pixels",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +35,15 @@ class _Run:
     """A run's folder, read.
 
     Attributes:
-        name: of the folder.
+        name: of the folder, with as many of those above it as tell it from the others.
         facts: the entry "run" of metrics.json.
+        settings: run.yaml.
         rows: the table.
     """
 
     name: str
     facts: Mapping[str, Any]
+    settings: Mapping[str, Any]
     rows: tuple[Summary, ...]
 
 
@@ -47,7 +58,7 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
     Raises:
         JudgeError: a folder that holds no run; runs of other images, judges or protocol, with what differs.
     """
-    runs = [_read(folder) for folder in folders]
+    runs = [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
     for first, second in combinations(runs, 2):
         _check(first, second)
     named = _with_names(runs)
@@ -71,26 +82,37 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
     return found
 
 
-def _read(folder: Path) -> _Run:
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Of each folder the last parts of its path, as many as tell all apart."""
+    paths = [folder.resolve().parts for folder in folders]
+    lengths = range(1, max(map(len, paths)) + 1)
+    told = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
+    return next((names for names in told if len(set(names)) == len(names)), [str(folder) for folder in folders])
+
+
+def _read(folder: Path, name: str) -> _Run:
     mend = "give the folder of a finished judge evaluate, made by this version"
     try:
         found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        settings = yaml.safe_load((folder / "run.yaml").read_text(encoding="utf-8"))
         path = folder / f"{REPLICATES}.parquet"
-        replicates = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=[*ROW, "kind"])
+        replicates = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
         rows = tuple(_summary(row, replicates) for row in found["results"])
-        return _Run(folder.resolve().name, found["run"], rows)
+        return _Run(name, found["run"], dict(settings), rows)
     except OSError as error:
         raise JudgeError(f"no run can be read there ({error.strerror})", where=str(folder), mend=mend) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         raise JudgeError(f"no run can be read there ({error})", where=str(folder), mend=mend) from error
 
 
 def _summary(row: Mapping[str, Any], replicates: pd.DataFrame) -> Summary:
     """What a difference needs of a line of the table."""
-    mine = (replicates[list(ROW)] == [row[name] for name in ROW]).all(axis=1)
     kind: Literal["half", "split"] = "split" if row["basis"] == "splits" else "half"
-    parts = replicates[mine & (replicates["kind"] == kind)].sort_values("number")
-    values = tuple(parts["amplification"].astype(float).tolist())
+    parts = None
+    if row.get("replicates"):
+        mine = (replicates[list(ROW)] == [row[name] for name in ROW]).all(axis=1) & (replicates["kind"] == kind)
+        values = replicates[mine].sort_values("number")["amplification"].astype(float)
+        parts = Replicates(kind, tuple(values.tolist()), **row["replicates"])
     return Summary(
         row["captioner"],
         row["metric"],
@@ -100,29 +122,40 @@ def _summary(row: Mapping[str, Any], replicates: pd.DataFrame) -> Summary:
         basis=row["basis"],
         standard_error=row.get("standard_error"),
         degrees=row.get("degrees", 0),
-        replicates=Replicates(kind, values, **row["replicates"]) if values else None,
+        replicates=parts,
     )
 
 
 def _check(first: _Run, second: _Run) -> None:
     """Refuse runs whose numbers do not compare."""
     where = f"{first.name} with {second.name}"
-    for name in _SAME:
-        one, other = first.facts.get(name), second.facts.get(name)
-        if one != other:
-            what = f"the runs cannot be compared: {name} is {_short(one)} in one and {_short(other)} in the other"
-            raise JudgeError(what, where=where, mend="measure both with the same settings")
-    images = [{entry["image_set"] for entry in run.facts["captioners"].values()} for run in (first, second)]
-    if len(images[0] | images[1]) > 1:
-        counts = [max((row.images for row in run.rows), default=0) for run in (first, second)]
-        told = f"{counts[0]:,} and {counts[1]:,} images"
-        what = f"the runs cannot be compared: they are of other images, or other labels ({told})"
-        raise JudgeError(what, where=where, mend="measure both captioners on the same images")
+    for name, one, other in _unlike(first, second):
+        if one == other:
+            continue
+        what = f"the runs cannot be compared: {name} is {_short(one)} in one and {_short(other)} in the other"
+        raise JudgeError(what, where=where, mend="measure both with the same settings")
     rows = [{(row.metric, row.judge) for row in run.rows} for run in (first, second)]
     if not rows[0] & rows[1]:
         judged = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) for of in rows]
         what = f"the runs cannot be compared: {judged[0]} in one, {judged[1]} in the other"
         raise JudgeError(what, where=where, mend="measure both by the same metric and judge")
+    for metric in sorted({metric for metric, _ in rows[0] & rows[1]}):
+        entries = [entry for run in (first, second) for entry in run.facts["captioners"].values()]
+        if len({entry["image_set"].get(metric) for entry in entries}) > 1:
+            counts = [max(row.images for row in run.rows if row.metric == metric) for run in (first, second)]
+            told = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
+            what = f"the runs cannot be compared: they are of other images, or other labels ({told})"
+            raise JudgeError(what, where=where, mend="measure both captioners on the same images")
+
+
+def _unlike(first: _Run, second: _Run) -> Iterator[tuple[str, object, object]]:
+    """Name, and what it is in one run and in the other."""
+    for name in _SAME:
+        yield name, first.facts.get(name), second.facts.get(name)
+    for target in first.facts["refits"].keys() & second.facts["refits"].keys():
+        yield "refits", first.facts["refits"][target], second.facts["refits"][target]
+    for name in sorted((first.settings.keys() | second.settings.keys()) - _MAY_DIFFER):
+        yield name, first.settings.get(name), second.settings.get(name)
 
 
 def _short(value: object) -> str:

@@ -26,6 +26,8 @@ from judge.report.directory import RunDirectory
 from judge.types import Report
 
 PIXELS = 160
+# The heading of what is expected of these judges at this size.
+EXPECTED = "expected here"
 # Judges that see are trained from nothing but a random, frozen network, in minutes: fewer folds, epochs, and a larger
 # step than the papers' own. What a random network tells apart in drawn scenes is enough (README, "Weights").
 QUICK: dict[str, Any] = {
@@ -84,7 +86,7 @@ def run_demo(
     }
     expected = read_expected(images)
     if expected:
-        known["expected here"] = expected
+        known[EXPECTED] = expected
     return Demo(result, known, files.folder, out / "results")
 
 

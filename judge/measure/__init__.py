@@ -90,11 +90,11 @@ def _settings(work: Work, plan: Plan, workshop: Workshop) -> Settings:
 
 
 def _replicates(summaries: Sequence[Summary]) -> pd.DataFrame:
-    """Values on parts of the data that are no refits of judges: on single splits, and of counted metrics on halves."""
+    """Values on parts of the data that are no refits of judges: on single splits, and on halves without training."""
     rows = [
         [row.captioner, row.metric, row.judge, row.replicates.kind, number, np.nan, np.nan, value]
         for row in summaries
-        if row.replicates and (row.replicates.kind == "split" or row.seeds == 0)
+        if row.replicates and (row.replicates.kind == "split" or row.basis == "images")
         for number, value in enumerate(row.replicates.values)
     ]
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from judge.evidence import Joined, Sides, Truth
 from judge.measure.plan import Plan
+from judge.measure.refits import compares
 from judge.measure.walk import Job, Work
 from judge.statistics.counted import ratio_classes
 from judge.statistics.said import named_most_and_least
@@ -49,7 +50,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "refits": {
             kind: max(plan.resamples_of(job.judge, kind).get("exchanged", 0) for job in of)
             for kind in ("attribute", "tasks")
-            if (of := [job for job in work.jobs if job.evidence.target.kind == kind])
+            if (of := [job for job in work.jobs if job.evidence.target.kind == kind and compares(job.metrics)])
         },
         "captioners": _captioners(work, notes, plan),
     }
@@ -63,11 +64,13 @@ def _source(truth: Truth) -> str:
 def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) -> dict[str, Any]:
     """Captioner -> what was read of it, and what was left out."""
     entries: dict[str, dict[str, Any]] = {}
+    metrics = work.metrics
     for part in work.tallies:
         entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, plan))
         _leave_out(entry, part.joined.dropped)
         _leave_out(entry, part.dropped)
         entry["counted"] |= part.counted
+        entry["image_set"] |= {metric.name: _image_set(part.joined) for metric in metrics if metric.counted}
     alone = len({job.metrics for job in work.jobs}) == 1
     for job, chosen in zip(work.jobs, notes, strict=True):
         evidence = job.evidence
@@ -75,6 +78,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
         # What cannot be asked of tasks is left out of T->A alone.
         _leave_out(entry, evidence.sides.dropped)
         for metric in job.metrics:
+            entry["image_set"][metric.name] = _image_set(evidence.sides)
             entry["alignment"][metric.name] = {"how": evidence.sides.aligner.how, **asdict(evidence.alignment)}
         _choose(entry, job, chosen, alone=alone)
     return entries
@@ -83,8 +87,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
 def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
     return {
         "images": dict(sorted(Counter(of.classes.values()).items())),
-        # Runs are compared on the same images, and labels.
-        "image_set": hashlib.blake2b(repr(sorted(of.classes.items())).encode(), digest_size=8).hexdigest(),
+        "image_set": {},
         "dropped": {},
         "alignment": {},
         "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
@@ -92,6 +95,11 @@ def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
         "chosen": {},
         "counted": {},
     }
+
+
+def _image_set(of: Joined | Sides) -> str:
+    """A mark of the images and their labels: runs are compared on the same."""
+    return hashlib.blake2b(repr(sorted(of.classes.items())).encode(), digest_size=8).hexdigest()
 
 
 def _leave_out(entry: dict[str, Any], dropped: Mapping[str, int]) -> None:

@@ -83,9 +83,12 @@ class Plan:
 
     def ratio(self, metric: Metric) -> float:
         """Tested images of a split over those that judges learn from."""
-        if self.protocol == "crossfit":
-            return 1 / (self.folds - 1)
         test, validation = metric.holdout
+        if metric.aggregate == "best" and len(self.seed_numbers) == 1:
+            validation = 0.0
+        if self.protocol == "crossfit":
+            # The same share of what is not tested is kept to choose an epoch, or a training.
+            return 1 / ((self.folds - 1) * (1 - validation / (1 - test)))
         return test / (1 - test - validation)
 
     @property
@@ -142,8 +145,8 @@ class Result:
 
     def differences(self) -> list[Difference]:
         """All pairs of captioners, metric by metric and judge by judge."""
-        images = {entry["image_set"] for entry in self.run["captioners"].values()}
-        return differences(self.summaries, same_images=len(images) == 1, level=self.run["level"])
+        images = [entry["image_set"] for entry in self.run["captioners"].values()]
+        return differences(self.summaries, same_images=all(of == images[0] for of in images), level=self.run["level"])
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.

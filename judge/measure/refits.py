@@ -85,8 +85,13 @@ def check_refits(jobs: Sequence[Job], plan: Plan, workshop: Workshop) -> None:
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
     for job in trained:
-        if "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
+        if compares(job.metrics) and "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
             _check_halves(job.evidence, plan)
+
+
+def compares(metrics: Sequence[Metric]) -> bool:
+    """Whether any has two sides, which captions could change."""
+    return any(metric.amplification != "one_side" for metric in metrics)
 
 
 def _check_halves(evidence: Evidence, plan: Plan) -> None:
@@ -111,7 +116,7 @@ def _lay_out(
     for key, job in first.items():
         if not workshop.is_trained(job.member):
             continue
-        compared = any(metric.amplification != "one_side" for metric in job.metrics)
+        compared = compares(job.metrics)
         for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
             for number in range(count if compared or kind == "shuffled" else 0):
                 yield _refit(job, kind, number, groups[key], plan)

@@ -82,6 +82,14 @@ class Metric:
         return 0.0 if self.counted else NEUTRAL[self.amplification]
 
     @property
+    def exchangeable(self) -> bool:
+        """Whether captions of the two sides could change places if nothing were amplified.
+
+        Captions mention a part of what images show, whoever writes them: not with annotated objects (A->T).
+        """
+        return not (self.counted and self.counted.against == "annotation" and self.direction == "A->T")
+
+    @property
     def reads_tasks(self) -> bool:
         """Whether words that name tasks have to be known."""
         of_counted = self.counted is not None and self.counted.labels == "objects"

@@ -85,7 +85,7 @@ def _columns(result: Result, extra: Mapping[str, Mapping[str, str]]) -> dict[str
         "detectable": lambda row, said: format_number(said.detectable, digits=digits_of(row.interval)),
         "chance": lambda row, _: " / ".join(map(format_number, row.chance)) if row.chance else "-",
         "as published": lambda row, _: signed(row.published, row),
-        "by chance": lambda row, _: signed(row.by_chance, row) if row.published is not None else "-",
+        "by chance": lambda row, _: signed(row.by_chance, row),
         "sd": lambda row, _: format_number(row.sd),
         "images": lambda row, _: f"{row.images:,}",
         "seeds": lambda row, _: str(row.seeds) if row.seeds > 1 else "-",
@@ -96,7 +96,9 @@ def _columns(result: Result, extra: Mapping[str, Mapping[str, str]]) -> dict[str
 def difference_table(found: Sequence[Difference]) -> Table:
     """A row per pair of captioners, metric and judge: amplification of the first less that of the second."""
     table = start_table("metric (judge)", "first", "second")
-    for heading in ("first - second", "interval", "p", "p (Holm)"):
+    levels = {row.interval.level for row in found if row.interval}
+    interval = f"{100 * max(levels, default=0.95):g}% interval"
+    for heading in ("first - second", interval, "p", "p (Holm)"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in found:
@@ -118,6 +120,9 @@ def difference_notes(found: Sequence[Difference]) -> list[str]:
     """What a reader must know beside the table of differences, a line each."""
     tests = sum(row.p_value is not None for row in found)
     notes = ["Intervals and p: both captioners on the same parts of the data; t."] if tests else []
+    apart = [f"{row.first} and {row.second}, {row.metric}" for row in found if row.interval and not row.paired]
+    if apart:
+        notes.append(f"But not on the same parts, as if they were independent: {'; '.join(apart)}.")
     if tests:
         notes.append(f"p (Holm): corrected for these {tests} tests; the verdict is by it, at {SIGNIFICANT:g}.")
     if any(row.p_value is None for row in found):
@@ -223,8 +228,9 @@ def _inference(result: Result) -> Iterator[str]:
     if "refits" in bases:
         told = " or ".join(str(count) for count in sorted(set(run["refits"].values()), reverse=True) if count)
         yield (
-            f"From refits: judges trained again {told} times on captions that changed sides within an image (p, by t), "
-            "and as often on both halves of the images (interval)."
+            f"From refits: judges trained again {told} times on captions that changed sides within an image (p: how "
+            "far the amplification is from their mean, by chance; t), and as often on both halves of the images "
+            "(interval)."
         )
     if "splits" in bases:
         yield "From splits: values of single folds or hold-outs, corrected for shared training images (resampled t)."
@@ -241,8 +247,11 @@ def _inference(result: Result) -> Iterator[str]:
         yield f"p (Holm): corrected for {family}; the verdict is by it, at {SIGNIFICANT:g}."
     known = [row for row in rows if row.standard_error is not None]
     if known:
-        images = max(row.images for row in known)
-        yield f"Detectable: what such data show with {POWER:.0%} power; about {4 * images:,} images would halve it."
+        images = max(sum(run["captioners"][row.captioner]["images"].values()) for row in known)
+        yield (
+            f"Detectable: what one test of such data shows with {POWER:.0%} power, before Holm's correction; about "
+            f"{4 * images:,} images would halve it."
+        )
 
 
 def _judged(result: Result) -> list[Metric]:
@@ -354,11 +363,15 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _of_these_judges(result: Result) -> Iterator[str]:
     """Intervals that leave training out."""
-    if any(row.basis == "these judges" for row in result.summaries):
+    run, rows = result.run, [row for row in result.summaries if row.basis == "these judges"]
+    if rows:
+        advice = "--refits N, or five splits or more (--folds 5, --seeds 5)"
+        if run["protocol"] == "paper" and any(find_metric(row.metric).aggregate == "best" for row in rows):
+            advice = "--refits N, or --protocol crossfit: of several seeds the best alone counts"
         yield (
             "intervals headed 'these judges' leave out that other judges would be trained on other images: on real "
             "captions without any amplification, 95% intervals of this kind held 0 in 79 to 90% of trials. "
-            "For a test use --refits N, or five splits or more (--folds 5, --seeds 5)."
+            f"For a test use {advice}."
         )
 
 
@@ -366,7 +379,8 @@ def _learnt_nothing(result: Result) -> Iterator[str]:
     """Judges of people's captions that are no better than chance: they cannot see a captioner amplify."""
     for row in result.summaries:
         metric = find_metric(row.metric)
-        if row.human is None or metric.counted or metric.prior:
+        # What is weighed by priors has no chance but that of shuffled labels.
+        if row.human is None or metric.counted or (metric.prior and not row.chance):
             continue
         classes = len(result.run["captioners"][row.captioner]["images"])
         chance = row.chance[0] if row.chance else SCORES[metric.score].chance(classes)
@@ -432,6 +446,12 @@ def _by_construction(result: Result) -> Iterator[str]:
     attribute = result.run["attribute"]
     if "ba" in kinds and result.run["lexicon"] is None:
         yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
+    apart = [row.title for row in map(find_metric, _metrics(result)) if row.counted and not row.exchangeable]
+    if apart:
+        yield (
+            f"{' and '.join(apart)}: captions mention a part of what images show, whoever writes them, so that "
+            "captions and annotation cannot change sides: the published value alone, without chance or test."
+        )
     if "error" in kinds and result.run["labels"]["derived"]:
         yield "people's Error is 0 by construction: the labels are derived from their captions."
 

@@ -16,7 +16,6 @@ What is counted at all is chosen before, from captions of both sides (BA's words
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -26,14 +25,14 @@ import pandas as pd
 from judge.counting import Measured, NamingVariant, freeze
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
-from judge.statistics.inference import t_interval
+from judge.statistics.inference import HALVES, t_interval
 from judge.statistics.intervals import excess_of_parts, permutation_pooled
 from judge.statistics.said import counted_rows, named_most_and_least
 from judge.statistics.summary import Replicates, Summary
 from judge.types import FloatArray
 
-# Halves of the images, and exchanges of captions in each.
-_HALVES, _EXCHANGES = 60, 40
+# Exchanges of captions in each half of the images.
+_EXCHANGES = 40
 
 
 def summarise_counts(
@@ -44,7 +43,7 @@ def summarise_counts(
     Args:
         counts: the columns of ``counts.parquet`` (``judge.tally``).
         metrics: names of rows; those that ask a judge are passed over.
-        resamples: of the bootstrap and of the permutation test.
+        resamples: of the permutation test.
         level: of the intervals.
         seed: of the generators; every row has its own, so rows do not depend on each other.
 
@@ -52,7 +51,6 @@ def summarise_counts(
         JudgeError: Multi-> of too many sets of labels.
     """
     from joblib import Parallel, cpu_count, delayed
-    from scipy.stats import DegenerateDataWarning
 
     asked = [metric for metric in map(find_metric, spell_out(metrics)) if metric.counted]
     if not asked:
@@ -64,11 +62,8 @@ def summarise_counts(
         for captioner, rows in counts.groupby("captioner", sort=False, observed=True)
         for metric in asked
     ]
-    with warnings.catch_warnings():
-        # As in the bootstrap, whose own filter is no thread's alone.
-        warnings.simplefilter("ignore", DegenerateDataWarning)
-        # Threads: sparse products, which take most of the time, leave others free to go on.
-        return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
+    # Threads: sparse products, which take most of the time, leave others free to go on.
+    return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 
 
 def ratio_classes(metric: Metric, extremes: tuple[str, str]) -> tuple[str, str]:
@@ -109,6 +104,8 @@ def _summarise(
     line = replace(nothing, human=human, generated=generated, published=published, images=images[0].shape[0])
     if published is None:
         return line
+    if not metric.exchangeable:
+        return line
     exchanged = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
     if exchanged is None:
         return line
@@ -117,21 +114,19 @@ def _summarise(
     classes = dict(zip(counts["image_id"], counts["class"], strict=True))
     draws = [
         Resample("half", number, seed).classes({image: classes[image] for image in held.images})
-        for number in range(_HALVES)
+        for number in range(HALVES)
     ]
     chosen = np.array([[image in draw for image in held.images] for draw in draws])
     excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=_EXCHANGES)
-    if not np.isfinite(excess).all():
-        return line
-    parts = Replicates("half", tuple(excess))
-    error = max(parts.error(excess), exchanged.sd)
+    parts = Replicates("half", tuple(excess)) if np.isfinite(excess).all() else None
+    error = max(parts.error(excess), exchanged.sd) if parts else exchanged.sd
     return replace(
         line,
-        interval=t_interval(value, error, _HALVES // 2, level),
+        interval=t_interval(value, error, HALVES // 2, level),
         standard_error=error,
-        degrees=_HALVES // 2,
-        basis="refits",
-        replicates=parts.claiming(error),
+        degrees=HALVES // 2,
+        basis="images",
+        replicates=parts and parts.claiming(error),
     )
 
 

@@ -33,6 +33,8 @@ import numpy as np
 
 from judge.types import Interval
 
+# Halves of the images, where no judge need be trained again on them.
+HALVES = 60
 # Fewer splits say too little about their own variance.
 LEAST_SPLITS = 5
 
@@ -61,8 +63,8 @@ def from_refits(
 ) -> Inference | None:
     """Inference of ``value`` from the same metric on halves of the images, and on captions that changed sides.
 
-    None where there are fewer than two pairs of halves, or one has no value; no p where there are fewer than two
-    exchanges, or one has no value.
+    None where there are fewer than two pairs of halves, or no kind has a value in all draws. No p without two exchanges
+    or more that all have a value; where a half has none (a class that it never names), exchanges alone tell the error.
 
     Args:
         value: of the run's own data.
@@ -70,14 +72,17 @@ def from_refits(
         exchanged: on draws of which caption is the generated one.
         level: of the interval.
     """
-    if len(halves) < 4 or not np.isfinite(halves).all():
+    if len(halves) < 4:
         return None
-    error, degrees = half_error(halves), len(halves) // 2
+    error = half_error(halves) if np.isfinite(halves).all() else None
+    degrees = len(halves) // 2
     p_value = by_chance = None
     if len(exchanged) > 1 and np.isfinite(exchanged).all():
         by_chance, spread = float(np.mean(exchanged)), float(np.std(exchanged, ddof=1))
         p_value = t_test(value - by_chance, spread * math.sqrt(1 + 1 / len(exchanged)), len(exchanged) - 1)
-        error = max(error, spread)
+        error = max(error or 0.0, spread)
+    if error is None:
+        return None
     return Inference(error, degrees, t_interval(value, error, degrees, level), p_value, by_chance)
 
 

@@ -26,13 +26,13 @@ from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
 from judge.priors import PriorForm
-from judge.statistics.inference import Inference, from_refits, from_splits, half_error, split_error
+from judge.statistics.inference import HALVES, Inference, from_refits, from_splits, half_error, split_error
 from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
 from judge.statistics.judged import CELL, Measured, Statistic, caption_table
 from judge.types import FloatArray, Interval
 
 ROW = ["captioner", "metric", "judge"]
-_HALVES = 40
+_CAPTION = ["side", "image_id", "index"]
 Basis = Literal["refits", "splits", "images", "these judges"]
 """What an interval is from: judges trained again, the splits of the run, images where no judge is trained; or images
 alone, for the judges as they were trained."""
@@ -209,7 +209,7 @@ class _Row:
             chance=_chance(refits),
         )
         if self.compared:
-            by_seed = [float(self.value(part).value) for _, part in self._by("seed")]
+            by_seed = [float(self.value(self._of_all(part)).value) for _, part in self._by("seed")]
             line = replace(line, sd=float(np.std(by_seed, ddof=1)) if len(by_seed) > 1 else None)
         # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
         return self._infer(line, value, refits) if value is not None and np.isfinite(value) else line
@@ -228,6 +228,7 @@ class _Row:
             error = half_error(_column(refits, "half", "human"))
             parts = Replicates("half", tuple(values)).claiming(found.standard_error)
             return _with(line, found, "refits", parts, error)
+        # Priors of a split are of its own captions: what they vary is part of the error.
         splits = [self.value(part) for _, part in self._by("seed", "fold")]
         values = [float(split.value) for split in splits]
         neutral = self.metric.neutral
@@ -261,7 +262,7 @@ class _Row:
         """On halves of the images, of a judge that need not be trained again."""
         classes = dict(sorted(zip(self.rows["image_id"], self.rows["answer"], strict=True)))
         found = []
-        for number in range(_HALVES):
+        for number in range(HALVES):
             drawn = Resample("half", number, self.settings.seed).classes(classes)
             found.append(float(self.value(self.rows[self.rows["image_id"].isin(drawn.keys())]).value))
         return found
@@ -270,6 +271,14 @@ class _Row:
         """Rows that judges were asked about, by seed, or by seed and fold."""
         asked = self.rows[self.rows["probability"].notna()]
         yield from asked.groupby(list(columns), observed=True)
+
+    def _of_all(self, part: pd.DataFrame) -> pd.DataFrame:
+        """With the captions that this part of the judges was not asked about, which count in priors."""
+        if self.metric.prior is None:
+            return part
+        others = self.rows.drop_duplicates(_CAPTION).set_index(_CAPTION)
+        others = others[~others.index.isin(part.set_index(_CAPTION).index)].reset_index()
+        return pd.concat([part, others.assign(probability=np.nan)])
 
     def _bootstrap(self, generator: np.random.Generator) -> tuple[Interval | None, float | None]:
         """Over images, for the judges as trained, priors estimated anew: interval, and error of the human side."""
