@@ -26,7 +26,7 @@ from judge.lexicon import Lexicon, load_lexicon
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.predictability import DpaVariant
-from judge.report.tables import warnings
+from judge.report.notes import warnings
 from judge.statistics.counted import summarise_counts
 from judge.tokens import tokenize
 from judge.types import Captions, Labels

@@ -92,7 +92,7 @@ def test_one_unmasked_gender_word_tells_all(world: World) -> None:
 
 
 def test_always_person_is_seen_to_say_nothing(world: World) -> None:
-    from judge.report.tables import warnings
+    from judge.report.notes import warnings
 
     dull = Captions("dull", dict.fromkeys(world.labels.by_image, ("a person outside",)))
     result = evaluate(Corpus(world.human, (dull,), world.labels), metrics="lic", **QUICK)

@@ -22,7 +22,8 @@ def compare(
     with one_line_errors():
         from judge.errors import JudgeError
         from judge.jobs.compare import compare_runs
-        from judge.report.tables import difference_notes, difference_table
+        from judge.report.notes import difference_notes
+        from judge.report.tables import difference_table
 
         if len(runs) < 2:
             raise JudgeError(

@@ -136,8 +136,9 @@ def progress() -> Iterator[Report]:
 
 def print_result(result: Result, extra: dict[str, dict[str, str]] | None = None) -> None:
     """The table of a result, its footnotes and its warnings; ``extra``: further columns."""
+    from judge.report.notes import footnotes, warnings
     from judge.report.quality import quality_table
-    from judge.report.tables import difference_table, footnotes, make_table, parts_table, warnings
+    from judge.report.tables import difference_table, make_table, parts_table
 
     console = print_table(make_table(result, extra))
     console.print()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.table import Column, Table
 from rich.text import Text
@@ -71,3 +72,18 @@ def format_interval(found: Interval | None, *, signed: bool = False, digits: int
         return "-"
     low, high = (format_number(bound, signed=signed, digits=digits) for bound in (found.low, found.high))
     return f"[{low}, {high}]"
+
+
+def format_p(value: float | None) -> str:
+    """Three digits; a dash for what is absent."""
+    if value is None or math.isnan(value):
+        return "-"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def format_coverage(coverage: Mapping[str, Any] | None, side: str) -> str:
+    """Shares of a side's captions that name one class, none and several, like 74%/25%/1%."""
+    if coverage is None:
+        return "-"
+    shares: Sequence[float] = [coverage[side][share] for share in ("one", "none", "several")]
+    return "/".join(f"{share:.0%}" for share in shares)
