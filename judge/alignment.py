@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from judge.tokens import is_content
-from judge.types import FloatArray
+from judge.types import FloatArray, Words
 from judge.vectors import Vectors
 
 AlignmentName = Literal["none", "constant", "contextual"]
@@ -32,8 +32,6 @@ _BLOCK = 2**24
 _ROUGH, _EXACT = 1e-4, 1e-9
 # Pairs compared anew at a time.
 _PAIRS = 2**14
-
-Words = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -392,7 +392,7 @@ class RunSettings(HidingSettings):
         "interval; 0 for none; default 20 for linear (8 where it guesses tasks), 0 for judges that take long",
     )
     chance: int | None = Field(
-        None, ge=0, description="judges trained on shuffled labels; default 4 for linear, 0 for judges that take long"
+        None, ge=0, description="judges trained on shuffled labels; default 2 for linear, 0 for judges that take long"
     )
     resamples: int = Field(2000, ge=100, description="of the bootstrap and the permutation test")
     level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")

@@ -17,6 +17,8 @@ Report = Callable[[str, int, int], None]
 """Told (what is being done, units done, units in all)."""
 Direction = Literal["A->T", "T->A"]
 TargetKind = Literal["attribute", "tasks"]
+Words = tuple[str, ...]
+"""Of a caption, in order."""
 
 
 @dataclass(frozen=True, slots=True)

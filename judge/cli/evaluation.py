@@ -188,7 +188,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how T
     chance: Annotated[
         int | None,
         typer.Option(
-            help="times that judges are trained on shuffled labels, to see what chance is [default: 4 for linear, "
+            help="times that judges are trained on shuffled labels, to see what chance is [default: 2 for linear, "
             "else 0]"
         ),
     ] = None,

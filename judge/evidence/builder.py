@@ -24,7 +24,7 @@ from judge.masking.words import mask
 from judge.metrics import Metric
 from judge.priors import PriorForm
 from judge.tokens import Contractions, first_sentence, tokenize
-from judge.types import Captions, Labels, Side, Target, TargetKind
+from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 from judge.vectors.shelf import VectorShelf
 
 # Who has the attribute, and so is no task: what a caption calls a person ("a surfer", "a child") says nothing else.
@@ -33,7 +33,6 @@ MINIMUM_IMAGES = 10
 # An image's 6th or 7th caption has too few companions to train a judge on.
 INDEX_COVERAGE = 0.9
 
-Words = tuple[str, ...]
 Row = tuple[str, int, Words]
 """A caption of a side: (image id, index among the image's captions, words)."""
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from judge.alignment import AlignmentName, AlignmentReport, align
 from judge.masking.coverage import Coverage
-from judge.types import Sample, Side, Target
+from judge.types import Sample, Side, Target, Words
 from judge.vectors import Vectors
 
-Words = tuple[str, ...]
 ResampleKind = Literal["exchanged", "half", "shuffled"]
 _SIDES: tuple[Side, Side] = ("human", "generated")
 # Of each kind a stream of its own.

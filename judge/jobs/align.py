@@ -25,7 +25,7 @@ from judge.lexicon import Lexicon
 from judge.masking.words import mask
 from judge.quality.library import JavaFault, meteor
 from judge.report.alignment import Alignment, alignment_json, curve_csv, curve_png, substitutions_csv
-from judge.types import Captions, Report
+from judge.types import Captions, Report, Words
 from judge.vectors import Vectors, load_vectors
 
 SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
@@ -36,7 +36,6 @@ SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
     "align.yaml",
 )
 KINDS = ("constant", "contextual")
-Words = tuple[str, ...]
 
 
 class AlignConfig(LabelSettings):

@@ -9,13 +9,14 @@ made half of the variance of LIC beyond that of the test captions.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
 from judge.judges import Assignment, Blueprint
 from judge.judges.logistic import Features, Logistic
-from judge.types import FloatArray, IntArray, Predictions, Sample, Target
+from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 # Of the training images one in so many is held out to choose C by.
@@ -42,7 +43,7 @@ class LinearJudge:
         everything = np.arange(len(samples))
         weights = np.array([sample.weight for sample in samples])
         alone = Assignment("human", samples, everything, weights, everything[:0], seed)
-        self._terms = _Terms(samples)
+        self._terms = _terms(samples)
         slot = _Slot(self.target, samples, self._terms)
         self.c = _choose_c([slot], [[alone]])[alone.split]
         self._model = slot.fit([alone], np.array([self.c]))
@@ -50,7 +51,7 @@ class LinearJudge:
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], all above 0; of tasks also below 1."""
-        rows = self._terms.features.widen(self._terms.table(samples))
+        rows = self._terms.features.widen(self._terms.table([sample.words for sample in samples]))
         return Predictions(self._model.guess(rows)[:, 0], self.target, {"C": self.c})
 
 
@@ -63,7 +64,7 @@ def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Pr
     for place, assignment in enumerate(assignments):
         by_slot.setdefault(id(assignment.samples), []).append(place)
     groups = [[assignments[place] for place in places] for places in by_slot.values()]
-    slots = [_Slot(target, group[0].samples, _Terms(group[0].samples)) for group in groups]
+    slots = [_Slot(target, group[0].samples, _terms(group[0].samples)) for group in groups]
     known = {group.split: group.settings["C"] for group in assignments if "C" in group.settings}
     if len(known) < len({assignment.split for assignment in assignments}):
         sides = [group[0].side for group in groups]
@@ -82,21 +83,31 @@ def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Pr
     return [found[place] for place in range(len(assignments))]
 
 
+def _terms(samples: Sequence[Sample]) -> _Terms:
+    return _terms_of(tuple(sample.words for sample in samples))
+
+
+# The captions of one captioner by their index: labels are shuffled over the same captions several times.
+@lru_cache(maxsize=8)
+def _terms_of(captions: tuple[Words, ...]) -> _Terms:
+    return _Terms(captions)
+
+
 class _Terms:
     """Which words and word pairs captions hold, [N, F], 0 or 1; known are those of the captions it is made with."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
+    def __init__(self, captions: Sequence[Words]) -> None:
         self._words: dict[str, int] = {}
-        for sample in samples:
-            for word in sample.words:
+        for words in captions:
+            for word in words:
                 self._words.setdefault(word, len(self._words))
-        row, code = self._codes(samples)
+        row, code = self._codes(captions)
         self._known = np.unique(code)
-        self.features = Features(self._fill(row, code, len(samples)))
+        self.features = Features(self._fill(row, code, len(captions)))
 
-    def table(self, samples: Sequence[Sample]) -> Any:
+    def table(self, captions: Sequence[Words]) -> Any:
         """[N, F], sparse."""
-        return self._fill(*self._codes(samples), len(samples))
+        return self._fill(*self._codes(captions), len(captions))
 
     def _fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
         from scipy.sparse import csr_matrix
@@ -107,13 +118,13 @@ class _Terms:
         row, column = np.divmod(np.unique(row[there] * width + column[there]), width)
         return csr_matrix((np.ones(len(row)), (row, column)), shape=(samples, len(self._known)))
 
-    def _codes(self, samples: Sequence[Sample]) -> tuple[IntArray, IntArray]:
+    def _codes(self, captions: Sequence[Words]) -> tuple[IntArray, IntArray]:
         """Row and code of every word and pair of neighbours whose words are known."""
         size = len(self._words)
-        lengths = np.array([len(sample.words) for sample in samples], dtype=np.int64)
-        words = (self._words.get(word, -1) for sample in samples for word in sample.words)
+        lengths = np.array([len(words) for words in captions], dtype=np.int64)
+        words = (self._words.get(word, -1) for words in captions for word in words)
         word = np.fromiter(words, dtype=np.int64, count=int(lengths.sum()))
-        row = np.repeat(np.arange(len(samples)), lengths)
+        row = np.repeat(np.arange(len(captions)), lengths)
         pair = size + word[:-1] * size + word[1:]
         joined = (row[:-1] == row[1:]) & (word[:-1] >= 0) & (word[1:] >= 0)
         known = word >= 0

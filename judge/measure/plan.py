@@ -22,7 +22,7 @@ from judge.types import Interval, TargetKind
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Of judges that train in seconds. Those that guess tasks have dozens of answers to learn.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
-CHANCE = 4
+CHANCE = 2
 
 
 class Resampling(TypedDict):
@@ -53,7 +53,7 @@ class Plan:
         resamples, level: of intervals and tests.
         refits: how often judges are trained again for the test, and as often for the interval, on each half of the
             images; None: those that train in seconds, 20 times or, of tasks, 8 times; others not at all.
-        chance: how often judges are trained on shuffled labels; None: 4 times those that train in seconds.
+        chance: how often judges are trained on shuffled labels; None: twice those that train in seconds.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")

@@ -13,9 +13,9 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache, FeatureStore
 from judge.training.processes import gather, make_accelerator
-from judge.training.texts import TextCache, Words
+from judge.training.texts import TextCache
 from judge.training.workshop import Member, Sights
-from judge.types import Report
+from judge.types import Report, Words
 
 
 def look(

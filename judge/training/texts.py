@@ -19,9 +19,7 @@ from judge.errors import JudgeError
 from judge.judges import FrozenReader
 from judge.training.features import FeatureStore, Shelf
 from judge.training.memory import OutOfMemory, halving
-from judge.types import Report, Sample
-
-Words = tuple[str, ...]
+from judge.types import Report, Sample, Words
 
 _SHARD = 2048
 _BATCH = 64

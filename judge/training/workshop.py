@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
@@ -262,11 +262,12 @@ def name_members(members: Sequence[Member], workshop: Workshop) -> list[str]:
     assert workshop.sights is not None
     known: dict[object, str] = {}
     splits: dict[int, str] = {}
+    digests: dict[object, str] = {}
     names = []
     for member in members:
         view = id(member.samples), find_judge(member.judge).blanked
         if view not in known:
-            known[view] = _evidence_digest(member, workshop.sights)
+            known[view] = _evidence_digest(member, workshop.sights, digests)
         if id(member.split) not in splits:
             splits[id(member.split)] = hashlib.blake2b(repr(member.split).encode(), digest_size=16).hexdigest()
         names.append(_key(member, workshop, splits[id(member.split)], known[view]))
@@ -303,8 +304,11 @@ def _place(member: Member, workshop: Workshop) -> tuple[str, ...]:
     return precision, device, os.environ.get("WORLD_SIZE", "1"), threads
 
 
-def _evidence_digest(member: Member, sights: Sights) -> str:
-    """Of what the member's judge perceives; of a crew that chooses together, of what all of it do."""
+def _evidence_digest(member: Member, sights: Sights, known: dict[object, str]) -> str:
+    """Of what the member's judge perceives; of a crew that chooses together, of what all of it do.
+
+    ``known``: of samples, filled here: all of a crew read those of all.
+    """
     slot, blueprint = member.samples, find_judge(member.judge)
     digest = hashlib.blake2b(digest_size=16)
     if isinstance(slot, Slot) and member.is_refit and not blueprint.blanked:
@@ -314,7 +318,17 @@ def _evidence_digest(member: Member, sights: Sights) -> str:
         digest.update(repr(told).encode())
         return digest.hexdigest()
     together = slot.evidence.slots.values() if isinstance(slot, Slot) and blueprint.crew else [slot]
-    for sample in (blueprint.perceive(sample) for samples in (slot, *together) for sample in samples):
+    for samples in (slot, *together):
+        key = id(samples), blueprint.blanked
+        if key not in known:
+            known[key] = _samples_digest(map(blueprint.perceive, samples), sights)
+        digest.update(known[key].encode())
+    return digest.hexdigest()
+
+
+def _samples_digest(samples: Iterable[Sample], sights: Sights) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for sample in samples:
         picture = sights.keys.get(sample.image) if sample.image is not None else None
         digest.update(repr((sample.image_id, sample.words, sample.answers, picture)).encode())
     return digest.hexdigest()

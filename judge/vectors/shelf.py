@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from judge.types import Words
 from judge.vectors import Vectors, load_vectors
-
-Words = tuple[str, ...]
 
 
 class VectorShelf:
