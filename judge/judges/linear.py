@@ -51,7 +51,7 @@ class LinearJudge:
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], all above 0; of tasks also below 1."""
-        rows = self._terms.features.widen(self._terms.table([sample.words for sample in samples]))
+        rows = self._terms.features.widen(self._terms.table(samples))
         return Predictions(self._model.guess(rows)[:, 0], self.target, {"C": self.c})
 
 
@@ -105,9 +105,9 @@ class _Terms:
         self._known = np.unique(code)
         self.features = Features(self._fill(row, code, len(captions)))
 
-    def table(self, captions: Sequence[Words]) -> Any:
+    def table(self, samples: Sequence[Sample]) -> Any:
         """[N, F], sparse."""
-        return self._fill(*self._codes(captions), len(captions))
+        return self._fill(*self._codes([sample.words for sample in samples]), len(samples))
 
     def _fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
         from scipy.sparse import csr_matrix
