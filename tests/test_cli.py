@@ -359,7 +359,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) ->
     write_world(make_world(20), CAPTIONERS, tmp_path / "demo" / "world")
     (tmp_path / "demo" / "results").mkdir()
     (tmp_path / "demo" / "results" / "run.yaml").write_text("an earlier run", encoding="utf-8")
-    done = judge("demo", "--out", tmp_path / "demo", "--images", "260")
+    done = judge("demo", "--out", tmp_path / "demo", "--images", "200")
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))
     lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
@@ -388,7 +388,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) ->
     # What was drawn is COCO as every command reads it: ground truth hides exactly its people.
     out = tmp_path / "masked"
     masked = judge("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
-    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 260), masked.output
+    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 200), masked.output
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work", encoding="utf-8")
     assert judge("demo", "--out", tmp_path / "mine").exit_code == 2

@@ -55,7 +55,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     one, two = run_file.parent / "one", run_file.parent / "two"
     script = ROOT / "scripts" / "evaluate.py"
     # Refits of the run's judges are shared out like the judges themselves.
-    metrics = "--metrics", "lic,dbac,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1
+    metrics = "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1
     first = launch("--num_processes", 1, script, run_file, *metrics)
     assert first.returncode == 0, first.stderr
     second = launch("--num_processes", 2, script, run_file, *metrics, "--out", two)
