@@ -137,6 +137,13 @@ def test_other_images_and_folders_that_are_no_runs(files: WorldFiles, runs: dict
     (tmp_path / "broken" / "metrics.json").write_text('{"results": [{}]}', encoding="utf-8")
     done = judge("compare", runs["much"], tmp_path / "broken")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    for name, run in (("old", {"refits": 20, "captioners": {}}), ("older", {"captioners": {"a": {"image_set": "f0"}}})):
+        shutil.copytree(runs["none"], tmp_path / name)
+        text = json.dumps({"run": run, "results": []})
+        (tmp_path / name / "metrics.json").write_text(text, encoding="utf-8")
+        done = judge("compare", runs["much"], tmp_path / name)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert "made by this version" in done.stderr
     done = judge("compare", runs["much"])
     assert done.exit_code == 2
     assert "one run alone has nothing to compare with" in done.stderr

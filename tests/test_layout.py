@@ -14,17 +14,21 @@ from judge.report.layout import fold, start_table, width_of
 CELLS = st.text("ab[]1-/é", min_size=1, max_size=12)
 
 
-@given(st.integers(40, 90), st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=9))
-def test_every_cell_is_printed_whole(width: int, columns: list[tuple[str, str, str]]) -> None:
-    table = start_table("captioner", "metric")
+NAMES = ("metric", "first", "second")
+
+
+@given(st.integers(40, 90), st.integers(1, 3), st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=9))
+def test_every_cell_is_printed_whole(width: int, names: int, columns: list[tuple[str, str, str]]) -> None:
+    table = start_table(*NAMES[:names])
     for heading, *_ in columns:
         table.add_column(escape(heading), justify="right", no_wrap=True)
     for number in (1, 2):
-        table.add_row("nic", "LIC", *(escape(column[number]) for column in columns))
+        table.add_row(*("LIC", "nic", "plus")[:names], *(escape(column[number]) for column in columns))
     parts = list(fold(table, width))
     assert all(width_of(part) <= width for part in parts)
-    assert sum(len(part.columns) - 2 for part in parts) == len(columns)
+    assert sum(len(part.columns) - names for part in parts) == len(columns)
     for part in parts:
+        assert tuple(column.header for column in part.columns[:names]) == NAMES[:names]
         console = Console(width=width, file=StringIO(), highlight=False)
         console.print(part)
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]

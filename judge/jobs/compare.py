@@ -37,12 +37,16 @@ class _Run:
     Attributes:
         name: of the folder, with as many of those above it as tell it from the others.
         facts: the entry "run" of metrics.json.
+        refits: how often judges were trained again, by what they guess.
+        image_sets: of each captioner a mark of its images, by metric.
         settings: run.yaml.
         rows: the table.
     """
 
     name: str
     facts: Mapping[str, Any]
+    refits: Mapping[str, int]
+    image_sets: Sequence[Mapping[str, str]]
     settings: Mapping[str, Any]
     rows: tuple[Summary, ...]
 
@@ -98,11 +102,14 @@ def _read(folder: Path, name: str) -> _Run:
         path = folder / f"{REPLICATES}.parquet"
         replicates = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
         rows = tuple(_summary(row, replicates) for row in found["results"])
-        return _Run(name, found["run"], dict(settings), rows)
+        facts = dict(found["run"])
+        image_sets = [dict(entry["image_set"]) for entry in facts["captioners"].values()]
+        return _Run(name, facts, dict(facts["refits"]), image_sets, dict(settings), rows)
     except OSError as error:
         raise JudgeError(f"no run can be read there ({error.strerror})", where=str(folder), mend=mend) from error
-    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise JudgeError(f"no run can be read there ({error})", where=str(folder), mend=mend) from error
+    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise JudgeError(f"no run can be read there ({reason})", where=str(folder), mend=mend) from error
 
 
 def _summary(row: Mapping[str, Any], replicates: pd.DataFrame) -> Summary:
@@ -140,8 +147,7 @@ def _check(first: _Run, second: _Run) -> None:
         what = f"the runs cannot be compared: {judged[0]} in one, {judged[1]} in the other"
         raise JudgeError(what, where=where, mend="measure both by the same metric and judge")
     for metric in sorted({metric for metric, _ in rows[0] & rows[1]}):
-        entries = [entry for run in (first, second) for entry in run.facts["captioners"].values()]
-        if len({entry["image_set"].get(metric) for entry in entries}) > 1:
+        if len({marks.get(metric) for marks in (*first.image_sets, *second.image_sets)}) > 1:
             counts = [max(row.images for row in run.rows if row.metric == metric) for run in (first, second)]
             told = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
             what = f"the runs cannot be compared: they are of other images, or other labels ({told})"
@@ -152,8 +158,8 @@ def _unlike(first: _Run, second: _Run) -> Iterator[tuple[str, object, object]]:
     """Name, and what it is in one run and in the other."""
     for name in _SAME:
         yield name, first.facts.get(name), second.facts.get(name)
-    for target in first.facts["refits"].keys() & second.facts["refits"].keys():
-        yield "refits", first.facts["refits"][target], second.facts["refits"][target]
+    for target in sorted(first.refits.keys() & second.refits.keys()):
+        yield "refits", first.refits[target], second.refits[target]
     for name in sorted((first.settings.keys() | second.settings.keys()) - _MAY_DIFFER):
         yield name, first.settings.get(name), second.settings.get(name)
 

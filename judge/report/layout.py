@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from rich.table import Column, Table
@@ -20,13 +21,14 @@ def start_table(*headings: str) -> Table:
     return table
 
 
-def fold(table: Table, width: int, *, names: int = 2) -> Iterator[Table]:
+def fold(table: Table, width: int) -> Iterator[Table]:
     """The table, in as many parts as it takes so that none is wider than ``width``: no number is ever cut.
 
-    Every part begins with the first ``names`` columns, which say what a row is of.
+    Every part begins with the first columns of text (to the left), which say what a row is of.
     """
     widths = [_width(column) for column in table.columns]
-    first = list(range(names))
+    first = list(takewhile(lambda place: table.columns[place].justify == "left", range(len(widths))))
+    names = len(first)
     parts, room = [list(first)], width - sum(widths[:names])
     for place in range(names, len(widths)):
         if room < widths[place] and len(parts[-1]) > names:

@@ -224,8 +224,9 @@ def _of_these_judges(result: Result) -> Iterator[str]:
         if run["protocol"] == "paper" and any(find_metric(row.metric).aggregate == "best" for row in rows):
             advice = "--refits N, or --protocol crossfit: of several seeds the best alone counts"
         yield (
-            "intervals headed 'these judges' leave out that other judges would be trained on other images: on real "
-            "captions without any amplification, 95% intervals of this kind held 0 in 79 to 90% of trials. "
+            "intervals headed 'these judges' leave out that other judges would be trained on other images: where "
+            "nothing was amplified, 95% intervals of this kind held 0 in 87% of trials of LIC (linear, 900 images), "
+            "and in 65% of ImageCaptioner2 (sat, 300). "
             f"For a test use {advice}."
         )
 

@@ -25,7 +25,7 @@ import pandas as pd
 from judge.counting import Measured, NamingVariant, freeze
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
-from judge.statistics.inference import HALVES, t_interval
+from judge.statistics.inference import HALVES, larger_error, t_interval
 from judge.statistics.intervals import excess_of_parts, permutation_pooled
 from judge.statistics.said import counted_rows, named_most_and_least
 from judge.statistics.summary import Replicates, Summary
@@ -118,15 +118,15 @@ def _summarise(
     ]
     chosen = np.array([[image in draw for image in held.images] for draw in draws])
     excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=_EXCHANGES)
-    parts = Replicates("half", tuple(excess)) if np.isfinite(excess).all() else None
-    error = max(parts.error(excess), exchanged.sd) if parts else exchanged.sd
+    error = larger_error(excess, exchanged.sd)
+    assert error is not None
     return replace(
         line,
         interval=t_interval(value, error, HALVES // 2, level),
         standard_error=error,
         degrees=HALVES // 2,
         basis="images",
-        replicates=parts and parts.claiming(error),
+        replicates=Replicates("half", tuple(excess)).claiming(error),
     )
 
 

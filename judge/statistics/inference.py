@@ -74,16 +74,21 @@ def from_refits(
     """
     if len(halves) < 4:
         return None
-    error = half_error(halves) if np.isfinite(halves).all() else None
     degrees = len(halves) // 2
-    p_value = by_chance = None
+    p_value = by_chance = spread = None
     if len(exchanged) > 1 and np.isfinite(exchanged).all():
         by_chance, spread = float(np.mean(exchanged)), float(np.std(exchanged, ddof=1))
         p_value = t_test(value - by_chance, spread * math.sqrt(1 + 1 / len(exchanged)), len(exchanged) - 1)
-        error = max(error or 0.0, spread)
+    error = larger_error(halves, spread)
     if error is None:
         return None
     return Inference(error, degrees, t_interval(value, error, degrees, level), p_value, by_chance)
+
+
+def larger_error(halves: Sequence[float], spread: float | None) -> float | None:
+    """The standard error: by halves, and no less than the sd of exchanges; of the two, what is known."""
+    known = [half_error(halves)] if np.isfinite(halves).all() else []
+    return max([*known, *([] if spread is None else [spread])], default=None)
 
 
 def half_error(halves: Sequence[float]) -> float:

@@ -59,8 +59,10 @@ class Replicates:
         """Standard error of the whole, of ``values`` on these parts."""
         return self.scale * (half_error(values) if self.kind == "half" else split_error(values, self.ratio))
 
-    def claiming(self, error: float) -> Replicates:
-        """The same parts, of which this is the error; as they are where they do not vary."""
+    def claiming(self, error: float) -> Replicates | None:
+        """The same parts, of which this is the error; as they are where they do not vary, None if one has no value."""
+        if not np.isfinite(self.values).all():
+            return None
         own = self.error(self.values)
         return replace(self, scale=self.scale * error / own) if own else self
 
@@ -304,7 +306,7 @@ class _Row:
         return interval, (human.high - human.low) / reach if human else None
 
 
-def _with(line: Summary, found: Inference, basis: Basis, replicates: Replicates, human_error: float) -> Summary:
+def _with(line: Summary, found: Inference, basis: Basis, replicates: Replicates | None, human_error: float) -> Summary:
     return replace(
         line,
         interval=found.interval,
@@ -313,7 +315,7 @@ def _with(line: Summary, found: Inference, basis: Basis, replicates: Replicates,
         standard_error=found.standard_error,
         degrees=found.degrees,
         basis=basis,
-        human_error=human_error,
+        human_error=human_error if np.isfinite(human_error) else None,
         replicates=replicates,
     )
 
