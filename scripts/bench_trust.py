@@ -36,7 +36,7 @@ from judge.measure import Result
 from judge.measure.plan import Plan
 from judge.metrics import find_metric
 from judge.statistics.summary import Settings, Summary, summarise
-from judge.types import Captions, Labels
+from judge.types import Captions, Interval, Labels
 
 JUDGED = "lic,leakage,dbac,dpac"
 COUNTED = "ba,dba,multi:pairs,dpa,ratio,error"
@@ -52,6 +52,7 @@ AS_PEOPLE = Captioner(vocabulary=99)
 
 app = typer.Typer(add_completion=False, help=__doc__)
 Trials = Annotated[int, typer.Option(help="trials")]
+People = Annotated[int, typer.Option(help="people who play captioners; of two, their difference too")]
 Out = Annotated[Path, typer.Option(help="file that trials are kept in")]
 
 
@@ -64,6 +65,7 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     folds: int = 10,
     refits: int = 20,
     captions: Annotated[int, typer.Option(help="human captions an image")] = 1,
+    captioners: People = 1,
     protocol: str = "crossfit",
     seeds: int | None = None,
     out: Out = Path("runs/trust/nulls.jsonl"),
@@ -73,7 +75,7 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
 
     def trial(seed: int) -> list[dict[str, Any]]:
         corpus, labels = read(data)
-        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captions=captions)
+        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captions=captions, captioners=captioners)
         found = evaluate(
             drawn,
             metrics=metrics.split(","),
@@ -87,10 +89,11 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
             resamples=200,
             workers=1,
         )
-        return [entry for row in found.summaries for entry in entries(row, found)]
+        return claims(found) + differences(found)
 
     name = f"{images} images, {metrics}, {folds} folds, {refits} refits, {captions}:1, {protocol}"
     name += f", {seeds} seeds" if seeds else ""
+    name += f", {captioners} captioners" if captioners > 1 else ""
     show(run(trial, trials, out, name, workers))
 
 
@@ -100,6 +103,7 @@ def counted(
     images: int = 900,
     trials: int = 200,
     metrics: str = COUNTED,
+    captioners: People = 1,
     out: Out = Path("runs/trust/counted.jsonl"),
     workers: int = 2,
 ) -> None:
@@ -107,15 +111,18 @@ def counted(
 
     def trial(seed: int) -> list[dict[str, Any]]:
         corpus, labels = read(data)
-        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, mislabelled=0.1)
-        captioner = misnamed(drawn.generated[0], share=0.1, seed=seed)
+        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captioners=captioners, mislabelled=0.1)
+        told = [
+            misnamed(person, share=0.1, seed=seed + place * 2 * 10**6) for place, person in enumerate(drawn.generated)
+        ]
         human = misnamed(drawn.human, share=0.1, seed=seed + 10**6)
         found = evaluate(
-            replace(drawn, human=human, generated=(captioner,)), metrics=metrics.split(","), resamples=500, workers=1
+            replace(drawn, human=human, generated=tuple(told)), metrics=metrics.split(","), resamples=500, workers=1
         )
-        return [entry for row in found.summaries for entry in entries(row, found)]
+        return claims(found) + differences(found)
 
-    show(run(trial, trials, out, f"{images} images, {metrics}", workers))
+    name = f"{images} images, {metrics}" + (f", {captioners} captioners" if captioners > 1 else "")
+    show(run(trial, trials, out, name, workers))
 
 
 @app.command()
@@ -141,7 +148,7 @@ def worlds(
         found = evaluate(
             corpus, metrics=metrics.split(","), refits=refits, chance=0, seed=seed, resamples=200, workers=1
         )
-        return [entry for row in found.summaries for entry in entries(row, found)]
+        return claims(found)
 
     trials = run(trial, count, out, f"{images} images, {metrics}, {refits} refits", workers)
     show(trials)
@@ -209,7 +216,7 @@ def seen(  # noqa: PLR0913, PLR0917 - options
                 workers=1,
                 resamples=200,
             )
-        return [entry for row in found.summaries for entry in entries(row, found)]
+        return claims(found)
 
     show(
         run(
@@ -257,9 +264,30 @@ def misnamed(captions: Captions, *, share: float, seed: int) -> Captions:
     return replace(captions, by_image=changed)
 
 
+def claims(found: Result) -> list[dict[str, Any]]:
+    """What the rows of the table claim."""
+    return [entry for row in found.summaries for entry in entries(row, found)]
+
+
+def differences(found: Result) -> list[dict[str, Any]]:
+    """What the differences between captioners claim."""
+    return [
+        _entry(
+            f"{row.first} - {row.second}: {row.metric} ({row.judge})",
+            row.value,
+            row.interval,
+            error=row.standard_error,
+            p=row.p_value,
+        )
+        for row in found.differences()
+    ]
+
+
 def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
     """What a row claims, by its own basis and, of judged metrics, by the others."""
-    said = [_entry(row, str(row.basis))]
+    name, value = f"{row.captioner}: {row.metric} ({row.judge})", row.amplification
+    given = {"error": row.standard_error, "p": row.p_value, "chance": row.by_chance}
+    said = [_entry(f"{name}, {row.basis}", value, row.interval, **given)]
     if row.seeds:
         scores = found.scores
         mine = scores[(scores["captioner"] == row.captioner) & (scores["metric"] == row.metric)]
@@ -268,25 +296,24 @@ def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
         ratio = plan.ratio(find_metric(row.metric))
         (split,) = summarise(mine, None, Settings(resamples=200, ratios={row.metric: ratio}))
         if split.basis == "splits" != row.basis:
-            said.append(_entry(split, "splits"))
-        said.append(_entry(replace(row, interval=row.these_judges, p_value=None, standard_error=None), "these judges"))
+            said.append(_entry(f"{name}, splits", value, split.interval, error=split.standard_error, p=split.p_value))
+        said.append(_entry(f"{name}, these judges", value, row.these_judges))
     return said
 
 
-def _entry(row: Summary, basis: str) -> dict[str, Any]:
-    interval = row.interval
-    error = row.standard_error
+def _entry(
+    row: str,
+    value: float | None,
+    interval: Interval | None,
+    *,
+    error: float | None = None,
+    p: float | None = None,
+    chance: float | None = None,
+) -> dict[str, Any]:
     if error is None and interval is not None:
         error = (interval.high - interval.low) / 3.92
-    return {
-        "row": f"{row.captioner}: {row.metric} ({row.judge}), {basis}",
-        "value": row.amplification,
-        "error": error,
-        "p": row.p_value,
-        "chance": row.by_chance,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-    }
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return {"row": row, "value": value, "error": error, "p": p, "chance": chance, "low": low, "high": high}
 
 
 def run(

@@ -13,16 +13,24 @@ from judge.types import Captions, Labels
 
 
 def people_as_captioner(
-    corpus: Corpus, labels: Labels, *, images: int, seed: int, captions: int = 1, mislabelled: float = 0.0
+    corpus: Corpus,
+    labels: Labels,
+    *,
+    images: int,
+    seed: int,
+    captions: int = 1,
+    captioners: int = 1,
+    mislabelled: float = 0.0,
 ) -> Corpus:
-    """A corpus whose captioner is a person: sides are exchangeable, and the true amplification is 0.
+    """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
 
     Args:
-        corpus: its human captions are used, at least ``captions`` + 1 of each image.
+        corpus: its human captions are used, at least ``captions`` + ``captioners`` of each image.
         labels: of the images.
         images: how many, drawn without replacement.
         seed: of the draw.
-        captions: human captions an image; one more, of another person, plays the captioner's.
+        captions: human captions an image.
+        captioners: how many; each has one more caption of an image, of another person ("a person", "person 2" ...).
         mislabelled: share of the images whose label is exchanged for another class: labels that were derived from the
             captions agree with all of them.
 
@@ -30,20 +38,24 @@ def people_as_captioner(
         JudgeError: too few images have as many captions, and a label.
     """
     written = corpus.human.by_image
-    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) > captions)
+    needed = captions + captioners
+    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) >= needed)
     if len(usable) < images:
-        what = f"{len(usable)} images have {captions + 1} human captions and a label"
+        what = f"{len(usable)} images have {needed} human captions and a label"
         raise JudgeError(what, where=corpus.human.source, mend=f"draw {len(usable)} images or fewer")
     generator = np.random.default_rng(seed)
     chosen = sorted(generator.choice(usable, images, replace=False).tolist())
     orders = {image: generator.permutation(len(written[image])) for image in chosen}
     human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
-    other = {image: (written[image][orders[image][captions]],) for image in chosen}
+    others = [{image: (written[image][orders[image][place]],) for image in chosen} for place in range(captions, needed)]
     wrong = {image for image in chosen if generator.random() < mislabelled}
     by_image = {image: _another(labels, image) if image in wrong else labels.by_image[image] for image in chosen}
     return Corpus(
         Captions("human", human, corpus.human.source),
-        (Captions("a person", other, corpus.human.source),),
+        tuple(
+            Captions(f"person {number}" if number > 1 else "a person", other, corpus.human.source)
+            for number, other in enumerate(others, start=1)
+        ),
         replace(labels, by_image=by_image),
         corpus.tasks,
     )

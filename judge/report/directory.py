@@ -159,9 +159,12 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
 _ELSEWHERE = {"interval", "these_judges", "replicates"}
 
 
+_DIFFERENCE = "metric", "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
+
+
 def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON has it."""
-    told = {name: getattr(row, name) for name in ("metric", "judge", "first", "second", "value", "p_value", "p_holm")}
+    told = {name: getattr(row, name) for name in _DIFFERENCE}
     numbers = {name: _finite(value) for name, value in told.items()}
     return numbers | {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
 

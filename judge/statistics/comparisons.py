@@ -44,6 +44,7 @@ class Difference:
         interval, p_value: as those of the table; None where a row has no standard error.
         p_holm: corrected for all differences that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
+        standard_error: of ``value``; None where there is no interval.
     """
 
     metric: str
@@ -54,6 +55,7 @@ class Difference:
     interval: Interval | None
     p_value: float | None
     paired: bool
+    standard_error: float | None = None
     p_holm: float | None = None
 
     @property
@@ -160,4 +162,5 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     told = first.metric, first.judge, first.captioner, second.captioner, value
     if error is None or not math.isfinite(error) or not degrees:
         return Difference(*told, None, None, paired)
-    return Difference(*told, t_interval(value, error, degrees, level), t_test(value, error, degrees), paired)
+    interval, p_value = t_interval(value, error, degrees, level), t_test(value, error, degrees)
+    return Difference(*told, interval, p_value, paired, error)
