@@ -24,6 +24,7 @@ from judge.calibration.nulls import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.errors import JudgeError
 from judge.jobs.demo import read_expected
+from judge.statistics.comparisons import Difference
 from judge.statistics.summary import Summary
 
 
@@ -50,7 +51,7 @@ def claimed(rows: list[Summary]) -> float:
     return float(np.mean(errors) / np.std(values, ddof=1))
 
 
-def share(rows: Iterable[Summary], *, rejected: bool) -> float:
+def share(rows: Iterable[Summary | Difference], *, rejected: bool) -> float:
     """Of the rows, with p < 0.05; or whose interval does not hold 0."""
     found = []
     for row in rows:
@@ -88,26 +89,30 @@ def test_people_against_people_judged(people: Corpus) -> None:
 
 
 def test_people_against_people_counted(people: Corpus) -> None:
-    """The published values are far from 0 (BA -0.13 at 900 images); what is above chance is not."""
+    """The published values are far from 0 (BA -0.13 at 900 images); what is above chance and differences are not."""
     assert people.labels is not None
-    tables = [
+    results = [
         evaluate(
-            people_as_captioner(people, people.labels, images=400, seed=seed, mislabelled=0.1),
+            people_as_captioner(people, people.labels, images=400, seed=seed, captioners=2, mislabelled=0.1),
             metrics=["ba", "dba", "multi:pairs", "dpa"],
             least=2,
             resamples=200,
             workers=1,
-        ).summaries
+        )
         for seed in range(12)
     ]
+    tables = [[row for row in result.summaries if row.captioner == "a person"] for result in results]
     found = by_metric(tables)
     published = [row.published for row in found["ba"] if row.published is not None]
     assert max(published) < -0.02
     assert abs(np.mean([row.amplification for row in found["ba"] if row.amplification is not None])) < 0.02
     assert 0.75 < np.mean([claimed(rows) for rows in found.values()]) < 1.5
-    everything = [row for table in tables for row in table]
-    assert share(everything, rejected=True) <= 0.12
-    assert share(everything, rejected=False) <= 0.12
+    differences = [row for result in results for row in result.differences()]
+    assert all(row.paired and (row.first, row.second) == ("a person", "person 2") for row in differences)
+    assert len(differences) == 12 * len(found)
+    for everything in ([row for table in tables for row in table], differences):
+        assert share(everything, rejected=True) <= 0.12
+        assert share(everything, rejected=False) <= 0.12
 
 
 def test_power_on_a_known_dose() -> None:
