@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -68,14 +69,17 @@ class Logistic:
         self._features, self._weights = features, weights
         self._answers = (answers[:, 1:] if self._two else answers).astype(np.float64)
         self._learnt = np.count_nonzero(weights, axis=0)[:, None]
-        # Not by BLAS, whose threads change the last digits.
-        shown = np.einsum("np,na->pa", (weights > 0).astype(np.float64), self._answers)
-        shares = np.einsum("np,na->pa", weights, self._answers) / weights.sum(axis=0)[:, None]
+        shown = self._count((weights > 0).astype(np.float64))
+        shares = self._count(weights) / _total(weights)[:, None]
         self._open = (shown > 0) & (shown < self._learnt)
         self._shown = shown > 0
         self.found = np.zeros((features.rows.shape[1], *shown.shape))
         shares = np.clip(shares, _RARE, 1 - _RARE)
         self.found[-1] = np.log(shares) if self._softmax else np.log(shares) - np.log1p(-shares)
+
+    def _count(self, weights: FloatArray) -> FloatArray:
+        """Weights [N, P] of the samples with each answer, summed, [P, A]."""
+        return np.stack([_total(weights * column[:, None]) for column in self._answers.T], axis=1)
 
     def fit(self, c: FloatArray) -> None:
         """L2-penalised by 1/``c`` [P]; the intercept is not. Problems whose ``c`` is NaN stay as they are."""
@@ -108,7 +112,7 @@ class Logistic:
         width = self._answers.shape[1] if self._softmax else 1
         answers = np.tile(self._answers, (1, odds.shape[1]))
         told = _log_loss(odds.reshape(len(odds), -1), answers, width).reshape(*weights.shape, -1)
-        return np.asarray((weights[:, :, None] * told).sum(axis=(0, 2)))
+        return _total((weights[:, :, None] * told).sum(axis=2))
 
     def _log_odds(self, rows: Any) -> FloatArray:
         """[M, P, A]; of two exclusive answers those of the second, [M, P, 1]."""
@@ -150,6 +154,18 @@ class _Design:
         return found
 
 
+def _total(values: FloatArray) -> FloatArray:
+    """Sums over the rows of [N, Q], one row after the other: a column's is the same whatever stands beside it."""
+    return np.asarray(_ones(len(values)) @ values)[0]
+
+
+@lru_cache(maxsize=8)
+def _ones(size: int) -> Any:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(np.ones((1, size)))
+
+
 def _merge_twins(features: Any) -> Any:
     """[F, G]: adds up features that occur in the same samples, such as all that occur once and in one caption.
 
@@ -185,12 +201,13 @@ def _solve(design: _Design, answers: FloatArray, start: FloatArray, *, c: FloatA
     """Weights [F, Q * width] of the least penalised log loss: Newton's method, its systems by conjugate gradients.
 
     As scikit-learn's "newton-cg" and to the same tolerance, but for all problems in step: one whose gradient is within
-    TOLERANCE is left alone from then on. No product of dense matrices is taken: threads cannot change a digit.
+    TOLERANCE is left alone from then on. No digit depends on which problems are solved beside, or on threads (no
+    product of dense matrices is taken).
     """
     from sklearn.exceptions import ConvergenceWarning
 
     found = start.copy()
-    penalties, limits = design.penalty(c), TOLERANCE * design.weights.sum(axis=0)
+    penalties, limits = design.penalty(c), TOLERANCE * _total(design.weights)
     odds = design.rows @ found
     for _ in range(MAX_ITERATIONS):
         guesses = _guess(odds, design.width)
@@ -206,7 +223,7 @@ def _solve(design: _Design, answers: FloatArray, start: FloatArray, *, c: FloatA
         change = design.rows @ step
         places = (odds[:, columns], change), (found[:, columns], step)
         loss = _along(part, answers[:, columns], *places, penalty)
-        length = part.spread(_step_length(loss, part.gather(np.einsum("fl,fl->l", gradient, step))))
+        length = part.spread(_step_length(loss, part.gather(_total(gradient * step))))
         found[:, columns] += length * step
         odds[:, columns] += length * change
     warnings.warn(f"{len(still)} problems have not converged", ConvergenceWarning, stacklevel=2)
@@ -217,7 +234,7 @@ def _newton_step(design: _Design, p: FloatArray, gradient: FloatArray, penalty: 
     """-H^-1 gradient of each problem, roughly: conjugate gradients, preconditioned by the diagonal of H.
 
     H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Until the residual is
-    FORCING of the first, by the preconditioner's norm.
+    FORCING of the first, by the preconditioner's norm; a problem that is there waits for the others.
     """
     weights = design.spread(design.weights)
     # Above 0 even where guesses are sure of all samples: the intercept has no penalty to divide by instead.
@@ -229,7 +246,7 @@ def _newton_step(design: _Design, p: FloatArray, gradient: FloatArray, penalty: 
         return np.asarray(weights * p * (odds - design.spread(design.gather(p * odds))))
 
     def dot(left: FloatArray, right: FloatArray) -> FloatArray:
-        return design.spread(design.gather(np.einsum("fl,fl->l", left, right)))
+        return design.spread(design.gather(_total(left * right)))
 
     scale = 1 / (design.squares @ own + penalty)
     step, residual = np.zeros_like(gradient), -gradient
@@ -238,7 +255,7 @@ def _newton_step(design: _Design, p: FloatArray, gradient: FloatArray, penalty: 
     goal = FORCING**2 * size
     for _ in range(MAX_ITERATIONS):
         image = design.columns @ bend(design.rows @ direction) + penalty * direction
-        length = size / np.maximum(dot(direction, image), TINY)
+        length = np.where(size > goal, size / np.maximum(dot(direction, image), TINY), 0.0)
         step += length * direction
         image *= length
         residual -= image
@@ -259,12 +276,12 @@ def _along(
     penalty: FloatArray,
 ) -> Callable[[FloatArray], FloatArray]:
     """Penalised log loss [Q] at any part of a step [Q]; ``odds`` and ``found`` are (where it starts, whole step)."""
-    tilt = design.gather((penalty * found[0] * found[1]).sum(axis=0))
-    bend = design.gather((penalty * found[1] ** 2).sum(axis=0)) / 2
+    tilt = design.gather(_total(penalty * found[0] * found[1]))
+    bend = design.gather(_total(penalty * found[1] ** 2)) / 2
 
     def loss(part: FloatArray) -> FloatArray:
         told = design.weights * _log_loss(odds[0] + design.spread(part) * odds[1], answers, design.width)
-        return np.asarray(told.sum(axis=0) + part * tilt + part**2 * bend)
+        return np.asarray(_total(told) + part * tilt + part**2 * bend)
 
     return loss
 
