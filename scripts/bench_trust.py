@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -40,12 +40,25 @@ from judge.types import Captions, Interval, Labels
 
 JUDGED = "lic,leakage,dbac,dpac"
 COUNTED = "ba,dba,multi:pairs,dpa,ratio,error"
-# Words of one class, and the words of the other that stand for them.
-SWAPS = (
+# Words of one class and of the other.
+PAIRS = (
     "man woman, men women, boy girl, boys girls, guy lady, guys ladies, male female, males females, gentleman lady, "
     "gentlemen ladies, father mother, son daughter, brother sister, husband wife, he she, him her, his her, "
     "himself herself, boy's girl's, man's woman's"
 )
+# Of words that stand for two ("his", "him"), the first.
+SWAPS = {
+    word: of[1 - place]
+    for pair in reversed(PAIRS.split(", "))
+    for of in [pair.split()]
+    for place, word in enumerate(of)
+}
+# Words of no class in the same order: captions that name it less often, of no matter whom, amplify no more.
+NEUTRAL = (
+    "person people child children person people person people person people parent child relative spouse they them "
+    "their themselves child's person's"
+)
+UNNAMED = {word: to for pair, to in zip(PAIRS.split(", "), NEUTRAL.split(), strict=True) for word in pair.split()}
 
 # People's whole vocabulary (entries of every list of the grammar): exchangeable with people.
 AS_PEOPLE = Captioner(vocabulary=99)
@@ -53,6 +66,7 @@ AS_PEOPLE = Captioner(vocabulary=99)
 app = typer.Typer(add_completion=False, help=__doc__)
 Trials = Annotated[int, typer.Option(help="trials")]
 People = Annotated[int, typer.Option(help="people who play captioners; of two, their difference too")]
+Unnamed = Annotated[float, typer.Option(help="share of the captioner's captions whose words for people name no class")]
 Out = Annotated[Path, typer.Option(help="file that trials are kept in")]
 
 
@@ -66,6 +80,7 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     refits: int = 20,
     captions: Annotated[int, typer.Option(help="human captions an image")] = 1,
     captioners: People = 1,
+    unnamed: Unnamed = 0.0,
     protocol: str = "crossfit",
     seeds: int | None = None,
     out: Out = Path("runs/trust/nulls.jsonl"),
@@ -76,8 +91,9 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     def trial(seed: int) -> list[dict[str, Any]]:
         corpus, labels = read(data)
         drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captions=captions, captioners=captioners)
+        told = [exchange_words(person, UNNAMED, share=unnamed, seed=seed) for person in drawn.generated]
         found = evaluate(
-            drawn,
+            replace(drawn, generated=tuple(told)),
             metrics=metrics.split(","),
             judge="linear",
             folds=folds,
@@ -94,16 +110,18 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     name = f"{images} images, {metrics}, {folds} folds, {refits} refits, {captions}:1, {protocol}"
     name += f", {seeds} seeds" if seeds else ""
     name += f", {captioners} captioners" if captioners > 1 else ""
+    name += f", {unnamed:g} unnamed" if unnamed else ""
     show(run(trial, trials, out, name, workers))
 
 
 @app.command()
-def counted(
+def counted(  # noqa: PLR0913, PLR0917 - options
     data: Annotated[Path, typer.Option(help="captions_human.json, gender.csv and objects.json")],
     images: int = 900,
     trials: int = 200,
     metrics: str = COUNTED,
     captioners: People = 1,
+    unnamed: Unnamed = 0.0,
     out: Out = Path("runs/trust/counted.jsonl"),
     workers: int = 2,
 ) -> None:
@@ -113,15 +131,18 @@ def counted(
         corpus, labels = read(data)
         drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captioners=captioners, mislabelled=0.1)
         told = [
-            misnamed(person, share=0.1, seed=seed + place * 2 * 10**6) for place, person in enumerate(drawn.generated)
+            exchange_words(person, SWAPS, share=0.1, seed=seed + place * 2 * 10**6)
+            for place, person in enumerate(drawn.generated)
         ]
-        human = misnamed(drawn.human, share=0.1, seed=seed + 10**6)
+        told = [exchange_words(person, UNNAMED, share=unnamed, seed=seed) for person in told]
+        human = exchange_words(drawn.human, SWAPS, share=0.1, seed=seed + 10**6)
         found = evaluate(
             replace(drawn, human=human, generated=tuple(told)), metrics=metrics.split(","), resamples=500, workers=1
         )
         return claims(found) + differences(found)
 
     name = f"{images} images, {metrics}" + (f", {captioners} captioners" if captioners > 1 else "")
+    name += f", {unnamed:g} unnamed" if unnamed else ""
     show(run(trial, trials, out, name, workers))
 
 
@@ -230,11 +251,11 @@ def seen(  # noqa: PLR0913, PLR0917 - options
 
 
 def read_rows(out: Path) -> list[dict[str, Any]]:
-    """Of a file of rows, which a kill may have cut in its last line."""
+    """Rows of a file with a trial in each line, of which a kill may have cut the last."""
     whole = out.read_text(encoding="utf-8").rpartition("\n")[0] if out.exists() else ""
     if out.exists():
         out.write_text(whole + "\n" if whole else "", encoding="utf-8")
-    return [json.loads(line) for line in whole.splitlines()]
+    return [row for line in whole.splitlines() for row in json.loads(line)]
 
 
 @cache
@@ -247,15 +268,12 @@ def read(data: Path) -> tuple[Corpus, Labels]:
     return corpus, corpus.labels
 
 
-def misnamed(captions: Captions, *, share: float, seed: int) -> Captions:
-    """Captions of which a share names the other gender."""
-    pairs = [pair.split() for pair in SWAPS.split(", ")]
-    # Of words that stand for two ("his", "him"), the first.
-    other = {word: of[1 - place] for of in reversed(pairs) for place, word in enumerate(of)}
+def exchange_words(captions: Captions, words: Mapping[str, str], *, share: float, seed: int) -> Captions:
+    """Captions of which a share has the words exchanged."""
     generator = np.random.default_rng(seed)
 
     def swap(text: str) -> str:
-        return " ".join(other.get(word, word) for word in text.lower().replace(".", " .").split())
+        return " ".join(words.get(word, word) for word in text.lower().replace(".", " .").split())
 
     changed = {
         image: tuple(swap(text) if generator.random() < share else text for text in texts)
@@ -335,8 +353,8 @@ def run(
     pool = Parallel(n_jobs=workers, return_as="generator_unordered")
     with out.open("a") as file:
         for rows in pool(delayed(one)(seed) for seed in missing):
-            # In one piece: a trial is there whole or not at all.
-            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            # In one line: a trial is there whole or not at all.
+            file.write(json.dumps(rows) + "\n")
             file.flush()
             kept += rows
     print(name)

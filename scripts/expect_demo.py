@@ -43,7 +43,7 @@ def main(
             continue
         found = measure(seed, images)
         with out.open("a") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in found))
+            file.write(json.dumps(found) + "\n")
         rows += found
         print(f"world {seed - FIRST_SEED + 1} of {worlds}", flush=True)
     EXPECTED.write_text(json.dumps(summarise(rows, images), indent=1) + "\n", encoding="utf-8")

@@ -156,7 +156,8 @@ class _Design:
 
 def _total(values: FloatArray) -> FloatArray:
     """Sums over the rows of [N, Q], one row after the other: a column's is the same whatever stands beside it."""
-    return np.asarray(_ones(len(values)) @ values)[0]
+    (found,) = np.asarray(_ones(len(values)) @ values)
+    return np.asarray(found)
 
 
 @lru_cache(maxsize=8)

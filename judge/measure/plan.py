@@ -157,7 +157,7 @@ class Result:
         and mean w; of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated
         captions: names_one, names_none, names_several (shares), refused, empty (counts).
         """
-        said = conclude(self.summaries, level=self.run["level"])
+        said = conclude(self.summaries)
         return pd.DataFrame([self._row(row, also) for row, also in zip(self.summaries, said, strict=True)])
 
     def _row(self, summary: Summary, said: Conclusion) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class RunDirectory(OutputFolder):
 def metrics_json(result: Result) -> str:
     """``{"run": {...}, "results": [...]}``: fractions, absent values null, never NaN."""
     run = result.run
-    said = conclude(result.summaries, level=run["level"])
+    said = conclude(result.summaries)
     results = [
         summary_row(row, str(run["attribute"])) | {name: _finite(value) for name, value in asdict(also).items()}
         for row, also in zip(result.summaries, said, strict=True)

@@ -11,7 +11,8 @@ from judge.metrics import Metric, find_metric
 from judge.report.layout import format_coverage
 from judge.report.quality import quality_notes
 from judge.scores import SCORES
-from judge.statistics.comparisons import POWER, SIGNIFICANT, Difference
+from judge.statistics.comparisons import POWER, Difference
+from judge.statistics.inference import SIGNIFICANT
 
 _ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # A side whose captions name the attribute this much less often than people's is pointed out.

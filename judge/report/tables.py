@@ -23,7 +23,7 @@ def make_table(result: Result, extra: Mapping[str, Mapping[str, str]] | None = N
         result: of a run.
         extra: heading -> {"captioner metric" -> what stands there}: a further column, e.g. of a known world.
     """
-    rows = list(zip(result.summaries, conclude(result.summaries, level=result.run["level"]), strict=True))
+    rows = list(zip(result.summaries, conclude(result.summaries), strict=True))
     cells = {
         heading: [column(row, said) for row, said in rows] for heading, column in _columns(result, extra or {}).items()
     }

@@ -9,13 +9,14 @@ from itertools import combinations
 from typing import Literal
 
 from judge.metrics import find_metric
-from judge.statistics.inference import t_interval, t_test
+from judge.statistics.inference import SIGNIFICANT, t_interval, t_test
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
-SIGNIFICANT = 0.05
 POWER = 0.8
-Verdict = Literal["amplifies", "mitigates", "cannot tell", "changes", "errs more", "errs less"]
+Verdict = Literal["amplifies", "mitigates", "cannot tell", "changes", "errs more", "errs less", "higher", "lower"]
+# Of counted metrics whose value is no amplification: the verdict above what there is by chance, and below.
+_WORDS: dict[str, tuple[Verdict, Verdict]] = {"error": ("errs more", "errs less"), "ratio": ("higher", "lower")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class Difference:
             return None
         if self.p_holm >= SIGNIFICANT:
             return "cannot tell"
-        return f"{self.first if self.value > 0 else self.second} more"
+        words = _WORDS.get(_kind(self.metric), ("more", ""))
+        return f"{self.first if self.value > 0 else self.second} {words[0]}"
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -79,12 +81,10 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
-def conclude(summaries: Sequence[Summary], *, level: float = 0.95) -> list[Conclusion]:
+def conclude(summaries: Sequence[Summary]) -> list[Conclusion]:
     """What each row of a table allows to say; the family of Holm's correction is the table."""
     corrected = holm([row.p_value for row in summaries])
-    return [
-        Conclusion(p, _verdict(row, p), _detectable(row, level)) for row, p in zip(summaries, corrected, strict=True)
-    ]
+    return [Conclusion(p, _verdict(row, p), _detectable(row)) for row, p in zip(summaries, corrected, strict=True)]
 
 
 def _verdict(row: Summary, p_holm: float | None) -> Verdict | None:
@@ -92,14 +92,17 @@ def _verdict(row: Summary, p_holm: float | None) -> Verdict | None:
         return None
     if p_holm >= SIGNIFICANT:
         return "cannot tell"
-    counted = find_metric(row.metric).counted
-    kind = counted.kind if counted else ""
-    above = row.amplification > _expected(row)
+    kind = _kind(row.metric)
     if kind.startswith("multi"):
         return "changes"
-    if kind == "error":
-        return "errs more" if above else "errs less"
-    return "amplifies" if above else "mitigates"
+    above, below = _WORDS.get(kind, ("amplifies", "mitigates"))
+    return above if row.amplification > _expected(row) else below
+
+
+def _kind(metric: str) -> str:
+    """Of counted metrics what they count; of others ""."""
+    counted = find_metric(metric).counted
+    return counted.kind if counted else ""
 
 
 def _expected(row: Summary) -> float:
@@ -108,13 +111,13 @@ def _expected(row: Summary) -> float:
     return metric.neutral if metric.counted or row.by_chance is None else row.by_chance
 
 
-def _detectable(row: Summary, level: float) -> float | None:
+def _detectable(row: Summary) -> float | None:
+    """From ``critical`` on a value is significant; this much further, four values in five of the same truth are."""
     from scipy import stats
 
-    if row.standard_error is None:
+    if not row.standard_error or row.critical is None:
         return None
-    law = stats.t(row.degrees) if row.degrees else stats.norm()
-    return float((law.ppf((1 + level) / 2) + law.ppf(POWER)) * row.standard_error)
+    return row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
 
 
 def differences(summaries: Iterable[Summary], same_images: bool, *, level: float = 0.95) -> list[Difference]:

@@ -25,7 +25,7 @@ import pandas as pd
 from judge.counting import Measured, NamingVariant, freeze
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
-from judge.statistics.inference import HALVES, larger_error, t_interval
+from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import excess_of_parts, permutation_pooled
 from judge.statistics.said import counted_rows, named_most_and_least
 from judge.statistics.summary import Replicates, Summary
@@ -45,7 +45,7 @@ def summarise_counts(
         metrics: names of rows; those that ask a judge are passed over.
         resamples: of the permutation test.
         level: of the intervals.
-        seed: of the generators; every row has its own, so rows do not depend on each other.
+        seed: of the generators; every metric has its own, so that rows do not depend on each other.
 
     Raises:
         JudgeError: Multi-> of too many sets of labels.
@@ -55,8 +55,8 @@ def summarise_counts(
     asked = [metric for metric in map(find_metric, spell_out(metrics)) if metric.counted]
     if not asked:
         return []
-    how = {"resamples": resamples, "level": level, "seed": seed}
     extremes = named_most_and_least(counts)
+    how = {"resamples": resamples, "level": level, "seed": seed}
     jobs = [
         delayed(_summarise)(str(captioner), metric, rows, ratio_classes(metric, extremes), **how)
         for captioner, rows in counts.groupby("captioner", sort=False, observed=True)
@@ -86,7 +86,8 @@ def _summarise(
     nothing = Summary(captioner, metric.name, metric.judge)
     if held is None:
         return nothing
-    generator = np.random.default_rng([seed, *map(ord, f"{captioner}/{metric.name}")])
+    # The same draws for every captioner: differences between them have no noise of draws.
+    generator = np.random.default_rng([seed, *map(ord, metric.name)])
     counting, read = metric.counted, held.read
     assert counting is not None
 
@@ -110,7 +111,7 @@ def _summarise(
     if exchanged is None:
         return line
     value = published - exchanged.mean
-    line = replace(line, amplification=value, by_chance=exchanged.mean, p_value=exchanged.p_value)
+    line = replace(line, amplification=value, by_chance=exchanged.mean)
     classes = dict(zip(counts["image_id"], counts["class"], strict=True))
     draws = [
         Resample("half", number, seed).classes({image: classes[image] for image in held.images})
@@ -118,15 +119,18 @@ def _summarise(
     ]
     chosen = np.array([[image in draw for image in held.images] for draw in draws])
     excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=_EXCHANGES)
-    error = larger_error(excess, exchanged.sd)
-    assert error is not None
+    found = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
+    if found is None:
+        return line
     return replace(
         line,
-        interval=t_interval(value, error, HALVES // 2, level),
-        standard_error=error,
-        degrees=HALVES // 2,
+        interval=found.interval,
+        p_value=found.p_value,
+        standard_error=found.standard_error,
+        degrees=found.degrees,
+        critical=found.critical,
         basis="images",
-        replicates=Replicates("half", tuple(excess)).claiming(error),
+        replicates=Replicates("half", tuple(excess)).claiming(found.standard_error),
     )
 
 

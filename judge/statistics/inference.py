@@ -10,8 +10,10 @@ of trials of 900 images, and in 57% of 3,400. What includes training:
   are sums over hundreds of images). The interval is from halves of the images: two that share none differ by twice the
   standard error of the whole (McCarthy 1969, balanced half-samples; Politis, Romano and Wolf 1999, subsampling), so
   that it is the root of the mean of (difference / 2)^2. It keeps its meaning where sides do differ, as the sd of the
-  test need not. But judges that learn from all images what they cannot learn from half of them (a network's sudden
-  progress) vary more than their halves tell: the standard error is never less than the sd of the test's draws.
+  test need not: of a captioner that names the attribute ten times less often than people, exchanged captions name it
+  too often and vary too little. So where halves vary clearly more than exchanges do (F test at 1%), the test too takes
+  the error of halves. And judges that learn from all images what they cannot learn from half of them (a network's
+  sudden progress) vary more than their halves tell: the standard error is never less than the sd of the test's draws.
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds, or hold-outs): their variance is
   corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine Learning 2003).
 
@@ -28,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +40,12 @@ from judge.types import Interval
 HALVES = 60
 # Fewer splits say too little about their own variance.
 LEAST_SPLITS = 5
+
+
+# Of the tests: p below it is significant.
+SIGNIFICANT = 0.05
+# Of the F test that tells whether halves vary more than exchanged captions.
+_CLEARLY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,7 @@ class Inference:
         interval: value +- t standard errors.
         p_value: two-sided; None where no test was made.
         by_chance: mean of the value where captions change sides; None where that was not tried.
+        critical: how far the value must be from ``by_chance`` (or from what is neutral) for p below 0.05.
     """
 
     standard_error: float
@@ -56,6 +66,16 @@ class Inference:
     interval: Interval
     p_value: float | None
     by_chance: float | None = None
+    critical: float | None = None
+
+
+class Exchanged(NamedTuple):
+    """Values where an image's captions have changed sides: their mean, sd and number; p, if a permutation test's."""
+
+    mean: float
+    sd: float
+    draws: int
+    p_value: float | None = None
 
 
 def from_refits(
@@ -63,8 +83,8 @@ def from_refits(
 ) -> Inference | None:
     """Inference of ``value`` from the same metric on halves of the images, and on captions that changed sides.
 
-    None where there are fewer than two pairs of halves, or no kind has a value in all draws. No p without two exchanges
-    or more that all have a value; where a half has none (a class that it never names), exchanges alone tell the error.
+    None where there are fewer than two pairs of halves, or one has no value (a class that is never named there). No p
+    without two exchanges or more that all have a value.
 
     Args:
         value: of the run's own data.
@@ -72,23 +92,38 @@ def from_refits(
         exchanged: on draws of which caption is the generated one.
         level: of the interval.
     """
-    if len(halves) < 4:
-        return None
-    degrees = len(halves) // 2
-    p_value = by_chance = spread = None
-    if len(exchanged) > 1 and np.isfinite(exchanged).all():
-        by_chance, spread = float(np.mean(exchanged)), float(np.std(exchanged, ddof=1))
-        p_value = t_test(value - by_chance, spread * math.sqrt(1 + 1 / len(exchanged)), len(exchanged) - 1)
-    error = larger_error(halves, spread)
-    if error is None:
-        return None
-    return Inference(error, degrees, t_interval(value, error, degrees, level), p_value, by_chance)
+    tried = len(exchanged) > 1 and np.isfinite(exchanged).all()
+    drawn = Exchanged(float(np.mean(exchanged)), float(np.std(exchanged, ddof=1)), len(exchanged)) if tried else None
+    return from_halves(value, halves, drawn, level=level)
 
 
-def larger_error(halves: Sequence[float], spread: float | None) -> float | None:
-    """The standard error: by halves, and no less than the sd of exchanges; of the two, what is known."""
-    known = [half_error(halves)] if np.isfinite(halves).all() else []
-    return max([*known, *([] if spread is None else [spread])], default=None)
+def from_halves(
+    value: float, halves: Sequence[float], exchanged: Exchanged | None, *, level: float = 0.95
+) -> Inference | None:
+    """As :func:`from_refits`, of what is known about exchanged captions."""
+    if len(halves) < 4 or not np.isfinite(halves).all():
+        return None
+    error, degrees = half_error(halves), len(halves) // 2
+    if exchanged is None:
+        return Inference(error, degrees, t_interval(value, error, degrees, level), None)
+    p_value, critical = _test(value, error, degrees, exchanged)
+    error = max(error, exchanged.sd)
+    return Inference(error, degrees, t_interval(value, error, degrees, level), p_value, exchanged.mean, critical)
+
+
+def _test(value: float, error: float, degrees: int, exchanged: Exchanged) -> tuple[float | None, float]:
+    """What p is, and how far the value must be from the exchanges' mean; ``error`` is that of halves."""
+    from scipy import stats
+
+    mean, sd, draws, p_value = exchanged
+    if error**2 > stats.f.isf(_CLEARLY, degrees, draws - 1) * sd**2:
+        own = math.hypot(error, sd / math.sqrt(draws))
+    else:
+        own, degrees = sd * math.sqrt(1 + 1 / draws), draws - 1
+        if p_value is not None and (p_value > 2 / (draws + 1) or own == 0):
+            return p_value, float(stats.norm.isf(SIGNIFICANT / 2)) * sd
+    # Also where no permutation is as far: how much less likely than one in them, Holm's correction must know.
+    return t_test(value - mean, own, degrees), float(stats.t.isf(SIGNIFICANT / 2, degrees)) * own
 
 
 def half_error(halves: Sequence[float]) -> float:
@@ -120,7 +155,11 @@ def from_splits(
         return None
     error = split_error(splits, ratio)
     degrees = len(splits) - 1
-    return Inference(error, degrees, t_interval(value, error, degrees, level), t_test(value - neutral, error, degrees))
+    from scipy import stats
+
+    interval, p_value = t_interval(value, error, degrees, level), t_test(value - neutral, error, degrees)
+    critical = float(stats.t.isf(SIGNIFICANT / 2, degrees)) * error
+    return Inference(error, degrees, interval, p_value, critical=critical)
 
 
 def t_interval(value: float, error: float, degrees: int, level: float) -> Interval:

@@ -6,11 +6,12 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from judge.statistics.inference import Exchanged
 from judge.types import FloatArray, Interval
 
 if TYPE_CHECKING:
@@ -114,14 +115,6 @@ class Rows:
         return sides[0], sides[1]
 
 
-class Exchanged(NamedTuple):
-    """What exchanging captions between the sides gives: a two-sided p-value; mean and sd of the value."""
-
-    p_value: float
-    mean: float
-    sd: float
-
-
 def permutation_pooled(
     rows: Rows,
     statistic: Callable[[FloatArray, FloatArray], FloatArray],
@@ -141,7 +134,7 @@ def permutation_pooled(
         resamples: how many.
 
     Returns:
-        p at least 2 / (resamples + 1), 1 for identical sides; None where a permutation has no value.
+        p is at least 2 / (resamples + 1), and 1 for identical sides; None where a permutation has no value.
     """
     from scipy import stats
 
@@ -151,7 +144,7 @@ def permutation_pooled(
     sides = rows.by_image()
     if not (sides[0] - sides[1]).data.any():
         alike = np.asarray(sides[0].sum(axis=0), dtype=np.float64)
-        return Exchanged(1.0, float(statistic(alike, alike)), 0.0)
+        return Exchanged(float(statistic(alike, alike)), 0.0, resamples, 1.0)
     whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
 
     def of_roles(roles: Any, axis: int = -1) -> FloatArray:
@@ -170,7 +163,7 @@ def permutation_pooled(
     null = found.null_distribution
     if not np.isfinite(null).all():
         return None
-    return Exchanged(float(found.pvalue), float(null.mean()), float(null.std(ddof=1)))
+    return Exchanged(float(null.mean()), float(null.std(ddof=1)), len(null), float(found.pvalue))
 
 
 def excess_of_parts(
@@ -202,7 +195,13 @@ def excess_of_parts(
             places @ (diags_array(weight * played) @ table)
             for weight, played in ((human, 1 - roles), (generated, roles))
         ]
-        return statistic(*(np.asarray(csr_array(side.T) @ held) for side in sides))
+        columns = [csr_array(side.T) for side in sides]
+        batch = max(1, _CELLS // max(columns[0].shape))
+        found = [
+            statistic(*(np.asarray(side @ held[:, start : start + batch]) for side in columns))
+            for start in range(0, held.shape[1], batch)
+        ]
+        return np.concatenate(found)
 
     draw = _Roles(rows, generator)
     by_chance = np.mean([values(draw(size=(1, len(rows.image)))[0]) for _ in range(exchanges)], axis=0)

@@ -26,7 +26,7 @@ from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
 from judge.priors import PriorForm
-from judge.statistics.inference import HALVES, Inference, from_refits, from_splits, half_error, split_error
+from judge.statistics.inference import HALVES, Inference, from_halves, from_refits, from_splits, half_error, split_error
 from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
 from judge.statistics.judged import CELL, Measured, Statistic, caption_table
 from judge.types import FloatArray, Interval
@@ -88,6 +88,7 @@ class Summary:
         basis: what the interval is from; None without an interval.
         standard_error: of the amplification, by the same basis.
         degrees: of freedom of the standard error.
+        critical: how far the value must be from ``by_chance`` (or from what is neutral) for p below 0.05.
         these_judges: interval for the judges as they were trained: over images alone.
         chance: scores of the human and the generated side where labels are shuffled; None where that was not tried.
         human_error: standard error of the human side's score, by the same basis.
@@ -112,6 +113,7 @@ class Summary:
     basis: Basis | None = None
     standard_error: float | None = None
     degrees: int = 0
+    critical: float | None = None
     these_judges: Interval | None = None
     chance: tuple[float, float] | None = None
     human_error: float | None = None
@@ -223,7 +225,7 @@ class _Row:
         alone, human = self._bootstrap(generator)
         line = replace(line, these_judges=alone, human_error=human)
         if line.judge in self.settings.untrained:
-            return self._untrained(line, generator)
+            return self._untrained(line, value, generator)
         values, changed = (_column(refits, kind, "amplification") for kind in ("half", "exchanged"))
         found = from_refits(value, values, changed, level=level)
         if found:
@@ -240,7 +242,7 @@ class _Row:
             return _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
         return replace(line, interval=alone, basis="these judges" if alone else None)
 
-    def _untrained(self, line: Summary, generator: np.random.Generator) -> Summary:
+    def _untrained(self, line: Summary, value: float, generator: np.random.Generator) -> Summary:
         """Of a judge that is asked as it is."""
         exchanged = permutation_pooled(
             self.table,
@@ -249,16 +251,11 @@ class _Row:
             resamples=self.settings.resamples,
         )
         halves = self._halves()
-        return replace(
-            line,
-            interval=line.these_judges,
-            p_value=exchanged and exchanged.p_value,
-            by_chance=exchanged and exchanged.mean,
-            basis="images",
-            standard_error=half_error(halves),
-            degrees=len(halves) // 2,
-            replicates=Replicates("half", tuple(halves)),
-        )
+        found = from_halves(value, halves, exchanged)
+        if found is None:
+            return replace(line, interval=line.these_judges, basis="images" if line.these_judges else None)
+        parts = Replicates("half", tuple(halves)).claiming(found.standard_error)
+        return replace(_with(line, found, "images", parts, line.human_error), interval=line.these_judges)
 
     def _halves(self) -> list[float]:
         """On halves of the images, of a judge that need not be trained again."""
@@ -306,7 +303,9 @@ class _Row:
         return interval, (human.high - human.low) / reach if human else None
 
 
-def _with(line: Summary, found: Inference, basis: Basis, replicates: Replicates | None, human_error: float) -> Summary:
+def _with(
+    line: Summary, found: Inference, basis: Basis, replicates: Replicates | None, human_error: float | None
+) -> Summary:
     return replace(
         line,
         interval=found.interval,
@@ -315,7 +314,8 @@ def _with(line: Summary, found: Inference, basis: Basis, replicates: Replicates 
         standard_error=found.standard_error,
         degrees=found.degrees,
         basis=basis,
-        human_error=human_error if np.isfinite(human_error) else None,
+        critical=found.critical,
+        human_error=None if human_error is None or not np.isfinite(human_error) else human_error,
         replicates=replicates,
     )
 

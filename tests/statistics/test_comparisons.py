@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from judge.statistics.comparisons import conclude, difference, differences, holm
-from judge.statistics.inference import from_refits, from_splits, half_error
+from judge.statistics.inference import Exchanged, from_halves, from_refits, from_splits, half_error
 from judge.statistics.summary import Replicates, Summary
 
 ROW = Summary("one", "lic", "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, by_chance=0.0)
@@ -51,7 +51,7 @@ def test_holm_rejects_no_true_null_too_often() -> None:
         (replace(ROW, p_value=None), None),
         (replace(ROW, metric="imagecaptioner2-ratio", amplification=0.9, by_chance=None), "mitigates"),
         (replace(ROW, metric="error"), "errs more"),
-        (replace(ROW, metric="ratio", amplification=-0.2), "mitigates"),
+        (replace(ROW, metric="ratio", amplification=-0.2), "lower"),
         (replace(ROW, metric="multi-at"), "changes"),
     ],
 )
@@ -66,7 +66,7 @@ def test_the_verdict_is_by_the_corrected_p() -> None:
 
 def test_detectable_is_found_in_four_of_five_samples() -> None:
     """The amplification that is said to be shown with 80% power: of 4,000 samples with it, t finds it in 80%."""
-    (said,) = conclude([ROW])
+    (said,) = conclude([replace(ROW, critical=float(stats.t.ppf(0.975, 20)) * 0.03)])
     assert said.detectable == pytest.approx((stats.t.ppf(0.975, 20) + stats.t.ppf(0.8, 20)) * 0.03)
     rng = np.random.default_rng(0)
     errors = 0.03 * np.sqrt(rng.chisquare(20, 4000) / 20)
@@ -159,6 +159,36 @@ def test_splits_of_a_mean() -> None:
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx((1 / 200**0.5) * (1 + 10 / 9) ** 0.5, rel=0.05)
     assert from_splits(0.1, [0.1] * 4, ratio=1 / 3) is None
     assert from_splits(0.1, [0.1, np.nan, 0.2, 0.1, 0.1], ratio=1 / 4) is None
+
+
+def test_where_exchanged_captions_vary_too_little_the_test_is_by_halves() -> None:
+    """A captioner that seldom names the attribute: halves differ by 0.2, error 0.1; exchanges have an sd of 0.01.
+
+    Four pairs of halves and four exchanges: F = 100, above that of (4, 3) at 1%, 28.7. An sd of 0.02 gives F = 25.
+    """
+    halves = [0.1, -0.1] * 4
+    found = from_refits(0.25, halves, [-0.01, 0.0, 0.01, 0.0])
+    assert found is not None
+    sd = (2e-4 / 3) ** 0.5
+    assert found.p_value == pytest.approx(2 * stats.t.sf(0.25 / (0.1**2 + sd**2 / 4) ** 0.5, 4))
+    assert found.critical == pytest.approx(stats.t.isf(0.025, 4) * (0.1**2 + sd**2 / 4) ** 0.5)
+    near = from_refits(0.25, halves, [-0.0245, 0.0, 0.0245, 0.0])
+    assert near is not None
+    sd = (2 * 0.0245**2 / 3) ** 0.5
+    assert near.p_value == pytest.approx(2 * stats.t.sf(0.25 / (sd * 1.25**0.5), 3))
+
+
+def test_permutations_tell_p_as_far_as_they_go() -> None:
+    """Of 1,000 none can be below 2/1001; Holm's correction for 50 tests would then leave no table with a verdict."""
+    halves = [0.1, -0.1] * 4
+    for value, p_value, expected in (
+        (0.1, 0.2, 0.2),
+        (0.5, 2 / 1001, 2 * stats.t.sf(0.5 / (0.08 * (1 + 1 / 1000) ** 0.5), 999)),
+        (0.0, 1.0, 1.0),
+    ):
+        found = from_halves(value, halves, Exchanged(0.0, 0.08, 1000, p_value))
+        assert found is not None
+        assert found.p_value == pytest.approx(expected)
 
 
 def test_too_few_refits_say_nothing() -> None:
