@@ -9,13 +9,13 @@ are only put for function words and content words for content words: learnt vect
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from judge.tokens import is_content
+from judge.tokens import kind_of
 from judge.types import FloatArray, Words
 from judge.vectors import Vectors
 
@@ -185,18 +185,18 @@ def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Word
 def nearest(words: Sequence[str], candidates: Iterable[str], vectors: Vectors | None) -> Nearest:
     """The candidate at the least cosine distance from each of ``words``: a matrix product, in blocks, for each kind.
 
-    The kinds are content words, and all else: function words, numbers, marks. Of candidates at the same distance (to
-    1e-9) the first in alphabetical order. Special tokens and words without a vector are never chosen, nor do they find
-    a neighbour.
+    The kinds are content words, function words, numbers and marks (``judge.tokens``). Of candidates at the same
+    distance (to 1e-9) the first in alphabetical order. Special tokens and words without a vector are never chosen, nor
+    do they find a neighbour.
     """
     neighbours: list[str | None] = [None] * len(words)
     distances = np.full(len(words), np.nan)
     rows = vectors.rows if vectors else {}
     asking = [place for place, word in enumerate(words) if word in rows and not is_special(word)]
     offered = sorted({word for word in candidates if word in rows and not is_special(word)})
-    for kind in (True, False):
-        places = [place for place in asking if is_content(words[place]) == kind]
-        names = [word for word in offered if is_content(word) == kind]
+    for kind in sorted({kind_of(words[place]) for place in asking}):
+        places = [place for place in asking if kind_of(words[place]) == kind]
+        names = [word for word in offered if kind_of(word) == kind]
         if vectors and places and names:
             left = vectors.matrix[[rows[words[place]] for place in places]]
             columns, found = _nearest(left, vectors.matrix[[rows[word] for word in names]])
@@ -204,6 +204,15 @@ def nearest(words: Sequence[str], candidates: Iterable[str], vectors: Vectors | 
             for place, column in zip(places, columns.tolist(), strict=True):
                 neighbours[place] = names[column]
     return Nearest(tuple(words), tuple(neighbours), distances)
+
+
+def hardly_contextual(captioner: str, found: float | None, delta: float) -> Iterator[str]:
+    """A line where fewer of people's lacking tokens than ``ENOUGH`` find another word; ``found``: their share."""
+    if found is not None and found < ENOUGH:
+        yield (
+            f"{captioner}: at delta {delta:g} alignment finds a word for {found:.1%} of people's tokens that it lacks; "
+            f"below {ENOUGH:.0%} alignment is hardly contextual: raise --delta, or give other --vectors."
+        )
 
 
 def is_special(word: str) -> bool:

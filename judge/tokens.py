@@ -26,7 +26,22 @@ _CONTENT = frozenset({
     "front", "full", "give", "go", "interest", "keep", "made", "mill", "move", "part", "put", "see", "serious",
     "show", "side", "sincere", "system", "take", "thick", "thin", "top",
 })
+# Function words that it lacks: prepositions, pronouns, auxiliaries, and what stands before "n't" and its like.
+_FUNCTION = frozenset({
+    "aboard", "alongside", "amid", "amidst", "atop", "beneath", "despite", "inside", "like", "near", "nearby",
+    "opposite", "outside", "past", "till", "underneath", "unlike", "versus", "vs",
+    "anybody", "everybody", "ones", "somebody", "theirs", "just", "quite", "really", "unless", "whilst",
+    "ain", "aren", "couldn", "did", "didn", "does", "doesn", "doing", "don", "hadn", "hasn", "haven", "having", "isn",
+    "mightn", "mustn", "needn", "ought", "shall", "shouldn", "wasn", "weren", "wouldn",
+})
+_NUMBERS = frozenset({
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty",
+    "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "first", "second", "third", "fourth",
+    "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+})
 # fmt: on
+WordKind = Literal["content", "function", "number", "mark"]
 
 
 def tokenize(caption: str, *, contractions: Contractions = "whole") -> tuple[str, ...]:
@@ -51,16 +66,26 @@ def first_sentence(caption: str) -> str:
 
 
 def is_content(word: str) -> bool:
-    """Whether a token is a content word: it begins with a letter, and is no function word of English.
+    """Whether a token is a content word."""
+    return kind_of(word) == "content"
 
-    Function words are scikit-learn's stop words, nouns, verbs and adjectives among them apart, and single letters.
-    Contractions and possessives go with what stands before the apostrophe: "it's" is "it".
+
+def kind_of(word: str) -> WordKind:
+    """Whether a token is a content word, a function word of English, a number (digits or a word), or a mark.
+
+    Function words are scikit-learn's stop words, nouns, verbs and adjectives among them apart, a few more, and single
+    letters. Contractions and possessives go with what stands before the apostrophe: "it's" is "it".
     """
-    return word[:1].isalpha() and word.partition("'")[0] not in _function_words()
+    stem = word.partition("'")[0]
+    if stem in _NUMBERS or word[:1].isdigit():
+        return "number"
+    if not word[:1].isalpha():
+        return "mark"
+    return "function" if stem in _function_words() else "content"
 
 
 @cache
 def _function_words() -> frozenset[str]:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    return frozenset(ENGLISH_STOP_WORDS - _CONTENT) | set(ascii_lowercase)  # The "t" of "t-shirt".
+    return frozenset(ENGLISH_STOP_WORDS - _CONTENT) | _FUNCTION | set(ascii_lowercase)  # The "t" of "t-shirt".

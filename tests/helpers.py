@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
-from judge.types import Sample, Target
+from judge.training.workshop import Member
+from judge.types import Predictions, Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
@@ -31,6 +32,11 @@ def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, see
         rng.shuffle(words)
         samples.append(Sample(str(image), "human", 0, tuple(words), (answer,), image=f"{image}.png"))
     return samples
+
+
+def keep_predictions(member: Member, predictions: Predictions) -> Predictions:
+    """Of a trained member, what it answers."""
+    return predictions
 
 
 class Glimpses:

@@ -53,6 +53,31 @@ def test_two_runs_are_compared_as_one(runs: dict[str, Path], tmp_path: Path) -> 
     assert done.stdout.rstrip().endswith(f"The differences are in {out}")
 
 
+def test_other_human_captions_are_told(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
+    """Against other people the difference would be between these people."""
+    human = tmp_path / "human.json"
+    document = json.loads(files.human.read_text(encoding="utf-8"))
+    document["annotations"][0]["caption"] = "a cat on a mat"
+    human.write_text(json.dumps(document), encoding="utf-8")
+    captions = ["--captions", files.captions["none"], "--labels", files.labels]
+    done = judge("evaluate", "--human", human, *captions, *FAST, "--refits", 4, "--out", tmp_path / "other")
+    assert done.exit_code == 0, done.output
+    done = judge("compare", runs["much"], tmp_path / "other")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "they have other human captions (ba: 160 and 160 images)" in done.stderr
+
+
+def test_nothing_is_overwritten(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = runs["much"] / "metrics.json"
+    before = out.read_bytes()
+    done = judge("compare", runs["much"], runs["none"], "--out", out)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert out.read_bytes() == before
+    done = judge("compare", runs["much"], runs["much"])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "the same run twice" in done.stderr
+
+
 def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
     renamed = tmp_path / "later"
     (tmp_path / "much.json").write_bytes(files.captions["none"].read_bytes())
@@ -128,7 +153,7 @@ def test_other_images_and_folders_that_are_no_runs(files: WorldFiles, runs: dict
     assert done.exit_code == 0, done.output
     done = judge("compare", runs["much"], tmp_path / "fewer")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "they are of other images, or other labels (ba: 160 and 158 images)" in done.stderr
+    assert "they have other images and labels and human captions (ba: 160 and 158 images)" in done.stderr
     (tmp_path / "empty").mkdir()
     done = judge("compare", runs["much"], tmp_path / "empty")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
@@ -137,7 +162,7 @@ def test_other_images_and_folders_that_are_no_runs(files: WorldFiles, runs: dict
     (tmp_path / "broken" / "metrics.json").write_text('{"results": [{}]}', encoding="utf-8")
     done = judge("compare", runs["much"], tmp_path / "broken")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    for name, run in (("old", {"refits": 20, "captioners": {}}), ("older", {"captioners": {"a": {"image_set": "f0"}}})):
+    for name, run in (("old", {"refits": 20, "captioners": {}}), ("older", {"captioners": {"a": {"marks": "f0"}}})):
         shutil.copytree(runs["none"], tmp_path / name)
         text = json.dumps({"run": run, "results": []})
         (tmp_path / name / "metrics.json").write_text(text, encoding="utf-8")

@@ -80,6 +80,15 @@ class Sides:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
+    def images(self) -> Mapping[tuple[Side, int], frozenset[str]]:
+        """(side, caption index) -> the images that have such a caption."""
+        found: dict[tuple[Side, int], set[str]] = {}
+        for side, rows in self.rows.items():
+            for row in rows:
+                found.setdefault((side, row.index), set()).add(row.image)
+        return {key: frozenset(images) for key, images in found.items()}
+
+    @cached_property
     def digests(self) -> Mapping[str, str]:
         """Names for what is in them: of each side's captions, and of the "rest"."""
         found: dict[str, str] = {}
@@ -209,10 +218,9 @@ class Evidence:
     @cached_property
     def slots(self) -> dict[tuple[Side, int], Slot]:
         """(side, caption index) -> its samples, one per image that has such a caption, sorted by image."""
-        keys = dict.fromkeys((side, row.index) for side, rows in self.sides.rows.items() for row in rows)
         return {
             (side, index): Slot(self, side, index)
-            for side, index in sorted(keys, key=lambda key: (key[0] != "human", key[1]))
+            for side, index in sorted(self.sides.images, key=lambda key: (key[0] != "human", key[1]))
         }
 
     @cached_property
@@ -250,7 +258,7 @@ class Evidence:
     def release(self) -> None:
         """Forget what was made of the sides: it is made again if it is asked for."""
         for holder in (self, *self.slots.values()):
-            for name in ("_cut", "_aligned", "drawn", "written", "_samples", "told", "place"):
+            for name in ("_cut", "_aligned", "drawn", "classes", "written", "_samples", "told", "place"):
                 holder.__dict__.pop(name, None)
 
     def digest(self, side: Side | None = None) -> str:
@@ -307,8 +315,9 @@ class Slot(Sequence[Sample]):
         row = self.told[place]
         return row.named, row.tasks, self.evidence.spell(row.image)
 
-    @cached_property
+    @property
     def images(self) -> frozenset[str]:
         """The images that have such a caption."""
-        rows = self.evidence.sides.rows[self.side]
-        return frozenset(row.image for row in rows if row.index == self.position and row.image in self.evidence.classes)
+        every = self.evidence.sides.images[self.side, self.position]
+        resample = self.evidence.resample
+        return every & self.evidence.classes.keys() if resample and resample.kind == "half" else every

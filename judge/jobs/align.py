@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from judge.alignment import DELTAS, UNKNOWN, find_gaps, is_special, substitute
+from judge.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
 from judge.config import LabelSettings, check_file_names, named_captions
 from judge.corpus import Corpus, common_images
 from judge.corpus.reading import ReadOptions
@@ -130,6 +130,8 @@ def align_captions(config: AlignConfig, *, report: Report | None = None) -> Alig
         scores, notes = _meteor(pairs, config.meteor)
         of_each = zip(*[iter(scores)] * len(KINDS), strict=True)
         found = [replace(a, meteor=dict(zip(KINDS, row, strict=True))) for a, row in zip(found, of_each, strict=True)]
+        for entry in found:
+            notes += hardly_contextual(entry.captioner, entry.reports["contextual"].lacking_substituted, delta)
         notes += _write(found, vectors, delta, config.to_yaml(), out.partial)
         out.publish()
     return AlignedFolder(found, vectors.source, delta, notes)

@@ -23,10 +23,10 @@ from judge.statistics.summary import ROW, Replicates, Summary
 # say where things are (images and labels are compared themselves), what else was measured, or how the work was done.
 _SAME = ("attribute", "protocol", "folds", "seeds", "lexicon")
 _MAY_DIFFER = {
-    "human", "captions", "models", "labels", "objects", "images", "instances", "out", "features", "cache", "id_column",
-    "label_column", "label_values", "object_column", "object_id_column", "columns", "split", "several", "metrics",
-    "judge", "quality", "human_scores", "chance", "refits", "level", "resamples", "folds", "seeds", "seed", "lexicon",
-    "workers", "micro_batch", "sharing", "trust_weights", "max_pixels",
+    "human", "captions", "models", "labels", "objects", "images", "instances", "out", "features", "checkpoints",
+    "cache", "id_column", "label_column", "label_values", "object_column", "object_id_column", "columns", "split",
+    "several", "metrics", "judge", "quality", "human_scores", "chance", "refits", "level", "resamples", "folds",
+    "seeds", "seed", "lexicon", "workers", "micro_batch", "sharing", "trust_weights", "max_pixels",
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ class _Run:
         name: of the folder, with as many of those above it as tell it from the others.
         facts: the entry "run" of metrics.json.
         refits: how often judges were trained again, by what they guess.
-        image_sets: of each captioner a mark of its images, by metric.
+        marks: of each captioner, by metric, marks of what captioners that are compared must share.
         settings: run.yaml.
         rows: the table.
     """
@@ -46,7 +46,7 @@ class _Run:
     name: str
     facts: Mapping[str, Any]
     refits: Mapping[str, int]
-    image_sets: Sequence[Mapping[str, str]]
+    marks: Sequence[Mapping[str, Mapping[str, str]]]
     settings: Mapping[str, Any]
     rows: tuple[Summary, ...]
 
@@ -60,8 +60,10 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
         out: a JSON file to write; None for none.
 
     Raises:
-        JudgeError: a folder that holds no run; runs of other images, judges or protocol, with what differs.
+        JudgeError: a folder that holds no run, or is named twice; runs of other images, judges or protocol, with what
+            differs; ``out`` is there already.
     """
+    _check_places(folders, out)
     runs = [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
     for first, second in combinations(runs, 2):
         _check(first, second)
@@ -86,6 +88,14 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
     return found
 
 
+def _check_places(folders: Sequence[Path], out: Path | None) -> None:
+    for first, second in combinations(folders, 2):
+        if first.resolve() == second.resolve():
+            raise JudgeError("the same run twice", where=str(second), mend="give two folders")
+    if out and out.exists():
+        raise JudgeError("is there already", where=f"--out {out}", mend="name a new file")
+
+
 def _names(folders: Sequence[Path]) -> list[str]:
     """Of each folder the last parts of its path, as many as tell all apart."""
     paths = [folder.resolve().parts for folder in folders]
@@ -103,13 +113,13 @@ def _read(folder: Path, name: str) -> _Run:
         replicates = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
         rows = tuple(_summary(row, replicates) for row in found["results"])
         facts = dict(found["run"])
-        image_sets = [dict(entry["image_set"]) for entry in facts["captioners"].values()]
-        return _Run(name, facts, dict(facts["refits"]), image_sets, dict(settings), rows)
+        marks = [{name: dict(of) for name, of in entry["marks"].items()} for entry in facts["captioners"].values()]
+        return _Run(name, facts, dict(facts["refits"]), marks, dict(settings), rows)
     except OSError as error:
         raise JudgeError(f"no run can be read there ({error.strerror})", where=str(folder), mend=mend) from error
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise JudgeError(f"no run can be read there ({reason})", where=str(folder), mend=mend) from error
+        what = "no run can be read there (its files are not those of a finished run)"
+        raise JudgeError(what, where=str(folder), mend=mend) from error
 
 
 def _summary(row: Mapping[str, Any], replicates: pd.DataFrame) -> Summary:
@@ -141,17 +151,19 @@ def _check(first: _Run, second: _Run) -> None:
             continue
         what = f"the runs cannot be compared: {name} is {_short(one)} in one and {_short(other)} in the other"
         raise JudgeError(what, where=where, mend="measure both with the same settings")
-    rows = [{(row.metric, row.judge) for row in run.rows} for run in (first, second)]
+    rows = [{(row.metric, row.judge) for row in run.rows if row.amplification is not None} for run in (first, second)]
     if not rows[0] & rows[1]:
-        judged = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) for of in rows]
+        judged = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) or "no amplification" for of in rows]
         what = f"the runs cannot be compared: {judged[0]} in one, {judged[1]} in the other"
         raise JudgeError(what, where=where, mend="measure both by the same metric and judge")
     for metric in sorted({metric for metric, _ in rows[0] & rows[1]}):
-        if len({marks.get(metric) for marks in (*first.image_sets, *second.image_sets)}) > 1:
+        marks = [of[metric] for of in (*first.marks, *second.marks) if metric in of]
+        unlike = [name for name in marks[0] if len({of.get(name) for of in marks}) > 1]
+        if unlike:
             counts = [max(row.images for row in run.rows if row.metric == metric) for run in (first, second)]
             told = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
-            what = f"the runs cannot be compared: they are of other images, or other labels ({told})"
-            raise JudgeError(what, where=where, mend="measure both captioners on the same images")
+            what = f"the runs cannot be compared: they have other {' and '.join(unlike)} ({told})"
+            raise JudgeError(what, where=where, mend="measure both captioners against the same data")
 
 
 def _unlike(first: _Run, second: _Run) -> Iterator[tuple[str, object, object]]:

@@ -15,8 +15,10 @@ from judge.evidence import Joined, Sides, Truth
 from judge.measure.plan import Plan
 from judge.measure.refits import compares
 from judge.measure.walk import Job, Work
+from judge.metrics import Metric
 from judge.statistics.counted import ratio_classes
 from judge.statistics.said import named_most_and_least
+from judge.tally import Tally
 
 
 def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
         "ratios": {metric.name: list(ratio_classes(metric, named_most_and_least(counts))) for metric in ratios},
         "level": plan.level,
+        "refits_asked": plan.refits,
         "refits": {
             kind: max(plan.resamples_of(job.judge, kind).get("exchanged", 0) for job in of)
             for kind in ("attribute", "tasks")
@@ -70,7 +73,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
         _leave_out(entry, part.joined.dropped)
         _leave_out(entry, part.dropped)
         entry["counted"] |= part.counted
-        entry["image_set"] |= {metric.name: _image_set(part.joined) for metric in metrics if metric.counted}
+        entry["marks"] |= {metric.name: _marks_of_counts(part, metric) for metric in metrics if metric.counted}
     alone = len({job.metrics for job in work.jobs}) == 1
     for job, chosen in zip(work.jobs, notes, strict=True):
         evidence = job.evidence
@@ -78,7 +81,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
         # What cannot be asked of tasks is left out of T->A alone.
         _leave_out(entry, evidence.sides.dropped)
         for metric in job.metrics:
-            entry["image_set"][metric.name] = _image_set(evidence.sides)
+            entry["marks"][metric.name] = _marks_of_judged(evidence.sides)
             entry["alignment"][metric.name] = {"how": evidence.sides.aligner.how, **asdict(evidence.alignment)}
         _choose(entry, job, chosen, alone=alone)
     return entries
@@ -87,7 +90,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
 def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
     return {
         "images": dict(sorted(Counter(of.classes.values()).items())),
-        "image_set": {},
+        "marks": {},
         "dropped": {},
         "alignment": {},
         "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
@@ -97,9 +100,27 @@ def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _image_set(of: Joined | Sides) -> str:
-    """A mark of the images and their labels: runs are compared on the same."""
-    return hashlib.blake2b(repr(sorted(of.classes.items())).encode(), digest_size=8).hexdigest()
+def _marks_of_judged(sides: Sides) -> dict[str, str]:
+    """Marks of what captioners that are compared must share."""
+    told = {"human captions": sides.digests["human"], "annotation": _mark(sides.answers)}
+    return _marks(sides.classes) | told
+
+
+def _marks_of_counts(part: Tally, metric: Metric) -> dict[str, str]:
+    people = _marks(part.joined.classes) | {"human captions": _mark(part.joined.rows["human"])}
+    if metric.counted is None or metric.counted.against != "annotation":
+        return people
+    rows = part.rows[part.rows["side"] == "annotated"]
+    shown = rows[["image_id", "objects"]].itertuples(index=False, name=None)
+    return people | {"annotation": _mark(sorted(shown))}
+
+
+def _marks(classes: Mapping[str, str]) -> dict[str, str]:
+    return {"images": _mark(sorted(classes)), "labels": _mark(sorted(classes.items()))}
+
+
+def _mark(told: object) -> str:
+    return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
 
 
 def _leave_out(entry: dict[str, Any], dropped: Mapping[str, int]) -> None:

@@ -145,8 +145,8 @@ class Result:
 
     def differences(self) -> list[Difference]:
         """All pairs of captioners, metric by metric and judge by judge."""
-        images = [entry["image_set"] for entry in self.run["captioners"].values()]
-        return differences(self.summaries, same_images=all(of == images[0] for of in images), level=self.run["level"])
+        marks = [entry["marks"] for entry in self.run["captioners"].values()]
+        return differences(self.summaries, same_images=all(of == marks[0] for of in marks), level=self.run["level"])
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.

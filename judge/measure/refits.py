@@ -79,13 +79,14 @@ def check_refits(jobs: Sequence[Job], plan: Plan, workshop: Workshop) -> None:
     Raises:
         JudgeError: as ``refit``; refits were asked for, and no judge is trained.
     """
-    trained = [job for job in jobs if workshop.is_trained(job.member)]
-    if plan.refits and jobs and not trained:
-        what = f"judge '{jobs[0].judge}' is asked as it is: there is no training whose noise refits could tell"
+    compared = [job for job in jobs if compares(job.metrics)]
+    trained = [job for job in compared if workshop.is_trained(job.member)]
+    if plan.refits and compared and not trained:
+        what = f"judge '{compared[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
     for job in trained:
-        if compares(job.metrics) and "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
+        if "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
             _check_halves(job.evidence, plan)
 
 
@@ -127,6 +128,7 @@ def _refit(
 ) -> _Refit:
     evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
     again = tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
+    evidence.release()  # All refits are laid out before the first is trained.
     return _Refit(evidence, job.metrics, job.judge, again)
 
 

@@ -61,11 +61,11 @@ def alignment_table(found: Sequence[Alignment]) -> Table:
     table = start_table("captioner", "alignment")
     for heading in (
         "words kept",
-        "substituted",
-        "unknown",
+        "words exchanged",
+        "words unknown",
         "tokens kept",
-        "substituted",
-        "unknown",
+        "tokens exchanged",
+        "tokens unknown",
         "of lacking",
         "METEOR",
         "images",

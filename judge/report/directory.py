@@ -26,6 +26,7 @@ from judge.types import Interval
 
 _LOG = "log.jsonl"
 FIGURES = "figures"
+_QUALITY = "quality.csv"
 REPLICATES = "replicates"
 
 
@@ -95,8 +96,10 @@ class RunDirectory(OutputFolder):
             (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
             tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
             for name, rows in tables.items():
+                path = self.partial / f"{name}.parquet"
+                path.unlink(missing_ok=True)  # A run that was killed while it wrote may have had other metrics.
                 if len(rows):
-                    rows.to_parquet(self.partial / f"{name}.parquet", index=False)
+                    rows.to_parquet(path, index=False)
             (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
             self._draw(result)
             self.log("finished", rows=len(result.scores))
@@ -105,17 +108,19 @@ class RunDirectory(OutputFolder):
 
     def _draw(self, result: Result) -> None:
         """Where captions were scored: the scores, and for each metric and judge its values against them."""
+        (self.partial / _QUALITY).unlink(missing_ok=True)
+        shutil.rmtree(self.partial / FIGURES, ignore_errors=True)
         if not result.quality:
             return
         from judge.report.plots import plot_against_quality
 
         tables = [found.table() for found in result.quality.values()]
-        write_whole(self.partial / "quality.csv", pd.concat(tables).to_csv(index=False).encode())
+        write_whole(self.partial / _QUALITY, pd.concat(tables).to_csv(index=False).encode())
         rows: dict[tuple[str, str], list[Summary]] = {}
         for row in result.summaries:
             if row.amplification is not None and math.isfinite(row.amplification):
                 rows.setdefault((row.metric, row.judge), []).append(row)
-        (self.partial / FIGURES).mkdir(exist_ok=True)
+        (self.partial / FIGURES).mkdir()
         for (metric, judge), found in rows.items():
             name = re.sub(r"[^\w.-]+", "-", f"{metric}-{judge}")
             plot_against_quality(found, result.quality, self.partial / FIGURES / f"{name}.png")

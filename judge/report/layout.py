@@ -24,7 +24,8 @@ def start_table(*headings: str) -> Table:
 def fold(table: Table, width: int) -> Iterator[Table]:
     """The table, in as many parts as it takes so that none is wider than ``width``: no number is ever cut.
 
-    Every part begins with the first columns of text (to the left), which say what a row is of.
+    Every part begins with the first columns of text (to the left), which say what a row is of; where these and a single
+    column more are too wide, they are wrapped.
     """
     widths = [_width(column) for column in table.columns]
     first = list(takewhile(lambda place: table.columns[place].justify == "left", range(len(widths))))
@@ -39,8 +40,9 @@ def fold(table: Table, width: int) -> Iterator[Table]:
     for part in parts:
         columns = [table.columns[place] for place in part]
         piece = start_table()
-        for column in columns:
-            piece.add_column(column.header, justify=column.justify, no_wrap=True)
+        for place, column in zip(part, columns, strict=True):
+            named = place < names
+            piece.add_column(column.header, justify=column.justify, no_wrap=not named, overflow="fold")
         for row in zip(*(column.cells for column in columns), strict=True):
             piece.add_row(*row)
         yield piece

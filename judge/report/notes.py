@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from judge.alignment import ENOUGH
+from judge.alignment import hardly_contextual
+from judge.counting import COMPARED
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.report.layout import format_coverage
@@ -17,6 +18,8 @@ from judge.statistics.inference import SIGNIFICANT
 _ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # A side whose captions name the attribute this much less often than people's is pointed out.
 _QUIET = 0.5
+# With fewer refits a note says how little they tell.
+_FEW = 5
 # The prior of metrics that read which class a caption names.
 _OF_NAMED = "P(a^)/P(T)"
 
@@ -37,6 +40,7 @@ def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
         *_of_these_judges(result),
+        *_few_refits(result),
         *_learnt_nothing(result),
         *_quiet(result.run),
         *_unlike_the_paper(result.run),
@@ -64,6 +68,10 @@ def _method(result: Result) -> Iterator[str]:
     best = dict.fromkeys(row.title for row in map(find_metric, _metrics(result)) if row.aggregate == "best")
     if best and len(run["seeds"]) > 1:
         yield f"Of {len(run['seeds'])} seeds that one counts, for each side, that guesses best: {', '.join(best)}."
+    halved = [row.title for row in map(find_metric, _metrics(result)) if _normalised(row)]
+    if halved:
+        what = "amplification is (generated - human) / (generated + human), from -1 to 1"
+        yield f"{', '.join(dict.fromkeys(halved))}: {what}."
     yield from _inference(result)
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
@@ -84,9 +92,9 @@ def _inference(result: Result) -> Iterator[str]:
     if "refits" in bases:
         told = " or ".join(str(count) for count in sorted(set(run["refits"].values()), reverse=True) if count)
         yield (
-            f"From refits: judges trained again {told} times on captions that changed sides within an image (p: how "
-            "far the amplification is from their mean, by chance; t), and as often on both halves of the images "
-            "(interval)."
+            f"From refits: judges trained again {told} times on captions that changed sides within an image (p: t-test "
+            'of how far the amplification lies from their mean, "by chance", which is not taken off), and as often on '
+            "both halves of the images (interval)."
         )
     if "splits" in bases:
         yield "From splits: values of single folds or hold-outs, corrected for shared training images (resampled t)."
@@ -108,6 +116,11 @@ def _inference(result: Result) -> Iterator[str]:
             f"Detectable: what one test of such data shows with {POWER:.0%} power, before Holm's correction; about "
             f"{4 * images:,} images would halve it."
         )
+
+
+def _normalised(metric: Metric) -> bool:
+    kind = metric.counted.kind if metric.counted else None
+    return (COMPARED.get(kind) if kind else metric.amplification) == "normalised"
 
 
 def _judged(result: Result) -> list[Metric]:
@@ -230,6 +243,20 @@ def _of_these_judges(result: Result) -> Iterator[str]:
             "and in 65% of ImageCaptioner2 (sat, 300). "
             f"For a test use {advice}."
         )
+        if any(run["refits"].values()):
+            yield "judges were trained again, but on a half of the images there was no value: too little is said."
+
+
+def _few_refits(result: Result) -> Iterator[str]:
+    """Refits that tell little, or that there is nothing to make of."""
+    if result.run["refits_asked"] and not result.run["refits"]:
+        yield "--refits: no judge is trained for these metrics, or they have one side alone: there is nothing to refit."
+    few = min((count for count in result.run["refits"].values() if count), default=_FEW)
+    if few < _FEW:
+        yield (
+            f"{few} refits are few: interval and p, each estimated from so many, may contradict one another; "
+            f"use --refits {_FEW} or more."
+        )
 
 
 def _learnt_nothing(result: Result) -> Iterator[str]:
@@ -259,12 +286,8 @@ def _nearly_constant(run: Mapping[str, Any]) -> Iterator[str]:
     for name, entry in run["captioners"].items():
         found = [one for one in entry["alignment"].values() if one["how"] == "contextual"]
         shares = [(one["lacking_substituted"], one["delta"]) for one in found if one["lacking_substituted"] is not None]
-        share, delta = min(shares, default=(1.0, 0.0))
-        if share < ENOUGH:
-            yield (
-                f"{name}: at delta {delta:g} alignment finds a word for {share:.1%} of people's tokens that it lacks; "
-                f"below {ENOUGH:.0%} alignment is hardly contextual: raise --delta, or give other --vectors."
-            )
+        share, delta = min(shares, default=(None, 0.0))
+        yield from hardly_contextual(name, share, delta)
 
 
 def _quiet(run: Mapping[str, Any]) -> Iterator[str]:
@@ -291,16 +314,25 @@ def _not_asked(result: Result) -> Iterator[str]:
 
 
 def _unmentioned(result: Result) -> Iterator[str]:
-    """Directional metrics of captioners that never name one class."""
+    """Metrics without a value: of captioners that never name one class, or never say what is counted."""
     for row in result.summaries:
-        if find_metric(row.metric).prior == _OF_NAMED and row.generated is None:
-            yield f"{row.captioner} names no class of {result.run['attribute']} alone: {row.metric} has no value."
+        metric = find_metric(row.metric)
+        if metric.prior == _OF_NAMED and row.generated is None:
+            yield f"{row.captioner} names no class of {result.run['attribute']} alone: {metric.title} has no value."
+        elif metric.counted and row.published is None:
+            yield f"{row.captioner}: {metric.title} has no value: one side never says what it counts."
+        elif metric.counted and metric.exchangeable and row.interval is None:
+            what = "a part of the images has no value, or an infinite one: too little is said"
+            yield f"{row.captioner}: {metric.title} has no interval and no test: {what}."
 
 
 def _by_construction(result: Result) -> Iterator[str]:
     """What is so whatever the captions say."""
     kinds = {row.counted.kind for row in map(find_metric, _metrics(result)) if row.counted}
     attribute = result.run["attribute"]
+    classes = {len(entry["images"]) for entry in result.run["captioners"].values()}
+    if "ba:sony" in _metrics(result) and classes == {2}:
+        yield "BA, sony: with two classes its threshold is a share of 1, which no pair can pass: it says nothing."
     if "ba" in kinds and result.run["lexicon"] is None:
         yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
     apart = [row.title for row in map(find_metric, _metrics(result)) if row.counted and not row.exchangeable]
@@ -316,12 +348,15 @@ def _by_construction(result: Result) -> Iterator[str]:
 def difference_notes(found: Sequence[Difference]) -> list[str]:
     """What a reader must know beside the table of differences, a line each."""
     tests = sum(row.p_value is not None for row in found)
-    notes = ["Intervals and p: both captioners on the same parts of the data; t."] if tests else []
+    notes = ["Difference: amplification of the first less that of the second."]
+    if tests:
+        notes.append("Intervals and p: both captioners on the same parts of the data; t.")
     apart = [f"{row.first} and {row.second}, {row.metric}" for row in found if row.interval and not row.paired]
     if apart:
         notes.append(f"But not on the same parts, as if they were independent: {'; '.join(apart)}.")
     if tests:
-        notes.append(f"p (Holm): corrected for these {tests} tests; the verdict is by it, at {SIGNIFICANT:g}.")
+        family = f"these {tests} tests" if tests > 1 else "one test"
+        notes.append(f"p (Holm): corrected for {family}; the verdict is by it, at {SIGNIFICANT:g}.")
     if any(row.p_value is None for row in found):
         notes.append("Without an interval: judges that were not trained again (--refits, or five splits or more).")
     return notes

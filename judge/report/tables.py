@@ -111,7 +111,7 @@ def parts_table(result: Result) -> Table | None:
     None for a result without such metrics.
     """
     table = start_table("captioner", "metric (judge)", "Q")
-    for heading in ("human", "generated", "mean prior", "human", "generated"):
+    for heading in ("Q human", "Q generated", "prior", "prior human", "prior generated"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in result.summaries:
         if row.qualities and row.priors:

@@ -334,7 +334,8 @@ def _best(rows: pd.DataFrame) -> pd.DataFrame:
     asked = rows[rows["probability"].notna()]
     if len(asked["seed"].unique()) == 1:
         return rows
-    losses = asked.groupby(["side", "seed"], observed=True)["validation_loss"].mean()
+    judges = asked.drop_duplicates(["side", "seed", "fold", "index"])  # Judges count equally, as of refits.
+    losses = judges.groupby(["side", "seed"], observed=True)["validation_loss"].mean()
     chosen = {side: losses[side].idxmin() for side in losses.index.unique("side")}
     kept = (rows["seed"] == rows["side"].map(chosen)) | rows["probability"].isna()
     return rows[kept].assign(seed=0)

@@ -67,11 +67,6 @@ def train_members(
     return [done[position] for position in range(len(members))]
 
 
-def keep_predictions(member: Member, predictions: Predictions) -> Predictions:
-    """The predictions themselves."""
-    return predictions
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
     """A judge to train, and all members that it is, with their positions: the same evidence, whoever said it."""
@@ -191,7 +186,7 @@ def _work(batch: Batch, workshop: Workshop, units: Path, then: Then[R]) -> list[
     counter = np.memmap(units, dtype=np.int64, mode="r+")
     kept = [_load(job, workshop) for job in batch]
     crew = find_judge(batch[0].member.judge).crew
-    # A crew's answers depend, in the last digits, on who is in it: it is trained whole.
+    # A crew chooses together: it is trained whole.
     found = [_train(batch[0], workshop, counter)] if crew is None and kept[0] is None else kept
     if crew is not None and any(answers is None for answers in kept):
         with _threads(1):

@@ -14,7 +14,7 @@ from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache, FeatureStore
 from judge.training.processes import gather, make_accelerator
 from judge.training.texts import TextCache
-from judge.training.workshop import Member, Sights
+from judge.training.workshop import Member, Sights, one_by_one
 from judge.types import Report, Words
 
 
@@ -107,7 +107,7 @@ def _by_reader(
     """Maker of a reader -> the judges that have it, and the captions that they are trained and scored on."""
     found: dict[Callable[[Materials], FrozenReader], tuple[set[str], dict[Words, None]]] = {}
     done = set()
-    for member in members:
+    for member in one_by_one(members):
         blueprint = find_judge(member.judge)
         if blueprint.reader is not None and (blueprint.name, id(member.samples)) not in done:
             done.add((blueprint.name, id(member.samples)))

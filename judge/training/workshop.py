@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
@@ -257,6 +257,19 @@ def in_main_process(work: Callable[[], T]) -> T:
     return cast(T, main)
 
 
+def one_by_one(members: Iterable[Member]) -> Iterator[Member]:
+    """The members; what was made of a refit's evidence is forgotten when the next refit's turn comes."""
+    held: Slot | None = None
+    for member in members:
+        slot = member.samples
+        if held is not None and (not isinstance(slot, Slot) or slot.evidence is not held.evidence):
+            held.evidence.release()
+        held = slot if isinstance(slot, Slot) and member.is_refit else None
+        yield member
+    if held is not None:
+        held.evidence.release()
+
+
 def name_members(members: Sequence[Member], workshop: Workshop) -> list[str]:
     """A name for each member's result: equal names, equal numbers. The workshop must have looked."""
     assert workshop.sights is not None
@@ -264,7 +277,7 @@ def name_members(members: Sequence[Member], workshop: Workshop) -> list[str]:
     splits: dict[int, str] = {}
     digests: dict[object, str] = {}
     names = []
-    for member in members:
+    for member in one_by_one(members):
         view = id(member.samples), find_judge(member.judge).blanked
         if view not in known:
             known[view] = _evidence_digest(member, workshop.sights, digests)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import GENDER, accuracy, make_samples
+from helpers import GENDER, accuracy, keep_predictions, make_samples
 from tiny_bert import IDS, make_tokenizer, save_bert
 
 from judge.corpus.splits import Split
@@ -19,7 +19,7 @@ from judge.hub import quiet
 from judge.judges import Materials, find_judge
 from judge.judges.bert import BatchNorm, PretrainedClassifier
 from judge.judges.frozen import FrozenClassifier
-from judge.training.members import keep_predictions, train_members
+from judge.training.members import train_members
 from judge.training.processes import make_accelerator
 from judge.training.texts import TextCache
 from judge.training.trainer import NetworkJudge, Trainer

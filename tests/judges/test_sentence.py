@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import GENDER, accuracy, make_samples
+from helpers import GENDER, accuracy, keep_predictions, make_samples
 from safetensors.torch import load_file, save_file
 from tiny_bert import save_bert
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.bert import load_reader
 from judge.judges.frozen import FrozenEncoder
 from judge.training.features import FeatureStore
-from judge.training.members import _Job, _luggage, keep_predictions, train_members
+from judge.training.members import _Job, _luggage, train_members
 from judge.training.texts import TextCache, name_words
 from judge.training.workshop import Member, Workshop, name_members
 from judge.types import Sample

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, make_samples
+from helpers import GENDER, keep_predictions, make_samples
 
 from judge.alignment import AlignmentName
 from judge.corpus.splits import Split, stratified_folds
@@ -20,7 +20,7 @@ from judge.evidence import Aligner, Evidence, Resample, ResampleKind, Sides, Tol
 from judge.judges import Assignment, Materials
 from judge.masking.seen import SeenPictures
 from judge.training.checkpoint import load_predictions, save_predictions
-from judge.training.members import _Job, _luggage, keep_predictions, train_members
+from judge.training.members import _Job, _luggage, train_members
 from judge.training.workshop import Member, Sights, Workshop, name_members
 from judge.types import Predictions, Side, Target
 
