@@ -153,7 +153,7 @@ def test_other_images_and_folders_that_are_no_runs(files: WorldFiles, runs: dict
     assert done.exit_code == 0, done.output
     done = judge("compare", runs["much"], tmp_path / "fewer")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "they have other images and labels and human captions (ba: 160 and 158 images)" in done.stderr
+    assert "they have other images (ba: 160 and 158 images)" in done.stderr
     (tmp_path / "empty").mkdir()
     done = judge("compare", runs["much"], tmp_path / "empty")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)

@@ -162,7 +162,7 @@ def _check(first: _Run, second: _Run) -> None:
         if unlike:
             counts = [max(row.images for row in run.rows if row.metric == metric) for run in (first, second)]
             told = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
-            what = f"the runs cannot be compared: they have other {' and '.join(unlike)} ({told})"
+            what = f"the runs cannot be compared: they have other {unlike[0]} ({told})"
             raise JudgeError(what, where=where, mend="measure both captioners against the same data")
 
 

@@ -102,8 +102,8 @@ def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
 
 def _marks_of_judged(sides: Sides) -> dict[str, str]:
     """Marks of what captioners that are compared must share."""
-    told = {"human captions": sides.digests["human"], "annotation": _mark(sides.answers)}
-    return _marks(sides.classes) | told
+    people = _marks(sides.classes) | {"human captions": sides.digests["human"]}
+    return people | {"annotation": _mark(sides.answers)} if sides.target.kind == "tasks" else people
 
 
 def _marks_of_counts(part: Tally, metric: Metric) -> dict[str, str]:

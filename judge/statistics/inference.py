@@ -153,10 +153,10 @@ def from_splits(
     """
     if len(splits) < LEAST_SPLITS or not np.isfinite(splits).all():
         return None
-    error = split_error(splits, ratio)
-    degrees = len(splits) - 1
     from scipy import stats
 
+    error = split_error(splits, ratio)
+    degrees = len(splits) - 1
     interval, p_value = t_interval(value, error, degrees, level), t_test(value - neutral, error, degrees)
     critical = float(stats.t.isf(SIGNIFICANT / 2, degrees)) * error
     return Inference(error, degrees, interval, p_value, critical=critical)
