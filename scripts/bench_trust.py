@@ -91,7 +91,10 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     def trial(seed: int) -> list[dict[str, Any]]:
         corpus, labels = read(data)
         drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captions=captions, captioners=captioners)
-        told = [exchange_words(person, UNNAMED, share=unnamed, seed=seed) for person in drawn.generated]
+        told = [
+            exchange_words(person, UNNAMED, share=unnamed, seed=seed + (9 + place) * 10**6)
+            for place, person in enumerate(drawn.generated)
+        ]
         found = evaluate(
             replace(drawn, generated=tuple(told)),
             metrics=metrics.split(","),
@@ -134,7 +137,10 @@ def counted(  # noqa: PLR0913, PLR0917 - options
             exchange_words(person, SWAPS, share=0.1, seed=seed + place * 2 * 10**6)
             for place, person in enumerate(drawn.generated)
         ]
-        told = [exchange_words(person, UNNAMED, share=unnamed, seed=seed) for person in told]
+        told = [
+            exchange_words(person, UNNAMED, share=unnamed, seed=seed + (9 + place) * 10**6)
+            for place, person in enumerate(told)
+        ]
         human = exchange_words(drawn.human, SWAPS, share=0.1, seed=seed + 10**6)
         found = evaluate(
             replace(drawn, human=human, generated=tuple(told)), metrics=metrics.split(","), resamples=500, workers=1
