@@ -191,15 +191,15 @@ def test_what_is_expected_of_the_demo_is_a_mean_over_worlds(scripts: None) -> No
         for seed, value in ((1, 0.1), (2, 0.2), (3, 0.3))
     ]
     found = expect.summarise(rows, 1200)
-    assert found["worlds"] == 3
-    assert found["rows"] == {"none lic": {"human": 0.3, "generated": 0.5, "amplification": 0.2, "sd": 0.1}}
+    expected = {"human": 0.3, "generated": 0.5, "amplification": 0.2, "sd": 0.1, "worlds": 3}
+    assert found == {"images": 1200, "rows": {"none lic": expected}}
 
 
 def test_the_demo_finds_what_is_expected_of_its_judges() -> None:
     """Of LIC, on a world of its own size: within three sd over worlds; the size that the demo has is known."""
     known = json.loads((resources.files("judge.calibration") / "expected.json").read_text(encoding="utf-8"))
     assert known["images"] == 1200
-    assert known["worlds"] >= 5
+    assert all(row["worlds"] >= (40 if "lic" in name else 5) for name, row in known["rows"].items())
     assert read_expected(1199) == {}
     world = make_world(1200, seed=0)
     told = tuple(simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items())

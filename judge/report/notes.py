@@ -298,7 +298,8 @@ def _quiet(run: Mapping[str, Any]) -> Iterator[str]:
             if generated < _QUIET * human:
                 yield (
                     f"{name} names {run['attribute']} in {generated:.1%} of its captions, people in {human:.1%}: "
-                    "read its amplification together with how little it says."
+                    "read its amplification together with how little it says, and its p of T->A with care (of captions "
+                    "that name a tenth as often, and amplify nothing, p of DBAC T->A was below 0.05 in 22% of trials)."
                 )
 
 
