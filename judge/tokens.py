@@ -31,7 +31,7 @@ _FUNCTION = frozenset({
     "aboard", "alongside", "amid", "amidst", "atop", "beneath", "despite", "inside", "like", "near", "nearby",
     "opposite", "outside", "past", "till", "underneath", "unlike", "versus", "vs",
     "anybody", "everybody", "ones", "somebody", "theirs", "just", "quite", "really", "unless", "whilst",
-    "ain", "aren", "couldn", "did", "didn", "does", "doesn", "doing", "don", "hadn", "hasn", "haven", "having", "isn",
+    "ain", "aren", "couldn", "did", "didn", "does", "doesn", "don", "hadn", "hasn", "haven", "isn",
     "mightn", "mustn", "needn", "ought", "shall", "shouldn", "wasn", "weren", "wouldn",
 })
 _NUMBERS = frozenset({
