@@ -91,12 +91,9 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     def trial(seed: int) -> list[dict[str, Any]]:
         corpus, labels = read(data)
         drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captions=captions, captioners=captioners)
-        told = [
-            exchange_words(person, UNNAMED, share=unnamed, seed=seed + (9 + place) * 10**6)
-            for place, person in enumerate(drawn.generated)
-        ]
+        told = unname(drawn.generated, share=unnamed, seed=seed)
         found = evaluate(
-            replace(drawn, generated=tuple(told)),
+            replace(drawn, generated=told),
             metrics=metrics.split(","),
             judge="linear",
             folds=folds,
@@ -137,13 +134,10 @@ def counted(  # noqa: PLR0913, PLR0917 - options
             exchange_words(person, SWAPS, share=0.1, seed=seed + place * 2 * 10**6)
             for place, person in enumerate(drawn.generated)
         ]
-        told = [
-            exchange_words(person, UNNAMED, share=unnamed, seed=seed + (9 + place) * 10**6)
-            for place, person in enumerate(told)
-        ]
+        captions = unname(told, share=unnamed, seed=seed)
         human = exchange_words(drawn.human, SWAPS, share=0.1, seed=seed + 10**6)
         found = evaluate(
-            replace(drawn, human=human, generated=tuple(told)), metrics=metrics.split(","), resamples=500, workers=1
+            replace(drawn, human=human, generated=captions), metrics=metrics.split(","), resamples=500, workers=1
         )
         return claims(found) + differences(found)
 
@@ -286,6 +280,14 @@ def exchange_words(captions: Captions, words: Mapping[str, str], *, share: float
         for image, texts in captions.by_image.items()
     }
     return replace(captions, by_image=changed)
+
+
+def unname(captioners: Sequence[Captions], *, share: float, seed: int) -> tuple[Captions, ...]:
+    """Captioners of which a share of the captions names no class any more."""
+    return tuple(
+        exchange_words(captions, UNNAMED, share=share, seed=seed + (9 + place) * 10**6)
+        for place, captions in enumerate(captioners)
+    )
 
 
 def claims(found: Result) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from judge.corpus.labels import read_labels
 from judge.corpus.splits import stratified_folds
 from judge.errors import JudgeError
 from judge.lexicon import load_lexicon
+from judge.measure.refits import COLUMNS as REPLICATES
 from judge.tokens import tokenize
 from judge.types import Captions, Labels
 
@@ -99,6 +100,20 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     assert value(result.table(), "names_none") == 1.0
     (note,) = (note for note in warnings(result) if "names gender" in note)
     assert note.startswith(f"dull names gender in 0.0% of its captions, people in {names_gender(world):.1%}:")
+
+
+def test_it_is_told_where_judges_were_trained_again_in_vain(world: World) -> None:
+    """Only of the rows that were: another judge of the run may have an interval of its own."""
+    from judge.report.notes import warnings
+
+    found = simulate(world, name="none", captioner=CAPTIONERS["none"])
+    result = evaluate(Corpus(world.human, (found,), world.labels), metrics="lic", **QUICK)
+    result = replace(result, run={**result.run, "refits": {"attribute": 4}})
+    told = "a half of the images has no value"
+    assert not any(told in note for note in warnings(result))
+    row = ["none", "lic", "linear", "half", 0, float("nan"), 0.3, float("nan")]
+    lost = replace(result, replicates=pd.DataFrame([row], columns=REPLICATES))
+    assert any(note.startswith("none: LIC (linear)") and told in note for note in warnings(lost))
 
 
 def names_gender(world: World) -> float:

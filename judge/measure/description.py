@@ -73,7 +73,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
         _leave_out(entry, part.joined.dropped)
         _leave_out(entry, part.dropped)
         entry["counted"] |= part.counted
-        entry["marks"] |= {metric.name: _marks_of_counts(part, metric) for metric in metrics if metric.counted}
+        entry["marks"] |= _marks_of_counts(part, metrics)
     alone = len({job.metrics for job in work.jobs}) == 1
     for job, chosen in zip(work.jobs, notes, strict=True):
         evidence = job.evidence
@@ -106,13 +106,13 @@ def _marks_of_judged(sides: Sides) -> dict[str, str]:
     return people | {"annotation": _mark(sides.answers)} if sides.target.kind == "tasks" else people
 
 
-def _marks_of_counts(part: Tally, metric: Metric) -> dict[str, str]:
+def _marks_of_counts(part: Tally, metrics: Sequence[Metric]) -> dict[str, dict[str, str]]:
+    """The same, of counted metrics by name; the annotation is for those that compare with it."""
     people = _marks(part.joined.classes) | {"human captions": _mark(part.joined.rows["human"])}
-    if metric.counted is None or metric.counted.against != "annotation":
-        return people
     rows = part.rows[part.rows["side"] == "annotated"]
-    shown = rows[["image_id", "objects"]].itertuples(index=False, name=None)
-    return people | {"annotation": _mark(sorted(shown))}
+    shown = {"annotation": _mark(sorted(rows[["image_id", "objects"]].itertuples(index=False, name=None)))}
+    counted = {metric.name: metric.counted for metric in metrics if metric.counted}
+    return {name: people | shown if of.against == "annotation" else people for name, of in counted.items()}
 
 
 def _marks(classes: Mapping[str, str]) -> dict[str, str]:
