@@ -15,23 +15,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from judge.commands.evaluate import evaluate
     from judge.corpus import Corpus
     from judge.errors import JudgeError
-    from judge.jobs.evaluate import evaluate
-    from judge.lexicon import Lexicon, load_lexicon
     from judge.measure import Plan, Result
     from judge.metrics import METRICS, Metric
+    from judge.text.lexicon import Lexicon, load_lexicon
 
 _HOMES = {
     "Corpus": "judge.corpus",
     "JudgeError": "judge.errors",
-    "Lexicon": "judge.lexicon",
+    "Lexicon": "judge.text.lexicon",
     "METRICS": "judge.metrics",
     "Metric": "judge.metrics",
     "Plan": "judge.measure",
     "Result": "judge.measure",
-    "evaluate": "judge.jobs.evaluate",
-    "load_lexicon": "judge.lexicon",
+    "evaluate": "judge.commands.evaluate",
+    "load_lexicon": "judge.text.lexicon",
 }
 
 __all__ = [

@@ -19,14 +19,14 @@ from PIL import Image
 from torch import Tensor
 
 from judge.errors import JudgeError
-from judge.files import mark_of, write_whole
-from judge.hub import first_line, quiet
 from judge.judges.hf_models import Captioner, load_captioner
 from judge.judges.hf_prompts import ask, blank, processing, usual_prompt
 from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.training.memory import OutOfMemory, watched
 from judge.types import Report
+from judge.utils.files import mark_of, write_whole
+from judge.utils.hub import first_line, quiet
 
 
 @dataclass(frozen=True, slots=True)

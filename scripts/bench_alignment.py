@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from judge.alignment import UNKNOWN, align, is_special
 from judge.cli.shared import one_line_errors
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
-from judge.lexicon import load_lexicon
-from judge.masking.words import mask
-from judge.tokens import is_content, tokenize
+from judge.text.alignment import UNKNOWN, align, is_special
+from judge.text.lexicon import load_lexicon
+from judge.text.masking import mask
+from judge.text.tokens import is_content, tokenize
+from judge.text.vectors import DELTA, Vectors
 from judge.types import Side
-from judge.vectors import DELTA, Vectors
 
 Words = tuple[str, ...]
 Unit = Mapping[str, npt.NDArray[np.float64]]

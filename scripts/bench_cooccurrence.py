@@ -20,8 +20,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from judge.cooccurrence import MultiVariant, ba_mals, dba, dpa, error, multi, ratio
-from judge.incidence import BoolArray, incidence
+from judge.metrics.counted.association import MultiVariant, ba_mals, dba, dpa, error, multi, ratio
+from judge.metrics.counted.contingency import BoolArray, incidence
 
 
 def best_of(run: Callable[[], object], repeats: int) -> tuple[float, float]:

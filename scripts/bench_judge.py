@@ -39,25 +39,25 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL
+from judge.commands.pictures import see
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.evidence import EvidenceBuilder, Truth
-from judge.hub import quiet
-from judge.jobs.pictures import see
 from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
 from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell
-from judge.lexicon import Lexicons, load_lexicon
 from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.metrics import find_metric
+from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.features import FeatureCache
 from judge.training.losses import make_optimiser, weighted_loss
+from judge.training.precompute import look
 from judge.training.processes import make_accelerator
-from judge.training.sights import look
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample, Target
+from judge.utils.hub import quiet
 
 PARTS = ("cache", "decoder", "gpu")
 PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "A100": 312e12}

@@ -31,8 +31,8 @@ from judge.corpus import Corpus
 from judge.corpus.splits import holdout_split
 from judge.evidence import EvidenceBuilder, Truth
 from judge.judges import find_judge
-from judge.lexicon import Lexicons, load_lexicon
 from judge.metrics import find_metric
+from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target

@@ -26,8 +26,8 @@ import numpy as np
 import typer
 from joblib import Parallel, cpu_count, delayed
 
+from judge.commands.mask import mask
 from judge.config import MaskConfig, make_config
-from judge.jobs.mask import mask
 from judge.masking.images import encode, list_pictures, read_picture
 from judge.types import Report
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
-from judge.training.workshop import Member
+from judge.training.setup import Member
 from judge.types import Predictions, Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))
@@ -107,7 +107,7 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
     import torch
     from judges.test_huggingface import FAMILIES
 
-    from judge.hub import quiet
+    from judge.utils.hub import quiet
 
     with quiet():
         torch.manual_seed(0)

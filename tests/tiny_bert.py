@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import transformers as tf
 
-from judge.hub import quiet
+from judge.utils.hub import quiet
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 # Whole words, and every letter and digit at the beginning and inside of others.

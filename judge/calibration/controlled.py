@@ -26,8 +26,8 @@ from judge.calibration.verbs import SUBSETS, VERBS, Cell, VerbSet, as_set, lowes
 from judge.calibration.world import CLASSES, stream
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.lexicon import Lexicon, load_lexicon
-from judge.tokens import tokenize
+from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
 

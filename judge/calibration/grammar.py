@@ -25,8 +25,8 @@ import yaml
 from judge.calibration.truth import truth
 from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, draw_scenes, stream, told_by
 from judge.errors import JudgeError
-from judge.files import OutputFolder
 from judge.types import Captions, Labels, Report
+from judge.utils.files import OutputFolder
 
 CAPTIONS_PER_IMAGE = 5
 # Shares of the human wording alone; they carry no information, so no closed form knows them.

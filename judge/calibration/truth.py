@@ -20,7 +20,7 @@ from judge.calibration.world import (
     task_given_attribute,
 )
 from judge.errors import JudgeError, nearest
-from judge.scores import SCORES, Judged
+from judge.metrics.scores import SCORES, Judged
 from judge.types import Direction, FloatArray
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.lexicon import Lexicon
+from judge.text.lexicon import Lexicon
 from judge.types import Captions, Labels
 
 #: Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first.

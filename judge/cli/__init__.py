@@ -7,13 +7,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from judge.cli.ablation import ablate_detectors, ablate_masks
-from judge.cli.alignment import align
-from judge.cli.captioning import caption
-from judge.cli.comparison import compare
-from judge.cli.evaluation import demo, evaluate
-from judge.cli.evaluation import train as train_judges
-from judge.cli.pictures import mask, train_detector
+from judge.cli.ablate import ablate_detectors, ablate_masks
+from judge.cli.align import align
+from judge.cli.caption import caption
+from judge.cli.compare import compare
+from judge.cli.evaluate import demo, evaluate
+from judge.cli.evaluate import train as train_judges
+from judge.cli.mask import mask, train_detector
 
 app = typer.Typer(
     help="Does a captioning model describe people more stereotypically than people do?",

@@ -12,7 +12,7 @@ from judge.corpus.objects import read_tasks
 from judge.corpus.reading import DEFAULT_OPTIONS, ReadOptions, read_captions
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.lexicon import load_lexicon
+from judge.text.lexicon import load_lexicon
 from judge.types import Captions, Labels
 
 PathLike = str | Path

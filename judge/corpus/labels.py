@@ -15,7 +15,7 @@ from judge.corpus.files import read_document
 from judge.corpus.ids import canonical_id, kind_of
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
-from judge.lexicon import Lexicon
+from judge.text.lexicon import Lexicon
 from judge.types import Labels
 
 #: Values that say "no class" (compared without case); counted in ``Labels.ignored``.

@@ -11,21 +11,21 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.alignment import AlignmentName
 from judge.corpus import Corpus, common_images
 from judge.corpus.labels import derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
 from judge.evidence.sides import Aligner, Evidence, Sides, Told
-from judge.lexicon import Lexicon, Lexicons
-from judge.masking.coverage import Coverage, measure_coverage
 from judge.masking.instances import PERSON
-from judge.masking.words import mask
 from judge.metrics import Metric
-from judge.priors import PriorForm
-from judge.tokens import Contractions, first_sentence, tokenize
+from judge.metrics.priors import PriorForm
+from judge.text.alignment import AlignmentName
+from judge.text.coverage import Coverage, measure_coverage
+from judge.text.lexicon import Lexicon, Lexicons
+from judge.text.masking import mask
+from judge.text.tokens import Contractions, first_sentence, tokenize
+from judge.text.vectors.cache import VectorShelf
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
-from judge.vectors.shelf import VectorShelf
 
 # Who has the attribute, and so is no task: what a caption calls a person ("a surfer", "a child") says nothing else.
 PEOPLE = frozenset({PERSON})

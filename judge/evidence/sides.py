@@ -11,10 +11,10 @@ from typing import Literal, overload
 
 import numpy as np
 
-from judge.alignment import AlignmentName, AlignmentReport, align
-from judge.masking.coverage import Coverage
+from judge.text.alignment import AlignmentName, AlignmentReport, align
+from judge.text.coverage import Coverage
+from judge.text.vectors import Vectors
 from judge.types import Sample, Side, Target, Words
-from judge.vectors import Vectors
 
 ResampleKind = Literal["exchanged", "half", "shuffled"]
 _SIDES: tuple[Side, Side] = ("human", "generated")
@@ -42,7 +42,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Aligner:
-    """How people's words are made comparable: see :func:`judge.alignment.align`."""
+    """How people's words are made comparable: see :func:`judge.text.alignment.align`."""
 
     how: AlignmentName = "none"
     vectors: Vectors | None = None

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
-from judge.hub import first_line
 from judge.judges import Materials
+from judge.utils.hub import first_line
 
 if TYPE_CHECKING:
     from judge.masking.instances import Pixels

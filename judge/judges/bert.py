@@ -22,14 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
-from judge.files import mark_of
-from judge.hub import first_line, knows_words, quiet
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.frozen import FrozenClassifier, FrozenEncoder
 from judge.judges.hf_models import check_weights, room_for_text
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample, Target
+from judge.utils.files import mark_of
+from judge.utils.hub import first_line, knows_words, quiet
 
 READER = "bert-base-uncased"
 _OTHERWISE = "name the folder of one with --reader, or use --judge vl-lic-lstm"

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from torch import float32, nn
 
 from judge.errors import JudgeError, require
-from judge.hub import first_line, knows_words, quiet
 from judge.judges import Tuning
+from judge.utils.hub import first_line, knows_words, quiet
 
 Layout = Literal["causal", "decoder", "encoder"]
 """Where a prompt goes: ``causal``, among the tokens that the answer continues, pictures among them or before them

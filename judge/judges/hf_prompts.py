@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from judge.alignment import UNKNOWN, is_special
 from judge.errors import JudgeError
-from judge.hub import first_line, quiet
 from judge.judges.hf_models import Captioner
+from judge.text.alignment import UNKNOWN, is_special
+from judge.utils.hub import first_line, quiet
 
 if TYPE_CHECKING:
     from PIL.Image import Image

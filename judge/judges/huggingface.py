@@ -17,8 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.files import mark_of
-from judge.hub import first_line
 from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
 from judge.judges.hf_models import Captioner, load_captioner, load_tokenizer, place, tune
 from judge.judges.hf_prompts import (
@@ -36,6 +34,8 @@ from judge.judges.hf_prompts import (
 )
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target
+from judge.utils.files import mark_of
+from judge.utils.hub import first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
-from judge.alignment import UNKNOWN
 from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.scan import final_states
+from judge.text.alignment import UNKNOWN
 from judge.types import Sample, Target
 
 _PADDING = "<pad>"

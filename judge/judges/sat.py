@@ -22,12 +22,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from judge.alignment import UNKNOWN
 from judge.judges import Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import RESNET101, make_backbone
 from judge.judges.prompts import Prompt, make_prompt
 from judge.judges.recurrent import build_vocabulary
-from judge.tokens import tokenize
+from judge.text.alignment import UNKNOWN
+from judge.text.tokens import tokenize
 from judge.types import Sample, Target
 
 _PADDING = 0

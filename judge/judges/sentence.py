@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError
-from judge.hub import quiet
 from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe
 from judge.judges.bert import load_reader
 from judge.judges.encoders import SOURCES, make_mlp
 from judge.judges.frozen import POOLINGS, FrozenClassifier, FrozenEncoder, Pooling
 from judge.types import Sample, Target
+from judge.utils.hub import quiet
 
 _HUB = "sentence-transformers"
 SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2", "all-distilroberta-v1")} | {

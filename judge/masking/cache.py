@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError
-from judge.files import write_whole
 from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import read_rle
 from judge.masking.instances import Instance, Picture
+from judge.utils.files import write_whole
 
 # Counts up whenever what is made of a network's outputs here, or of a picture's bytes, changes.
 _FORMAT = 1

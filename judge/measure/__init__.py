@@ -10,7 +10,6 @@ import pandas as pd
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
-from judge.lexicon import Lexicons
 from judge.masking.seen import SeenPictures
 from judge.measure.answers import answer_rows, judge_answers, score_table
 from judge.measure.description import describe
@@ -20,8 +19,9 @@ from judge.measure.walk import Job, Work, choose_judges, lay_out
 from judge.quality import Quality, measure_quality
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
+from judge.text.lexicon import Lexicons
 from judge.training.members import train_members
-from judge.training.workshop import Workshop, is_main_process, name_members
+from judge.training.setup import Workshop, is_main_process, name_members
 from judge.types import Labels, Report, Side
 
 __all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]

@@ -11,8 +11,8 @@ import pandas as pd
 
 from judge.evidence import Slot
 from judge.measure.walk import Job
-from judge.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
-from judge.training.workshop import Member
+from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
+from judge.training.setup import Member
 from judge.types import FloatArray, Predictions, Sample
 
 Sums = dict[tuple[str, str, str], FloatArray]

@@ -12,13 +12,13 @@ from typing import Any
 import pandas as pd
 
 from judge.evidence import Joined, Sides, Truth
+from judge.evidence.counts import Tally
 from judge.measure.plan import Plan
 from judge.measure.refits import compares
 from judge.measure.walk import Job, Work
 from judge.metrics import Metric
+from judge.statistics.count_tables import named_most_and_least
 from judge.statistics.counted import ratio_classes
-from judge.statistics.said import named_most_and_least
-from judge.tally import Tally
 
 
 def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import pandas as pd
 
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, ResampleKind, TextOptions
+from judge.evidence.counts import Vocabulary
 from judge.judges import SELF, find_judge
 from judge.metrics import Metric
-from judge.priors import PriorForm
+from judge.metrics.priors import PriorForm
 from judge.quality import Quality
 from judge.statistics.comparisons import Conclusion, Difference, conclude, differences
 from judge.statistics.summary import Replicates, Summary
-from judge.tally import Vocabulary
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}

@@ -22,10 +22,10 @@ from judge.measure.answers import Sums, answer_sums
 from judge.measure.plan import Plan
 from judge.measure.walk import Job, jobs_of
 from judge.metrics import Metric
-from judge.scores import SCORES
+from judge.metrics.scores import SCORES
 from judge.statistics.judged import CELL, Cell, Statistic
 from judge.training.members import train_members
-from judge.training.workshop import Workshop
+from judge.training.setup import Workshop
 from judge.types import FloatArray, Report, Side
 
 COLUMNS = ["captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"]

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder, Truth, resolve_labels
+from judge.evidence.counts import Tally, tally
 from judge.judges import find_judge, name_self, with_head
-from judge.lexicon import Lexicons
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
-from judge.tally import Tally, tally
-from judge.training.workshop import Member
+from judge.text.lexicon import Lexicons
+from judge.training.setup import Member
 
 DEFAULT_JUDGE = "linear"
 

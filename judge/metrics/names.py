@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from judge.counting import VARIANTS, Counting
 from judge.errors import JudgeError, nearest
+from judge.metrics.counted.spec import VARIANTS, Counting
 from judge.metrics.row import Metric
 from judge.metrics.rows import METRICS
-from judge.scores import SCORES
+from judge.metrics.scores import SCORES
 
 # Names that stand for several rows.
 FAMILIES: dict[str, tuple[str, ...]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from judge.alignment import AlignmentName
-from judge.amplification import NEUTRAL
-from judge.counting import Counting
+from judge.metrics.amplification import NEUTRAL
+from judge.metrics.counted.spec import Counting
+from judge.text.alignment import AlignmentName
 from judge.types import Direction, TargetKind
 
 Hidden = Literal["attribute words", "task words", "people"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from judge.cooccurrence import BaVariant, DbaVariant, MultiVariant
-from judge.counting import COMPARED, Counting, NamingVariant
+from judge.metrics.counted.association import BaVariant, DbaVariant, MultiVariant
+from judge.metrics.counted.dpa import DpaVariant
+from judge.metrics.counted.spec import COMPARED, Counting, NamingVariant
 from judge.metrics.row import Metric
-from judge.predictability import DpaVariant
 from judge.types import Direction
 
 

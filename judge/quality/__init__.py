@@ -82,7 +82,7 @@ class Quality:
 
     Attributes:
         captioner: its name.
-        tokenizer: of captions: "ptb" (as the COCO evaluation), or "judge" (``judge.tokens``), without Java.
+        tokenizer: of captions: "ptb" (as the COCO evaluation), or "judge" (``judge.text.tokens``), without Java.
         images: ids of the images scored, [N].
         by_image: score -> value of each image by itself, [N].
         groups: every score of all images and of every class.

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from judge.tokens import tokenize
+from judge.text.tokens import tokenize
 from judge.types import FloatArray
 
 Tokenizer = Literal["ptb", "judge"]

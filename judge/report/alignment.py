@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from judge.alignment import AlignmentReport, Substitution
 from judge.report.layout import format_number, start_table
-from judge.vectors import Vectors
+from judge.text.alignment import AlignmentReport, Substitution
+from judge.text.vectors import Vectors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

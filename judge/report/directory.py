@@ -16,13 +16,13 @@ from typing import Any
 import pandas as pd
 
 from judge.errors import JudgeError
-from judge.files import OutputFolder, write_whole
 from judge.measure import Result
 from judge.metrics import find_metric
 from judge.statistics.comparisons import Difference, conclude
 from judge.statistics.summary import Summary
-from judge.training.workshop import is_main_process
+from judge.training.setup import is_main_process
 from judge.types import Interval
+from judge.utils.files import OutputFolder, write_whole
 
 _LOG = "log.jsonl"
 FIGURES = "figures"

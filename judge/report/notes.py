@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from judge.alignment import hardly_contextual
-from judge.counting import COMPARED
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
+from judge.metrics.counted.spec import COMPARED
+from judge.metrics.scores import SCORES
 from judge.report.layout import format_coverage
 from judge.report.quality import quality_notes
-from judge.scores import SCORES
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import ROW
+from judge.text.alignment import hardly_contextual
 
 _ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # A side whose captions name the attribute this much less often than people's is pointed out.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.files import write_whole
 from judge.metrics import find_metric
 from judge.quality import Quality
 from judge.statistics.summary import Summary
 from judge.types import FloatArray
+from judge.utils.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

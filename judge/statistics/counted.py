@@ -22,12 +22,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from judge.counting import Measured, NamingVariant, freeze
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
+from judge.metrics.counted.spec import Measured, NamingVariant, freeze
+from judge.statistics.count_tables import counted_rows, named_most_and_least
 from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import excess_of_parts, permutation_pooled
-from judge.statistics.said import counted_rows, named_most_and_least
 from judge.statistics.summary import Replicates, Summary
 from judge.types import FloatArray
 
@@ -41,7 +41,7 @@ def summarise_counts(
     """One :class:`Summary` per captioner of ``counts`` and counted row of ``metrics``, captioner by captioner.
 
     Args:
-        counts: the columns of ``counts.parquet`` (``judge.tally``).
+        counts: the columns of ``counts.parquet`` (``judge.evidence.counts``).
         metrics: names of rows; those that ask a judge are passed over.
         resamples: of the permutation test.
         level: of the intervals.

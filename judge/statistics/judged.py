@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, hstack
 
-from judge.amplification import AMPLIFICATIONS
-from judge.incidence import divide
 from judge.metrics import Metric
-from judge.priors import PriorForm, frequency, set_frequency
-from judge.scores import SCORES, Judged
+from judge.metrics.amplification import AMPLIFICATIONS
+from judge.metrics.counted.contingency import divide
+from judge.metrics.priors import PriorForm, frequency, set_frequency
+from judge.metrics.scores import SCORES, Judged
 from judge.statistics.intervals import Rows
 from judge.types import FloatArray
 

@@ -25,7 +25,7 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
-from judge.priors import PriorForm
+from judge.metrics.priors import PriorForm
 from judge.statistics.inference import HALVES, Inference, from_halves, from_refits, from_splits, half_error, split_error
 from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
 from judge.statistics.judged import CELL, Measured, Statistic, caption_table

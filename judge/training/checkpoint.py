@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.files import write_whole
 from judge.types import FloatArray
+from judge.utils.files import write_whole
 
 if TYPE_CHECKING:
     import torch

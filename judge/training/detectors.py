@@ -25,7 +25,7 @@ from judge.masking.folder import Hiding
 from judge.masking.images import inside, read_picture
 from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
-from judge.training.pupils import PUPILS, DetectorRecipe, Example, Examples, Pupil
+from judge.training.detector_models import PUPILS, DetectorRecipe, Example, Examples, Pupil
 from judge.types import Report
 
 __all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]

@@ -24,11 +24,11 @@ from numpy.lib.format import open_memmap
 from torch import Tensor
 
 from judge.errors import JudgeError
-from judge.files import write_whole
 from judge.judges import Backbone, RegionBackbone
 from judge.masking.seen import SeenPictures
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Report, Sample
+from judge.utils.files import write_whole
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
 _SHARD = 256

@@ -22,9 +22,9 @@ import numpy as np
 from judge.errors import JudgeError
 from judge.evidence import Slot
 from judge.judges import Blueprint, Judge, find_judge
-from judge.scores import VALIDATION_LOSS, Judged
+from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
-from judge.training.workshop import Member, Workshop, assign, is_main_process, launched, name_members
+from judge.training.setup import Member, Workshop, assign, is_main_process, launched, name_members
 from judge.types import IntArray, Predictions, Report, Target
 
 # Refits of the same captions that travel to a worker together.

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from judge import evaluate
 from judge.calibration.controlled import Candidates, find_candidates, grammar_verb_sets, verb_sets
 from judge.calibration.verbs import RATIOS, SUBSETS, VERBS, Cell, VerbSet
-from judge.cooccurrence import DpaVariant, ba_mals, dpa
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.reading import read_captions
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.lexicon import load_lexicon
-from judge.masking.words import mask
-from judge.tokens import tokenize
+from judge.metrics.counted.association import DpaVariant, ba_mals, dpa
+from judge.text.lexicon import load_lexicon
+from judge.text.masking import mask
+from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
 GENDER, OBJECTS = load_lexicon("gender"), load_lexicon("coco-objects")

@@ -20,7 +20,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from judge.alignment import align
 from judge.calibration import grammar
 from judge.calibration.grammar import Content, World, make_world, sentence, simulate, task_words, write_world
 from judge.calibration.truth import bayes_score, evidence_table, true_amplification, truth
@@ -40,9 +39,10 @@ from judge.calibration.world import (
     told_by,
 )
 from judge.errors import JudgeError
-from judge.lexicon import load_lexicon
-from judge.masking.words import mask
-from judge.tokens import tokenize
+from judge.text.alignment import align
+from judge.text.lexicon import load_lexicon
+from judge.text.masking import mask
+from judge.text.tokens import tokenize
 from judge.types import Captions
 
 GENDER = load_lexicon("gender")

@@ -27,7 +27,7 @@ from judge.calibration.world import (
     told_by,
 )
 from judge.errors import JudgeError
-from judge.scores import SCORES
+from judge.metrics.scores import SCORES
 from judge.types import Direction
 
 UNIT = st.floats(0, 1)

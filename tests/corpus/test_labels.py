@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from judge.corpus.labels import derive_labels, read_labels
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
-from judge.lexicon import Lexicon, load_lexicon
-from judge.tokens import tokenize
+from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.tokens import tokenize
 
 Write = Callable[..., Path]
 FEMALE, MALE, BOTH, NONE = frozenset({"female"}), frozenset({"male"}), frozenset({"female", "male"}), frozenset[str]()

@@ -15,16 +15,16 @@ from tiny_bert import IDS, make_tokenizer, save_bert
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.hub import quiet
 from judge.judges import Materials, find_judge
 from judge.judges.bert import BatchNorm, PretrainedClassifier
 from judge.judges.frozen import FrozenClassifier
 from judge.training.members import train_members
 from judge.training.processes import make_accelerator
+from judge.training.setup import Member, Workshop, name_members
 from judge.training.texts import TextCache
 from judge.training.trainer import NetworkJudge, Trainer
-from judge.training.workshop import Member, Workshop, name_members
 from judge.types import FloatArray, Sample
+from judge.utils.hub import quiet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LINES = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]

@@ -11,10 +11,10 @@ import torch
 from helpers import GENDER, THREE, accuracy
 from torch import nn
 
-from judge.alignment import UNKNOWN
 from judge.errors import JudgeError
 from judge.judges import HEADED, NOTHING, find_judge, with_head
 from judge.judges.encoders import EMBEDDING, EncoderClassifier, positions
+from judge.text.alignment import UNKNOWN
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample

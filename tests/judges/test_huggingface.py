@@ -21,7 +21,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from tokenizers import decoders as token_decoders
 
 from judge.errors import JudgeError
-from judge.hub import quiet
 from judge.judges import Materials, Recipe, Tuning, find_judge
 from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge, make_blueprint, read_for
@@ -29,6 +28,7 @@ from judge.judges.prompts import Prompt, make_prompt
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import Sample, Target
+from judge.utils.hub import quiet
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<image>", "<|image_pad|>", "<|video_pad|>", "<gender>", "<dec>", "[MASK]")
 WORDS = [

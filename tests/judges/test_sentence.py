@@ -22,15 +22,15 @@ from torch import Tensor, nn
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.hub import quiet
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.bert import load_reader
 from judge.judges.frozen import FrozenEncoder
 from judge.training.features import FeatureStore
 from judge.training.members import _Job, _luggage, train_members
+from judge.training.setup import Member, Workshop, name_members
 from judge.training.texts import TextCache, name_words
-from judge.training.workshop import Member, Workshop, name_members
 from judge.types import Sample
+from judge.utils.hub import quiet
 
 CPU = torch.device("cpu")
 CAPTIONS = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]

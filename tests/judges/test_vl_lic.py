@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 from tiny_bert import IDS, SIZES, make_tokenizer, save_bert
 
 from judge.errors import JudgeError
-from judge.hub import quiet
 from judge.judges import Materials, Recipe, find_judge
 from judge.judges.bert import READER, BatchNorm, PretrainedClassifier, load_reader
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
+from judge.utils.hub import quiet
 
 LINES = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9, ("<", "gender", ">")]
 SAMPLES = [Sample(str(n), "human", 0, words, (n % 2,), image=f"{n}.png") for n, words in enumerate(LINES)]

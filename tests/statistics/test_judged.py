@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.metrics import find_metric
-from judge.scores import SCORES
+from judge.metrics.scores import SCORES
 from judge.statistics.judged import Measured, Statistic, caption_table
 
 Row = tuple[str, str, int, str, str, str, float]

@@ -19,8 +19,8 @@ from judge.masking.detectors.weights import Kind, parse_safetensors
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture, from_mask
 from judge.training import pupils
+from judge.training.detector_models import Example, Examples
 from judge.training.detectors import DetectorRecipe, TrainedDetector, open_trained, split_pictures, train_detector
-from judge.training.pupils import Example, Examples
 
 KINDS: tuple[Kind, ...] = ("yolo", "maskrcnn")
 SIZE = 96

@@ -22,7 +22,7 @@ from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache, FeatureStore
-from judge.training.sights import look
+from judge.training.precompute import look
 from judge.types import Sample
 
 IMAGES = 18  # More than one batch.

@@ -13,15 +13,15 @@ import pytest
 import torch
 from helpers import GENDER, keep_predictions, make_samples
 
-from judge.alignment import AlignmentName
 from judge.corpus.splits import Split, stratified_folds
 from judge.errors import JudgeError
 from judge.evidence import Aligner, Evidence, Resample, ResampleKind, Sides, Told
 from judge.judges import Assignment, Materials
 from judge.masking.seen import SeenPictures
+from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.members import _Job, _luggage, train_members
-from judge.training.workshop import Member, Sights, Workshop, name_members
+from judge.training.setup import Member, Sights, Workshop, name_members
 from judge.types import Predictions, Side, Target
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}

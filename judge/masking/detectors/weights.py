@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from judge.errors import JudgeError
-from judge.files import write_whole
 from judge.masking.instances import Picture
+from judge.utils.files import write_whole
 
 if TYPE_CHECKING:
     import torch

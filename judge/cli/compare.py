@@ -1,0 +1,38 @@
+"""``judge compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from judge.cli.shared import one_line_errors, print_table, say
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of finished runs, two or more")],
+    level: Annotated[float, typer.Option(min=0.5, max=0.999, help="of the intervals")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="JSON file for the differences [default: none]")] = None,
+) -> None:
+    """Compare captioners of different runs: differences in amplification, with intervals and tests.
+
+    The runs must be of the same images, metrics, judges and protocol; two checkpoints of one model, for example.
+    """
+    with one_line_errors():
+        from judge.commands.compare import compare_runs
+        from judge.errors import JudgeError
+        from judge.report.notes import difference_notes
+        from judge.report.tables import difference_table
+
+        if len(runs) < 2:
+            raise JudgeError(
+                "one run alone has nothing to compare with", where="judge compare", mend="give two folders"
+            )
+        found = compare_runs(runs, level=level, out=out)
+        console = print_table(difference_table(found))
+        console.print()
+        for line in difference_notes(found):
+            console.print(line, markup=False)
+        if out:
+            say(f"\nThe differences are in {out}")

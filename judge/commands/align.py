@@ -1,0 +1,258 @@
+"""``judge align``: people's captions in each captioner's words, and what that costs at every threshold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from judge.commands.labels import choose_lexicon, labels_of
+from judge.config import LabelSettings, check_file_names, named_captions
+from judge.corpus import Corpus, common_images
+from judge.corpus.reading import ReadOptions
+from judge.errors import JudgeError
+from judge.evidence import TextOptions
+from judge.quality.library import JavaFault, meteor
+from judge.report.alignment import Alignment, alignment_json, curve_csv, curve_png, substitutions_csv
+from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
+from judge.text.lexicon import Lexicon
+from judge.text.masking import mask
+from judge.text.vectors import Vectors, load_vectors
+from judge.types import Captions, Report, Words
+from judge.utils.files import OutputFolder
+
+SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
+    "alignment.json",
+    "delta_curve.csv",
+    "substitutions.csv",
+    "delta_curve.png",
+    "align.yaml",
+)
+KINDS = ("constant", "contextual")
+
+
+class AlignConfig(LabelSettings):
+    """Everything that ``judge align`` can be told."""
+
+    command = "judge align"
+    files_or_names = LabelSettings.files_or_names | {"vectors"}
+
+    human: Path = Field(description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)")
+    captions: dict[str, Path] = Field(
+        description="captioner -> its captions; names default to file stems", min_length=1
+    )
+    vectors: str = Field("corpus", description="corpus, a file of word vectors, or hf:NAME of an encoder", min_length=1)
+    delta: float | None = Field(
+        None, ge=0, le=2, description="cosine distance below which a word is substituted; None: by vectors"
+    )
+    meteor: int = Field(5000, ge=0, description="captions that METEOR is taken of; 0 for none")
+    contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')
+    text: Literal["whole", "first-sentence"] = Field("whole", description="whole captions or first sentences")
+    columns: dict[str, str] = Field({}, description="column names of caption tables: image_id, caption")
+    split: str | None = Field(None, description="split of a Karpathy file")
+    several: bool = Field(False, description="allow several captions an image from a captioner")
+    out: Path = Field(description="folder for the results")
+    overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
+
+    _named = field_validator("captions", mode="before")(named_captions)
+
+    @field_validator("captions")
+    @classmethod
+    def _name_files(cls, value: dict[str, Path]) -> dict[str, Path]:
+        check_file_names(value, "NAME=FILE")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedFolder:
+    """What ``judge align`` made: per captioner, by which vectors and delta, and in a line each what was not done."""
+
+    alignments: Sequence[Alignment]
+    vectors: str
+    delta: float
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Both sides of one captioner as masked words: (image, words), images sorted."""
+
+    captioner: str
+    human: Sequence[tuple[str, Words]]
+    generated: Sequence[Words]
+    images: int
+    dropped: Mapping[str, int]
+
+    @property
+    def words(self) -> list[Words]:
+        """Of people's captions."""
+        return [words for _, words in self.human]
+
+
+def align_captions(config: AlignConfig, *, report: Report | None = None) -> AlignedFolder:
+    """Align people's captions to each captioner's vocabulary; write the results to ``config.out``.
+
+    Captions are cut into words and masked as ``judge evaluate`` does before judging. The folder holds for each
+    captioner ``aligned/NAME.json`` (people's captions after contextual alignment, COCO's format), and for all
+    ``substitutions.csv``, ``delta_curve.csv``, ``delta_curve.png``, ``alignment.json`` and ``align.yaml``.
+
+    Raises:
+        JudgeError: what the user can mend; nothing is left behind.
+    """
+    out = OutputFolder(config.out, mark=SUMMARY, what="alignment", overwrite=config.overwrite)
+    out.check()
+    out.keep(config.inputs())
+    sides = _read(config)
+    vectors = _vectors(config.vectors, sides, report)
+    delta = vectors.delta if config.delta is None else config.delta
+    out.begin()
+    with out.working(), out.mendable():
+        folder = out.partial / "aligned"
+        folder.mkdir()
+        found, pairs = [], []
+        for number, side in enumerate(sides):
+            if report:
+                report("aligning", number, len(sides))
+            alignment, aligned = _align(side, vectors, delta)
+            found.append(alignment)
+            pairs += [(side.words, captions) for captions in aligned.values()]
+            texts = _coco([image for image, _ in side.human], aligned["contextual"])
+            (folder / f"{side.captioner}.json").write_text(texts, encoding="utf-8")
+        if report:
+            report("METEOR", 0, 0)
+        scores, notes = _meteor(pairs, config.meteor)
+        of_each = zip(*[iter(scores)] * len(KINDS), strict=True)
+        found = [replace(a, meteor=dict(zip(KINDS, row, strict=True))) for a, row in zip(found, of_each, strict=True)]
+        for entry in found:
+            notes += hardly_contextual(entry.captioner, entry.reports["contextual"].lacking_substituted, delta)
+        notes += _write(found, vectors, delta, config.to_yaml(), out.partial)
+        out.publish()
+    return AlignedFolder(found, vectors.source, delta, notes)
+
+
+def _read(config: AlignConfig) -> list[_Sides]:
+    lexicon = choose_lexicon(config)
+    labels = labels_of(config, lexicon)
+    reading = ReadOptions(split=config.split, columns=config.columns, several=config.several)
+    corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, options=reading)
+    options = TextOptions(config.contractions, config.text)
+    known: dict[str, list[Words]] = {}
+    sides = []
+    for captioner in corpus.generated:
+        labelled = labels.by_image if labels else dict.fromkeys(corpus.human.by_image, "")
+        images, dropped = common_images(corpus.human, captioner, labelled)
+        if not images:
+            ids = [next(iter(side.by_image), "-") for side in (corpus.human, captioner)]
+            raise JudgeError(
+                f"no image in common (human '{ids[0]}', generated '{ids[1]}'{', with a label' if labels else ''})",
+                where=f"{captioner.source or captioner.name} with {corpus.human.source}",
+                mend="check that image ids mean the same in all files",
+            )
+        for image in images:
+            if image not in known:
+                known[image] = _masked(corpus.human, image, lexicon, options)
+        human = [(image, words) for image in images for words in known[image]]
+        generated = [words for image in images for words in _masked(captioner, image, lexicon, options)]
+        sides.append(_Sides(captioner.name, human, generated, len(images), dropped))
+    return sides
+
+
+def _masked(captions: Captions, image: str, lexicon: Lexicon | None, options: TextOptions) -> list[Words]:
+    return [mask(options.words(caption), lexicon) for caption in captions.by_image[image]]
+
+
+def _vectors(reference: str, sides: Sequence[_Sides], report: Report | None) -> Vectors:
+    """Of all words in use; learnt from every caption of people's that is aligned to any captioner."""
+    if report:
+        report("word vectors", 0, 0)
+    human = {image: list[Words]() for side in sides for image, _ in side.human}
+    for side in sides:
+        new = {image for image, _ in side.human if not human[image]}
+        for image, words in side.human:
+            if image in new:
+                human[image].append(words)
+    captions = [words for image in sorted(human) for words in human[image]]
+    used = {word for words in captions for word in words}
+    used |= {word for side in sides for words in side.generated for word in words}
+    return load_vectors(reference, (word for word in used if not is_special(word)), captions=captions)
+
+
+def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, dict[str, list[Words]]]:
+    """What alignment does, METEOR apart; and people's captions under each kind."""
+    gaps = find_gaps(side.words, side.generated, vectors)
+    kinds = dict(zip(KINDS, (0.0, delta), strict=True))
+    deltas = sorted({*DELTAS, delta})
+    alignment = Alignment(
+        captioner=side.captioner,
+        images=side.images,
+        captions=len(side.human),
+        dropped=side.dropped,
+        reports={how: gaps.report(threshold) for how, threshold in kinds.items()},
+        meteor={},
+        curve=list(zip(deltas, gaps.curve(deltas), strict=True)),
+        substitutions=gaps.substitutions(delta),
+    )
+    return alignment, {how: substitute(side.words, gaps.substitutes(threshold)) for how, threshold in kinds.items()}
+
+
+def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
+    """COCO's format of captions, a record a line; ids that are numbers as such."""
+    ids = {image: int(image) if image.isascii() and image.isdigit() else image for image in images}
+    listed = ",\n".join(json.dumps({"id": key}, ensure_ascii=False) for key in ids.values())
+    annotations = ",\n".join(
+        json.dumps({"id": number, "image_id": ids[image], "caption": " ".join(words)}, ensure_ascii=False)
+        for number, (image, words) in enumerate(zip(images, captions, strict=True))
+    )
+    return f'{{"images": [\n{listed}\n],\n"annotations": [\n{annotations}\n]}}\n'
+
+
+def _meteor(pairs: Sequence[tuple[Sequence[Words], Sequence[Words]]], captions: int) -> tuple[list[float], list[str]]:
+    """METEOR of each pair (original captions, aligned ones), over ``captions`` of them at equal steps, all of few.
+
+    Java is started once. NaN for all, and a note why, where it cannot be taken.
+    """
+    none = [math.nan] * len(pairs)
+    if not captions:
+        return none, []
+    if find_spec("pycocoevalcap") is None:
+        return none, ["METEOR skipped: needs the package 'pycocoevalcap'; pip install 'caption-judge[quality]'"]
+    references, found, ends = list[list[str]](), list[str](), [0]
+    for original, aligned in pairs:
+        count = min(captions, len(original))
+        chosen = [step * len(original) // count for step in range(count)]
+        references += [[_plain(original[row])] for row in chosen]
+        found += [_plain(aligned[row]) for row in chosen]
+        ends.append(len(found))
+    try:
+        part = meteor(references, found)
+    except JavaFault as fault:
+        return none, [f"METEOR skipped: {fault}"]
+    return [float(part.pool(part.table[start:end].sum(axis=0))[0]) for start, end in pairwise(ends)], []
+
+
+def _plain(words: Words) -> str:
+    """A caption for METEOR, which would cut "<unk>" into three words."""
+    return " ".join(word[1:-1] if is_special(word) else word for word in words) or UNKNOWN[1:-1]
+
+
+def _write(found: Sequence[Alignment], vectors: Vectors, delta: float, settings: str, folder: Path) -> list[str]:
+    """All but captions; a note where there is nothing to draw with."""
+    texts = {
+        SUBSTITUTIONS: substitutions_csv(found),
+        CURVE: curve_csv(found),
+        SUMMARY: alignment_json(found, vectors, delta),
+        SETTINGS: settings,
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    if find_spec("matplotlib") is None:
+        return ["no plot: needs the package 'matplotlib'; pip install 'caption-judge[quality]'"]
+    (folder / PLOT).write_bytes(curve_png(found, delta))
+    return []

@@ -1,0 +1,128 @@
+"""The main job, from files to a table, on a world whose true amplification is known.
+
+Known is what an optimal judge would find with unlimited data, in closed form. A judge that is trained on some hundred
+images does not reach that, on either side; what this judge finds at this size, on average over worlds, is in
+``judge/calibration/expected.json``, which ``scripts/expect_demo.py`` makes. An interval is held against the latter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from judge.calibration.grammar import WorldFiles, make_world, world_files, write_world
+from judge.calibration.truth import bayes_score
+from judge.calibration.world import CAPTIONERS, FAITHFUL
+from judge.commands.evaluate import run
+from judge.config import RunConfig, make_config
+from judge.errors import require
+from judge.measure import Result
+from judge.metrics import find_metric
+from judge.report.directory import RunDirectory
+from judge.types import Report
+
+PIXELS = 160
+# The heading of what is expected of these judges at this size.
+EXPECTED = "expected here"
+# Judges that see are trained from nothing but a random, frozen network, in minutes: fewer folds, epochs, and a larger
+# step than the papers' own. What a random network tells apart in drawn scenes is enough (README, "Weights").
+QUICK: dict[str, Any] = {
+    "backbone": "resnet18",
+    "backbone_weights": "random",
+    "image_size": PIXELS,
+    "folds": 5,
+    "epochs": 12,
+    "learning_rate": 1e-3,
+    "batch_size": 32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What the demo made.
+
+    Attributes:
+        result: of the run.
+        known: heading -> {"captioner metric" -> what stands there}: the optimal judge's scores of both sides, from the
+            caption alone and with the picture too, and the amplification expected of this judge at this size.
+        world, results: folders.
+    """
+
+    result: Result
+    known: dict[str, dict[str, str]]
+    world: Path
+    results: Path
+
+
+def run_demo(
+    out: Path,
+    *,
+    seed: int = 0,
+    images: int = 1200,
+    report: Report | None = None,
+) -> Demo:
+    """Draw a world into ``out/world`` and evaluate its three captioners into ``out/results``.
+
+    An earlier demo in ``out`` is replaced.
+
+    Raises:
+        JudgeError: ``out`` holds anything else, or cannot be written.
+    """
+    again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
+    RunDirectory(out / "results" if again else out, overwrite=again).check()
+    require("images", "cv2", "PIL", "pycocotools")
+    files = world_files(out / "world", CAPTIONERS)
+    config = make_config(demo_settings(files, out) | {"seed": seed, "overwrite": again}, RunConfig, where="judge demo")
+    world = make_world(images, seed=seed)
+    write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, report=report)
+    result = run(config, report=report)
+    known = {
+        "optimal, caption": _optima(config.metrics, looks=False),
+        "optimal, picture too": _optima(config.metrics, looks=True),
+    }
+    expected = read_expected(images)
+    if expected:
+        known[EXPECTED] = expected
+    return Demo(result, known, files.folder, out / "results")
+
+
+def demo_settings(files: WorldFiles, out: Path) -> dict[str, Any]:
+    """The demo's run, as ``judge evaluate`` is told it."""
+    return {
+        "human": files.human,
+        "captions": {name: files.captions[name] for name in CAPTIONERS},
+        "labels": files.labels,
+        "images": files.folder / "images",
+        "instances": files.folder / "instances.json",
+        "features": out / "features",
+        "metrics": ("lic", "imagecaptioner2"),
+        "judge": ("linear", "sat"),
+        **QUICK,
+        "out": out / "results",
+    }
+
+
+def _optima(metrics: Sequence[str], *, looks: bool) -> dict[str, str]:
+    """Scores of the human and the generated side for an optimal judge with unlimited data."""
+    found = {}
+    for name, captioner in CAPTIONERS.items():
+        for metric in map(find_metric, metrics):
+            if metric.looks or not looks:
+                human, generated = (
+                    bayes_score(captioner=of, score=metric.score, looks=looks) for of in (FAITHFUL, captioner)
+                )
+                found[f"{name} {metric.name}"] = f"{human:.3f} / {generated:.3f} ({generated - human:+.3f})"
+    return found
+
+
+def read_expected(images: int) -> dict[str, str]:
+    """Captioner and metric -> mean amplification over worlds of this size; nothing for a size not measured."""
+    text = (resources.files("judge.calibration") / "expected.json").read_text(encoding="utf-8")
+    known = json.loads(text)
+    if known["images"] != images:
+        return {}
+    return {name: f"{row['amplification']:+.3f}" for name, row in known["rows"].items()}

@@ -1,0 +1,255 @@
+"""One run from files to a folder of results: what ``judge evaluate``, YAML and Python all call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from judge.commands.captioner_checkpoints import (
+    add_captions,
+    known_models,
+    pictures_to_caption,
+    silent_models,
+    stand_ins,
+)
+from judge.commands.labels import choose_lexicon, choose_lexicons, labels_of
+from judge.commands.pictures import see
+from judge.config import RunConfig, make_config
+from judge.corpus import Corpus
+from judge.corpus.human_scores import read_human_scores
+from judge.corpus.objects import read_tasks
+from judge.corpus.reading import ReadOptions
+from judge.errors import JudgeError
+from judge.evidence import Aligning, TextOptions
+from judge.evidence.counts import Vocabulary
+from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
+from judge.judges.prompts import make_prompt
+from judge.measure import Plan, Result, check, measure
+from judge.metrics import find_metric, spell_out
+from judge.report.directory import RunDirectory
+from judge.text.alignment import UNKNOWN
+from judge.text.lexicon import Lexicons
+from judge.training.setup import Workshop, is_main_process
+from judge.types import Report
+
+
+def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **settings: Any) -> Result:
+    """Measure bias amplification; the keys are those of the YAML file (:class:`~judge.config.RunConfig`).
+
+    Args:
+        corpus: captions and labels already read; else ``human=``, ``captions=`` (a path, a list of paths or
+            a mapping name -> path) and ``labels=`` are read.
+        report: told of progress: (what, units done, units in all).
+        settings: e.g. ``metrics=["lic"], judge="lstm", protocol="paper", seeds=3, out="runs/mine"``.
+
+    Returns:
+        The result; ``.table()`` is a pandas frame. Files are written where ``out`` is given.
+
+    Raises:
+        JudgeError: anything that the user can mend.
+
+    Example:
+        >>> from judge import evaluate
+        >>> result = evaluate(human="human.json", captions="mine.json")  # doctest: +SKIP
+    """
+    if corpus is not None:
+        settings = _of_corpus(corpus) | _beside_corpus(corpus, settings)
+    return run(make_config(settings, RunConfig), corpus=corpus, report=report)
+
+
+_READING = {"human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"}
+_READING |= {"objects", "object_column", "object_id_column"}
+
+
+def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
+    """``settings``, if none of them says how to read what has been read already."""
+    for key in settings:
+        if key in _READING | {"refusals"}:
+            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to Corpus.read")
+    of_labels = corpus.labels.attribute if corpus.labels else None
+    if of_labels and settings.get("attribute", of_labels) != of_labels:
+        raise JudgeError(f"labels are of '{of_labels}', not of '{settings['attribute']}'", mend="leave 'attribute' out")
+    return settings
+
+
+def _of_corpus(corpus: Corpus) -> dict[str, Any]:
+    """What ``run.yaml`` says of a corpus that Python made: its sources, for the record."""
+    found: dict[str, Any] = {
+        "human": corpus.human.source or "in memory",
+        "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
+    }
+    if corpus.labels:
+        found |= {"labels": corpus.labels.source or "in memory", "attribute": corpus.labels.attribute}
+    return found
+
+
+def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | None = None) -> Result:
+    """Read, measure, and write the run's folder (where ``config.out`` names one).
+
+    Raises:
+        JudgeError: anything that the user can mend; nothing is left behind.
+    """
+    directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
+    if directory:
+        directory.check()
+        directory.keep(config.inputs())
+    silent = silent_models(config, corpus)
+    lexicons = choose_lexicons(config)
+    corpus = corpus or read_corpus(config, lexicons)
+    told = describe_people(config, corpus)
+    plan, workshop = make_plan(config), make_workshop(config)
+    if config.checkpoints:
+        open_checkpoints(config.checkpoints)
+    looking = partial(see, config, report=report) if config.images else None
+    if directory is None:
+        corpus = _captioned(config, corpus, plan, silent=silent, directory=None, report=report)
+        result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report)
+        return replace(result, run={**result.run, **describe_sight(config), **told})
+    workshop = replace(workshop, store=config.checkpoints or directory.store)
+    with directory.working():
+        corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, report=report)
+        # Where captions have been written, the folder has been begun.
+        ready = None if silent else directory.begin
+        result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report, ready=ready)
+        result = replace(result, run={**result.run, **describe_sight(config), **told})
+        if is_main_process():
+            directory.finish(config.to_yaml(), result)
+    return result
+
+
+def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
+    """People's scores of the captioners, where they are given."""
+    if config.human_scores is None:
+        return {}
+    names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
+    return {"human_scores": read_human_scores(config.human_scores, captioners=names)}
+
+
+def describe_sight(config: RunConfig) -> dict[str, Any]:
+    """What numbers of judges that see depend on beside captions, for ``metrics.json`` and under the table."""
+    if not any(find_metric(name).looks for name in spell_out(config.metrics)):
+        return {}
+    names = ["mask", "answer_softmax"]
+    if any(find_judge(judge).backbone for judge in config.judge):
+        names += ["backbone", "backbone_weights", "image_size", "reader"]
+    words = _read_for(config)
+    if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
+        names.append("tuning")
+    if config.mask != "none":
+        names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
+    prompt = make_prompt(config.attribute, config.template, config.answers)
+    told = {name: value for name, value in config.model_dump(mode="json").items() if name in names}
+    return {"sight": told | {"template": prompt.template, "answers": dict(prompt.answers)} | words}
+
+
+def _read_for(config: RunConfig) -> dict[str, Any]:
+    """``{"read_for": {judge: {our token: what it reads}}}``, of Hugging Face's captioners that read captions."""
+    lexicon, models = choose_lexicon(config), known_models(config)
+    tokens = [*([lexicon.token] if lexicon else []), UNKNOWN]
+    captioners = {**config.captions, **config.models}
+    names = {name_self(judge, captioner, models): None for judge in config.judge for captioner in captioners}
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        if name.startswith(HUGGING_FACE) and "caption" not in find_judge(name).blanked:
+            from judge.judges.huggingface import read_for
+
+            reference = name.removeprefix(HUGGING_FACE).removesuffix("-caption-only")
+            with suppress(JudgeError):  # Of answers taken from a store the checkpoint may be gone.
+                found[HUGGING_FACE + reference] = read_for(reference, tokens)
+    return {"read_for": found} if found else {}
+
+
+def _captioned(
+    config: RunConfig,
+    corpus: Corpus,
+    plan: Plan,
+    *,
+    silent: Mapping[str, str],
+    directory: RunDirectory | None,
+    report: Report | None,
+) -> Corpus:
+    """``corpus`` with the captions of ``silent``, once all has been looked at that could be refused after hours."""
+    if not silent:
+        return corpus
+    pictures = pictures_to_caption(config, corpus)
+    check(stand_ins(corpus, list(silent), pictures.names), plan, lexicons=choose_lexicons(config))
+    if any(find_metric(name).looks for name in spell_out(plan.metrics)):
+        see(config, [])
+    return add_captions(config, corpus, silent, pictures, directory=directory, report=report)
+
+
+def open_checkpoints(folder: Path) -> set[str]:
+    """Make the folder of trained judges; those that it holds.
+
+    Raises:
+        JudgeError: it cannot be made, or nothing can be written into it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".judge.", dir=folder):
+            return {path.stem for path in folder.glob("*.safetensors")}
+    except OSError as error:
+        what, mend = f"cannot be made or written ({error.strerror})", "name a folder that you own"
+        raise JudgeError(what, where=f"--checkpoints {folder}", mend=mend) from error
+
+
+def read_corpus(config: RunConfig, lexicons: Lexicons) -> Corpus:
+    """The files that ``config`` names, as a corpus."""
+    options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
+    if config.refusals is not None:
+        options = replace(options, refusals=config.refusals)
+    labels = labels_of(config, lexicons.attribute)
+    objects = None
+    if config.objects:
+        columns = {"id_column": config.object_id_column, "task_column": config.object_column}
+        objects = read_tasks(config.objects, **columns)
+    return Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
+
+
+def make_plan(config: RunConfig) -> Plan:
+    """The part of ``config`` that decides the numbers."""
+    return Plan(
+        metrics=config.metrics,
+        judges=config.judge,
+        protocol=config.protocol,
+        seeds=config.seeds,
+        folds=config.folds,
+        first_seed=config.seed,
+        text=TextOptions(config.contractions, config.text),
+        resamples=config.resamples,
+        level=config.level,
+        refits=config.refits,
+        chance=config.chance,
+        models=known_models(config),
+        aligning=Aligning(config.alignment, config.vectors, config.delta),
+        prior=config.prior,
+        vocabulary=Vocabulary(config.vocabulary, config.least),
+        quality=config.quality,
+    )
+
+
+def make_workshop(config: RunConfig) -> Workshop:
+    """The part of ``config`` that says how judges are trained."""
+    return Workshop(
+        recipe=config.recipe(),
+        store=config.checkpoints,
+        keeps_weights=config.checkpoints is not None,
+        sharing=config.sharing,
+        mixed_precision=config.precision,
+        workers=config.workers,
+        materials=Materials(
+            prompt=make_prompt(config.attribute, config.template, config.answers),
+            answering=config.answer_softmax,
+            backbone=config.backbone,
+            backbone_weights=config.backbone_weights,
+            image_size=config.image_size,
+            tuning=config.tuning,
+            reader=config.reader,
+        ),
+        features=config.features,
+    )

@@ -1,0 +1,87 @@
+"""``judge mask``: a folder of pictures in which people, or things, cannot be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from judge.commands.pictures import Correlated, choose_hiding, open_detector, picture_names
+from judge.config import MaskConfig
+from judge.errors import JudgeError
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.folder import Masked, MaskFolder
+from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
+from judge.types import Report
+from judge.utils.files import OutputFolder
+
+SETTINGS = "mask.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedFolder:
+    """What ``judge mask`` made.
+
+    Attributes:
+        masked: the rows of ``masks.parquet``, and the failures.
+        left_out: pictures of the folder that the instances file does not list.
+        hidden: the categories hidden.
+        correlated: how the object was chosen, where BA chose it.
+    """
+
+    masked: Masked
+    left_out: int
+    hidden: tuple[str, ...]
+    correlated: Correlated | None
+
+
+def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
+    """Mask the pictures of a folder; write them, ``masks.parquet``, a contact sheet and ``mask.yaml`` to ``out``.
+
+    ``masks.parquet``, a row per masked picture: image (its name), masked (the masked picture's name), instances (how
+    many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode.
+
+    Raises:
+        JudgeError: what concerns the whole folder. Faults of single pictures are in the result's ``failures``; where
+            none could be masked, nothing is written.
+    """
+    out = OutputFolder(config.out, mark=TABLE_NAME, what="folder of masked pictures", overwrite=config.overwrite)
+    out.check()
+    if out.path.is_relative_to(config.images.resolve()):
+        raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
+    out.keep(config.inputs())
+    hiding, correlated = choose_hiding(config, config.mode, seed=config.seed)
+    detector = open_detector(
+        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, report=report
+    )
+    truth = detector if isinstance(detector, GroundTruth) else None
+    names, left_out = picture_names(config.images, truth)
+    out.begin()
+    with out.working(), out.mendable():
+        job = MaskFolder(
+            config.images,
+            out.partial,
+            detector,
+            hiding,
+            config.format,
+            config.max_pixels,
+            {TABLE_NAME, SHEET_NAME, SETTINGS},
+        )
+        masked = job.run(names, workers=config.workers, report=report)
+        masked.failures += truth.strays if truth else ()
+        if masked.rows:
+            _write(masked, config, out.partial)
+            out.publish()
+        else:
+            out.discard()
+    return MaskedFolder(masked, left_out, hiding.labels, correlated)
+
+
+def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:
+    import pandas as pd
+
+    rows = pd.DataFrame([(row.image, row.masked, row.instances, row.share_hidden) for row in masked.rows])
+    rows.columns = pd.Index(["image", "masked", "instances", "share_hidden"])
+    rows = rows.assign(detector=config.detector, mode=config.mode)
+    rows.to_parquet(folder / TABLE_NAME, index=False)
+    (folder / SHEET_NAME).write_bytes(encode(masked.sheet()))
+    (folder / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")

@@ -1,0 +1,95 @@
+"""``judge train``: the judges of a run, trained and kept, for ``judge evaluate`` to score."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from judge.commands.captioner_checkpoints import silent_models
+from judge.commands.evaluate import make_plan, make_workshop, open_checkpoints, read_corpus
+from judge.commands.labels import choose_lexicons
+from judge.commands.pictures import see
+from judge.config import TrainConfig
+from judge.errors import JudgeError
+from judge.measure import TrainedJudge, train
+from judge.training.checkpoint import History, read_history
+from judge.training.members import weights_beside
+from judge.training.setup import is_main_process
+from judge.types import Report
+from judge.utils.files import write_whole
+
+INDEX = "judges.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What ``judge train`` did.
+
+    Attributes:
+        judges: every judge that the run needs; several may be one and the same.
+        taken_over: how many of the files were there before.
+        seconds: of this command.
+    """
+
+    judges: tuple[TrainedJudge, ...]
+    taken_over: int
+    seconds: float
+
+    @property
+    def files(self) -> int:
+        """Judges that differ."""
+        return len({judge.key for judge in self.judges})
+
+
+def train_judges(config: TrainConfig, *, report: Report | None = None) -> Training:
+    """Train every judge that ``judge evaluate`` would, with the same settings, into ``config.checkpoints``.
+
+    What lies there from before is taken over; what was killed goes on. Each judge leaves its answers and, if it is a
+    network, its weights; ``judges.json`` says which is which, and how its losses went.
+
+    Raises:
+        JudgeError: anything that the user can mend.
+    """
+    started = time.monotonic()
+    lexicons = choose_lexicons(config)
+    corpus = read_corpus(config, lexicons)
+    if silent := silent_models(config, corpus):
+        name, model = next(iter(silent.items()))
+        mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
+        raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
+    before = open_checkpoints(config.checkpoints)
+    looking = partial(see, config, report=report) if config.images else None
+    found = train(
+        corpus, make_plan(config), lexicons=lexicons, workshop=make_workshop(config), see=looking, report=report
+    )
+    if is_main_process():
+        _write_index(config.checkpoints, found)
+    kept = {judge.key for judge in found} & before
+    return Training(tuple(found), len(kept), time.monotonic() - started)
+
+
+def _write_index(folder: Path, judges: Sequence[TrainedJudge]) -> None:
+    """Add to what earlier runs left in ``judges.json``; rows by captioner, judge, side, index, seed and fold."""
+    path = folder / INDEX
+    rows = [_entry(folder, judge) for judge in judges]
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        rows += [row for row in earlier if row not in rows]
+        write_whole(path, (json.dumps(rows, indent=1) + "\n").encode())
+    except (OSError, ValueError, TypeError) as error:
+        mend = "remove it; the judges beside it are whole"
+        raise JudgeError(f"cannot be added to ({error})", where=str(path), mend=mend) from error
+
+
+def _entry(folder: Path, judge: TrainedJudge) -> dict[str, Any]:
+    weights = weights_beside(folder / f"{judge.key}.safetensors")
+    kept = read_history(weights)
+    history = kept or History()
+    row = {name: value for name, value in asdict(judge).items() if name != "key"} | {"metrics": list(judge.metrics)}
+    files = {"answers": f"{judge.key}.safetensors", "weights": weights.name if kept else None}
+    return row | files | {"best_epoch": history.best, "losses": asdict(history)}

@@ -1,0 +1,189 @@
+"""What captions and annotations say, as counted metrics read it: the rows of ``counts.parquet``.
+
+One row per caption of either side, and per image that is annotated::
+
+    image_id  captioner  side       index  class  named  words                 objects
+    139       nic_plus   human      0      male   male   ride|surfboard|wave   surfboard
+    139       nic_plus   generated  0      male                                surfboard
+    139       nic_plus   annotated  0      male   male                         surfboard
+
+Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``). People, COCO's
+"person", are no object here: they have the attribute, and who names that ("a man") needs no other word for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from judge.errors import JudgeError
+from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names
+from judge.metrics import Metric
+from judge.text.tokens import is_content
+from judge.types import Captions, Side
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
+# that many are left by 10, where 100 in the 33,140 of LIC's images would be 54, and leave 56.
+_OF_CAPTIONS = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Which words of captions BA counts.
+
+    Attributes:
+        most: content words looked at, the most frequent ones of both sides' captions.
+        least: captions that must hold a word together with each class; None for one in 1,800, and at least 2.
+    """
+
+    most: int = 1000
+    least: int | None = None
+
+    def threshold(self, captions: int) -> int:
+        """``least``, of so many captions."""
+        return max(2, round(captions / _OF_CAPTIONS)) if self.least is None else self.least
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What counted metrics read of one captioner.
+
+    Attributes:
+        captioner: its name.
+        rows: see above.
+        joined: the images, what was left out, and how often captions name the attribute.
+        dropped: what of the annotation was left out.
+        counted: what is counted, and how many: "words" (and the "least" captions that hold each with every class),
+            "objects" of the annotation.
+    """
+
+    captioner: str
+    rows: pd.DataFrame
+    joined: Joined
+    dropped: Mapping[str, int]
+    counted: Mapping[str, int]
+
+
+def tally(
+    builder: EvidenceBuilder, captioner: Captions, metrics: Collection[Metric], *, vocabulary: Vocabulary
+) -> Tally:
+    """What the captions of ``captioner`` and of people say, for the counted rows among ``metrics``.
+
+    Raises:
+        JudgeError: as of evidence; a metric that counts who is named, of an attribute without words; no word is
+            frequent enough.
+    """
+    import pandas as pd
+
+    wanted = [metric for metric in metrics if metric.counted]
+    said = {metric.counted.labels for metric in wanted if metric.counted}
+    joined, _ = builder.join(captioner)
+    _refuse(builder, joined, wanted)
+    counted: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    words: frozenset[str] = frozenset()
+    if "words" in said:
+        words, least = _common_words(builder, joined, vocabulary)
+        counted |= {"words": len(words), "least": least}
+    tables = [_said(builder, joined, side, words=words, objects="objects" in said) for side in joined.rows]
+    if any(metric.counted and metric.counted.against == "annotation" for metric in wanted):
+        tasks, gone = builder.find_tasks(list(joined.classes))
+        dropped |= gone
+        counted["objects"] = len({*tasks.names} - PEOPLE)
+        if not counted["objects"]:
+            raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
+        shown = {image: {tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in tasks.by_image}
+        tables.append(_annotated(joined, shown))
+    rows = pd.concat(tables, ignore_index=True)
+    rows.insert(1, "captioner", captioner.name)
+    return Tally(captioner.name, rows, joined, dropped, counted)
+
+
+def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric]) -> None:
+    """What cannot be counted."""
+    labels, words, tasks = builder.truth.labels, builder.truth.words.attribute, builder.truth.words.tasks
+    check_names(
+        sorted({*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())})
+    )
+    for metric in metrics:
+        assert metric.counted is not None
+        kind, variant = metric.counted.kind, metric.counted.variant
+        if words is None and (kind in {"ratio", "error"} or metric.direction == "T->A"):
+            what = f"{metric.title} counts the classes that captions name, and no words of them are known"
+            mend = f"give --lexicon, or leave '{metric.name}' out"
+            raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend)
+        for name in (variant.first, variant.second) if kind == "ratio" else ():
+            if name is not None and name not in labels.classes:
+                mend = f"known: {', '.join(labels.classes)}"
+                raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
+
+
+def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:
+    """BA's labels: frequent content words that are said often enough with each class; and how often that is.
+
+    Captions of both sides choose: words of people alone (LIC's) would hold those that people happened to say often, and
+    that the captioner says less by chance alone; exchanged captions could not tell that from amplification.
+    """
+    rows = [row for side in joined.rows.values() for row in side]
+    said = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
+    counts = Counter(word for words in said for word in words)
+    content = filter(is_content, counts)
+    common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
+    least = vocabulary.threshold(len(rows))
+    classes = sorted(set(joined.classes.values()))
+    together = {name: Counter[str]() for name in classes}
+    for named, held in zip(_named(builder, joined, rows), said, strict=True):
+        if len(named) == 1 and named[0] in together:  # Captions that name several classes name none.
+            together[named[0]].update(held & common)
+    kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
+    if not kept:
+        what = f"no word stands in {least} captions with each of {', '.join(classes)}"
+        raise JudgeError(what, where="BA", mend="lower --least, or leave 'ba' out")
+    return kept, least
+
+
+def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> list[list[str]]:
+    """The classes that each caption names; where the attribute has no words, the annotated one."""
+    if builder.truth.words.attribute is None:
+        return [[joined.classes[image]] for image, _, _ in rows]
+    return [sorted(builder.mentions(words, "attribute")) for _, _, words in rows]
+
+
+def _said(
+    builder: EvidenceBuilder, joined: Joined, side: Side, *, words: frozenset[str], objects: bool
+) -> pd.DataFrame:
+    """The rows of a side's captions."""
+    rows = joined.rows[side]
+    return _frame(
+        joined,
+        side,
+        rows,
+        named=_named(builder, joined, rows),
+        words=[words.intersection(said) for _, _, said in rows],
+        objects=[builder.mentions(said, "tasks") - PEOPLE if objects else () for _, _, said in rows],
+    )
+
+
+def _annotated(joined: Joined, shown: Mapping[str, Collection[str]]) -> pd.DataFrame:
+    """The rows of annotated images."""
+    rows = [(image, 0, ()) for image in joined.classes if image in shown]
+    named = [[joined.classes[image]] for image, _, _ in rows]
+    objects = [shown[image] for image, _, _ in rows]
+    return _frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=objects)
+
+
+def _frame(joined: Joined, side: str, rows: Sequence[Row], **said: Sequence[Collection[str]]) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = {
+        "image_id": [image for image, _, _ in rows],
+        "side": side,
+        "index": [index for _, index, _ in rows],
+        "class": [joined.classes[image] for image, _, _ in rows],
+    }
+    return pd.DataFrame(columns | {name: [join_names(of) for of in held] for name, held in said.items()})

@@ -1,0 +1,1 @@
+"""Metrics that are counted, without a judge."""

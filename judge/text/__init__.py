@@ -1,0 +1,1 @@
+"""Captions as words: cut, looked up, masked, aligned."""

@@ -1,0 +1,264 @@
+"""Make the human side comparable with the generated side before judging either.
+
+LIC (CVPR 2022, section 4): a captioner's vocabulary is smaller than people's, and a judge would be
+confused by that alone; so words that the captioner never uses are taken from the human side. DPAC and DBAC put the
+nearest word that the captioner does use in their place, where there is a near one. Here, unlike there, function words
+are only put for function words and content words for content words: learnt vectors have "during" next to "tennis".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from judge.text.tokens import kind_of
+from judge.text.vectors import Vectors
+from judge.types import FloatArray, Words
+
+AlignmentName = Literal["none", "constant", "contextual"]
+UNKNOWN = "<unk>"
+#: Where fewer of the lacking tokens find a word, DBAC (supplement, A) calls the threshold too low.
+ENOUGH = 0.6
+#: Thresholds of the delta curve.
+DELTAS = tuple(step / 20 for step in range(21))
+
+# Cosines held at a time: 64 MB of 4-byte floats.
+_BLOCK = 2**24
+# A product of 4-byte unit vectors is right to that much; what lies closer is compared anew with 8 bytes.
+_ROUGH, _EXACT = 1e-4, 1e-9
+# Pairs compared anew at a time.
+_PAIRS = 2**14
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentReport:
+    """What an alignment did to the human side; shares in [0, 1], kept + substituted + unknown = 1.
+
+    ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither. ``delta``: the threshold, 0
+    where nothing is substituted. ``lacking_substituted``: of the tokens that the generated side lacks, the share that
+    found a word of it; None where it lacks none.
+    """
+
+    words: int
+    words_kept: float
+    words_substituted: float
+    words_unknown: float
+    tokens: int
+    tokens_kept: float
+    tokens_substituted: float
+    tokens_unknown: float
+    delta: float
+    lacking_substituted: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Words, the nearest candidate of each, and how far it is.
+
+    Attributes:
+        words: as given.
+        neighbours: the nearest candidate; None where the word, or every candidate, has no vector.
+        distances: [N], cosine distance in [0, 2]; NaN where there is no neighbour.
+    """
+
+    words: Words
+    neighbours: tuple[str | None, ...]
+    distances: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """A word of the human side, the generated side's word in its place, their cosine distance, and how often."""
+
+    word: str
+    substitute: str
+    distance: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """What the human side says and the generated side never does; distances are known once, for every threshold.
+
+    Attributes:
+        counts: every word of the human side, special tokens apart -> its occurrences.
+        nearest: of the words that the generated side never uses, in alphabetical order.
+    """
+
+    counts: Counter[str]
+    nearest: Nearest
+
+    def substitutes(self, delta: float) -> dict[str, str]:
+        """Word -> what stands in its place: its neighbour, if nearer than ``delta``, else "<unk>".
+
+        Raises:
+            ValueError: ``delta`` outside [0, 2].
+        """
+        if not 0 <= delta <= 2:
+            raise ValueError(f"a cosine distance lies between 0 and 2, not at {delta}")
+        found = zip(self.nearest.words, self.nearest.neighbours, self.nearest.distances.tolist(), strict=True)
+        return {word: near if near is not None and far < delta else UNKNOWN for word, near, far in found}
+
+    def substitutions(self, delta: float) -> list[Substitution]:
+        """What is substituted at ``delta``, the most frequent words first, then in alphabetical order."""
+        table = self.substitutes(delta)
+        distances = dict(zip(self.nearest.words, self.nearest.distances.tolist(), strict=True))
+        rows = [
+            Substitution(word, near, distances[word], self.counts[word])
+            for word, near in table.items()
+            if near != UNKNOWN
+        ]
+        return sorted(rows, key=lambda row: (-row.tokens, row.word))
+
+    def report(self, delta: float) -> AlignmentReport:
+        """Shares at ``delta``."""
+        table = self.substitutes(delta)
+        unknown = [word for word, near in table.items() if near == UNKNOWN]
+        words, tokens = len(self.counts), self.counts.total()
+        of_words = _shares(len(table), len(unknown), words)
+        gone, lost = (sum(self.counts[word] for word in these) for these in (table, unknown))
+        found = (gone - lost) / gone if gone else None
+        return AlignmentReport(words, *of_words, tokens, *_shares(gone, lost, tokens), delta, found)
+
+    def curve(self, deltas: Sequence[float] = DELTAS) -> list[AlignmentReport]:
+        """:meth:`report` at each of ``deltas``, from the same distances."""
+        return [self.report(delta) for delta in deltas]
+
+
+def align(
+    human: Sequence[Words],
+    generated: Iterable[Words],
+    *,
+    how: AlignmentName,
+    vectors: Vectors | None = None,
+    delta: float | None = None,
+) -> tuple[list[Words], AlignmentReport]:
+    """Align masked ``human`` captions to the vocabulary of masked ``generated`` ones.
+
+    For a word that the generated side never uses, ``none`` keeps it; ``constant`` puts ``<unk>`` (LIC); ``contextual``
+    (DPAC, DBAC) puts the generated side's word of its kind (content or not) at the least cosine distance, if that is
+    less than ``delta``, else ``<unk>``, as for a word without a vector. Special tokens such as "<gender>" are never
+    substituted nor chosen.
+
+    Args:
+        human: captions as words.
+        generated: captions as words; their vocabulary counts.
+        how: the kind.
+        vectors: of the words in use, for ``contextual``.
+        delta: in [0, 2]; None for the vectors' own.
+
+    Returns:
+        The aligned captions, in order and of unchanged lengths, and what was kept.
+
+    Raises:
+        ValueError: ``contextual`` without vectors; ``delta`` out of range.
+    """
+    if how == "contextual" and vectors is None:
+        raise ValueError("contextual alignment needs vectors")
+    near = vectors if how == "contextual" else None
+    if near is None or delta is None:
+        delta = near.delta if near else 0.0
+    gaps = find_gaps(human, human if how == "none" else generated, near)
+    return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
+
+
+def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vectors | None) -> Gaps:
+    """The words that ``generated`` lacks, and their neighbours in it; none without ``vectors``."""
+    counts = Counter(word for words in human for word in words)
+    for word in [word for word in counts if is_special(word)]:
+        del counts[word]
+    vocabulary = {word for words in generated for word in words}
+    lacking = sorted(word for word in counts if word not in vocabulary)
+    return Gaps(counts, nearest(lacking, vocabulary if vectors else (), vectors))
+
+
+def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Words]:
+    """``captions`` with each word of ``table`` exchanged."""
+    get = table.get
+    return [tuple([get(word, word) for word in words]) for words in captions]
+
+
+def nearest(words: Sequence[str], candidates: Iterable[str], vectors: Vectors | None) -> Nearest:
+    """The candidate at the least cosine distance from each of ``words``: a matrix product, in blocks, for each kind.
+
+    The kinds are content words, function words, numbers and marks (``judge.text.tokens``). Of candidates at the same
+    distance (to 1e-9) the first in alphabetical order. Special tokens and words without a vector are never chosen, nor
+    do they find a neighbour.
+    """
+    neighbours: list[str | None] = [None] * len(words)
+    distances = np.full(len(words), np.nan)
+    rows = vectors.rows if vectors else {}
+    asking = [place for place, word in enumerate(words) if word in rows and not is_special(word)]
+    offered = sorted({word for word in candidates if word in rows and not is_special(word)})
+    for kind in sorted({kind_of(words[place]) for place in asking}):
+        places = [place for place in asking if kind_of(words[place]) == kind]
+        names = [word for word in offered if kind_of(word) == kind]
+        if vectors and places and names:
+            left = vectors.matrix[[rows[words[place]] for place in places]]
+            columns, found = _nearest(left, vectors.matrix[[rows[word] for word in names]])
+            distances[places] = found
+            for place, column in zip(places, columns.tolist(), strict=True):
+                neighbours[place] = names[column]
+    return Nearest(tuple(words), tuple(neighbours), distances)
+
+
+def hardly_contextual(captioner: str, found: float | None, delta: float) -> Iterator[str]:
+    """A line where fewer of people's lacking tokens than ``ENOUGH`` find another word; ``found``: their share."""
+    if found is not None and found < ENOUGH:
+        yield (
+            f"{captioner}: at delta {delta:g} alignment finds a word for {found:.1%} of people's tokens that it lacks; "
+            f"below {ENOUGH:.0%} alignment is hardly contextual: raise --delta, or give other --vectors."
+        )
+
+
+def is_special(word: str) -> bool:
+    """Whether ``word`` is a token of ours; the tokeniser never writes "<" beside a letter."""
+    return len(word) > 2 and word[0] == "<" and word[-1] == ">"
+
+
+def _nearest(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, FloatArray]:
+    """Of each row of ``left`` [N, D] the row of ``right`` [M, D] that is nearest, and its cosine distance."""
+    one, other = _unit(left), _unit(right)
+    thin, wide = one.astype(np.float32), np.ascontiguousarray(other.astype(np.float32).T)
+    columns = np.zeros(len(left), dtype=np.int64)
+    distances = np.zeros(len(left))
+    step = max(1, _BLOCK // len(right))
+    for start in range(0, len(left), step):
+        cosines = thin[start : start + step] @ wide
+        # A product's last bits depend on where a column stands: what is close to the best is compared anew.
+        row, column = np.nonzero(cosines >= cosines.max(axis=1, keepdims=True) - _ROUGH)
+        exact = _cosines(one[start : start + step], other, row, column)
+        begins = np.flatnonzero(np.diff(row, prepend=-1))
+        best = np.maximum.reduceat(exact, begins)
+        tied = np.flatnonzero(exact >= best[row] - _EXACT)
+        _, first = np.unique(row[tied], return_index=True)
+        columns[start : start + step] = column[tied][first]
+        distances[start : start + step] = 1 - np.clip(best, -1, 1)
+    return columns, distances
+
+
+def _unit(matrix: np.ndarray) -> FloatArray:
+    long = matrix.astype(np.float64)
+    # Divided by the largest value first, so that no square overflows or vanishes.
+    long /= np.abs(long).max(axis=1, keepdims=True)
+    unit: FloatArray = long / np.linalg.norm(long, axis=1, keepdims=True)
+    return unit
+
+
+def _cosines(one: FloatArray, other: FloatArray, row: np.ndarray, column: np.ndarray) -> FloatArray:
+    found = np.empty(len(row))
+    for start in range(0, len(row), _PAIRS):
+        pairs = slice(start, start + _PAIRS)
+        found[pairs] = np.einsum("nd,nd->n", one[row[pairs]], other[column[pairs]])
+    return found
+
+
+def _shares(gone: int, unknown: int, total: int) -> tuple[float, float, float]:
+    """Kept, substituted, unknown."""
+    if not total:
+        return 1.0, 0.0, 0.0
+    return (total - gone) / total, (gone - unknown) / total, unknown / total

@@ -1,0 +1,178 @@
+"""Attribute classes and the words that reveal them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+
+import yaml
+
+from judge.errors import JudgeError, nearest
+from judge.text.tokens import tokenize
+
+_FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings"}
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Words that name each class of an attribute (or each task).
+
+    Attributes:
+        name: the attribute, e.g. "gender".
+        token: what a hidden word becomes, e.g. "<gender>"; no tokeniser output collides with it.
+        classes: class -> its words, lower case; an entry may be several words ("hot dog").
+        hidden_only: words that are hidden too but name no class.
+        spellings: class -> how label tables may spell it, lower case.
+        source: where the lists come from (the file's first line).
+    """
+
+    name: str
+    token: str
+    classes: Mapping[str, frozenset[str]]
+    hidden_only: frozenset[str] = frozenset()
+    spellings: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    source: str = ""
+
+    @cached_property
+    def _entries(self) -> dict[str, list[tuple[tuple[str, ...], str | None]]]:
+        """First word -> [(the entry's words, its class or None)], longest entry first."""
+        table: dict[str, list[tuple[tuple[str, ...], str | None]]] = {}
+        named = [(word, name) for name, words in self.classes.items() for word in words]
+        for entry, name in [*named, *((word, None) for word in self.hidden_only)]:
+            # As the captions' own tokeniser cuts them, whichever way contractions go: "dark-skinned", "ma'am".
+            for words in {tokenize(entry), tokenize(entry, contractions="split")} - {()}:
+                table.setdefault(words[0], []).append((words, name))
+        for entries in table.values():
+            entries.sort(key=lambda entry: -len(entry[0]))
+        return table
+
+    def find(self, words: Sequence[str]) -> Iterable[tuple[int, int, str | None]]:
+        """Non-overlapping (start, stop, class) of the entries in ``words``, longest match first.
+
+        The class is None for words that are hidden without naming a class.
+        """
+        position = 0
+        while position < len(words):
+            for entry, name in self._entries.get(words[position], ()):
+                stop = position + len(entry)
+                if tuple(words[position:stop]) == entry:
+                    yield position, stop, name
+                    position = stop
+                    break
+            else:
+                position += 1
+
+    def mentions(self, words: Sequence[str]) -> frozenset[str]:
+        """The classes that ``words`` name. Only whole words count: "a woman's bag" names nobody."""
+        return frozenset(name for _, _, name in self.find(words) if name is not None)
+
+
+def shipped_lexicons() -> list[str]:
+    """Names of the lexicons that come with the package."""
+    return sorted(entry.name[:-5] for entry in (resources.files("judge.text") / "lexicons").iterdir())
+
+
+def load_lexicon(name_or_path: str) -> Lexicon:
+    """A lexicon shipped with the package by name ("gender"), or a YAML file of the user's.
+
+    One with ``extends: gender`` has the words and spellings of that one too, and its name and token unless it says
+    others. What is extended is named as here, a shipped name or a file.
+
+    Raises:
+        JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes; lexicons that extend each other.
+    """
+    return _load(name_or_path, within=())
+
+
+def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
+    """``within``: the lexicons that this one is read for, each extended by the one before."""
+    if name_or_path in within:
+        what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
+        raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
+    shipped = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
+    path = Path(name_or_path)
+    try:
+        if path.suffix in {".yaml", ".yml"}:
+            text, where = path.read_text(encoding="utf-8"), str(path)
+        elif shipped.is_file():
+            text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
+        else:
+            said = f"{within[-1]}, 'extends'" if within else ""
+            mend = f"{nearest(name_or_path, shipped_lexicons())}; or give a .yaml path"
+            raise JudgeError(f"no lexicon '{name_or_path}'", where=said, mend=mend)
+        data = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise JudgeError(
+            f"lexicon cannot be read ({_first_line(error)})", where=name_or_path, mend="give a UTF-8 YAML file"
+        ) from error
+    source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
+    extended = data.get("extends") if isinstance(data, dict) else None
+    base = None if extended is None else _load(str(extended), within=[*within, name_or_path])
+    return _parse(data, where, source, base or Lexicon("", "", {}))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
+    """``base``: what it extends; one without words where it extends none."""
+    given = data.get("classes", base.classes) if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(given, Mapping) or len(given) < 1:
+        raise JudgeError("no 'classes'", where=where, mend="write 'classes: {class: [words]}'")
+    unknown = sorted(set(map(str, data)) - _FIELDS)
+    if unknown:
+        raise JudgeError(f"unknown key '{unknown[0]}'", where=where, mend=nearest(unknown[0], sorted(_FIELDS)))
+    name = str(data.get("name") or base.name or Path(where).stem)
+    token = str(data.get("token") or base.token or f"<{name}>")
+    if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
+        raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
+    classes = _lists(data.get("classes", {}), where, "classes", base.classes)
+    hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only") | base.hidden_only
+    _refuse_shared(classes, hidden_only, where)
+    spellings = _lists(data.get("spellings") or {}, where, "spellings", base.spellings)
+    return Lexicon(name, token, classes, hidden_only, spellings, source)
+
+
+def _lists(
+    value: Mapping[object, object], where: str, at: str, base: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """Class -> words, those of ``base`` among them."""
+    own = {str(key): _words(words, where, f"{at}.{key}") for key, words in value.items()}
+    return {name: own.get(name, frozenset()) | base.get(name, frozenset()) for name in {**base, **own}}
+
+
+def _words(value: object, where: str, at: str) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(word, str) and word.strip() for word in value):
+        raise JudgeError(
+            f"'{at}' is not a list of words", where=where, mend="quote words that YAML reads otherwise, like 'no'"
+        )
+    return frozenset(" ".join(word.lower().split()) for word in value)
+
+
+def _refuse_shared(classes: Mapping[str, frozenset[str]], hidden_only: frozenset[str], where: str) -> None:
+    seen: dict[str, str] = {}
+    for name, words in [*classes.items(), ("hidden_only", hidden_only)]:
+        for word in sorted(words):
+            if word in seen:
+                raise JudgeError(
+                    f"'{word}' stands in '{seen[word]}' and in '{name}'", where=where, mend="keep it in one of them"
+                )
+            seen[word] = name
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicons:
+    """The words of a run.
+
+    Attributes:
+        attribute: words that reveal the attribute; None where none do (skin tone is rarely said).
+        tasks: words that reveal tasks (objects, activities); None where no metric asks for them.
+    """
+
+    attribute: Lexicon | None
+    tasks: Lexicon | None = None

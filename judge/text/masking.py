@@ -1,0 +1,30 @@
+"""Hiding the words that reveal an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from judge.text.lexicon import Lexicon
+
+
+def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[str] = ()) -> tuple[str, ...]:
+    """``words`` with every entry of ``lexicon`` replaced by its token, one for an entry of several words.
+
+    Entries of the classes ``spared`` stay, and so do the words in them: a "bike rider" is no bike.
+
+    (A token a word would tell "fire hydrant" from "bench".) Possessives and contractions of a lexicon word ("woman's",
+    "he's") are hidden too: masking errs on the side of hiding, where :meth:`Lexicon.mentions` errs on the side of
+    silence. Idempotent.
+    """
+    if lexicon is None:
+        return tuple(words)
+    hidden: list[str | None] = list(words)
+    stems = [word.partition("'")[0] or word for word in words]
+    for spelling in (words, stems):
+        for start, stop, name in lexicon.find(spelling):
+            if name in spared:
+                continue
+            bare = [place for place in range(start, stop) if hidden[place] == words[place]]
+            for place in bare:
+                hidden[place] = lexicon.token if len(bare) == stop - start and place == start else None
+    return tuple(word for word in hidden if word is not None)

@@ -1,0 +1,1 @@
+"""What any program needs: files written whole or not at all, quiet loading of checkpoints."""

@@ -1,0 +1,211 @@
+"""Judges that see, in drawn worlds whose truth is known: what they must find, and what they must not.
+
+A test of measurements, not of code paths: judges are trained until they know something, a minute or so in all.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import few, judge
+
+from judge import evaluate
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.truth import true_amplification
+from judge.calibration.world import Captioner, Parameters
+from judge.measure import Result
+from judge.statistics.correlation import agreements
+
+SIZE = 96
+QUICK: dict[str, Any] = {
+    "metrics": ["imagecaptioner2"],
+    "judge": ["sat"],
+    # Small, and asked in few words: judges that read less between what tells and the answer learn in fewer steps.
+    "backbone": "test_resnet",
+    "template": "is [Answer]",
+    "backbone_weights": "random",
+    "image_size": SIZE,
+    "protocol": "paper",
+    "seeds": 1,
+    "epochs": 6,
+    "batch_size": 16,
+    "learning_rate": 0.002,
+    "resamples": 200,
+    # Other tests run beside these: two processes that train would each start, and wait for the other.
+    "workers": 1,
+}
+KNOBS = {"zero": Captioner(), "middle": Captioner(stereotype=0.5), "high": Captioner(stereotype=1.0)}
+
+
+def measured(files: WorldFiles, captioners: Mapping[str, Path], **settings: Any) -> Result:
+    given = {"human": files.human, "captions": dict(captioners), "labels": files.labels}
+    seen = {"images": files.folder / "images", "instances": files.folder / "instances.json"}
+    return evaluate(**{**QUICK, **given, **seen, "features": files.folder.parent / "features", **settings})
+
+
+def judges_of(files: WorldFiles) -> Path:
+    """Judges that one test has trained and another asks again."""
+    return files.folder.parent / "judges"
+
+
+def by_captioner(result: Result) -> dict[str, float]:
+    return {row.captioner: row.amplification for row in result.summaries if row.amplification is not None}
+
+
+@pytest.fixture(scope="module")
+def knobs(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    return few(write_world(make_world(450, seed=3), KNOBS, tmp_path_factory.mktemp("knobs") / "world", pictures=SIZE))
+
+
+def test_true_amplifications_are_far_apart() -> None:
+    truth = [true_amplification(captioner=knob, score="confidence", looks=True) for knob in KNOBS.values()]
+    assert truth[0] == 0
+    assert min(np.diff(truth)) > 0.1
+
+
+def test_order_of_known_amplifications_in_nine_of_ten_seeds(knobs: WorldFiles) -> None:
+    """Also: a captioner that says what people say amplifies nothing, within noise."""
+    result = measured(knobs, knobs.captions, seeds=10, checkpoints=judges_of(knobs))
+    scores = result.scores.groupby(["seed", "captioner", "side"])["probability"].mean().unstack()
+    amplification = (scores["generated"] - scores["human"]).unstack()
+    ordered = (amplification["zero"] < amplification["middle"]) & (amplification["middle"] < amplification["high"])
+    assert ordered.sum() >= 9, amplification
+    assert by_captioner(result)["zero"] == pytest.approx(0, abs=0.02)
+    assert by_captioner(result)["high"] > 0.1
+
+
+def test_masks_of_a_detector_give_the_amplification_of_true_masks(knobs: WorldFiles, tmp_path: Path) -> None:
+    """A small YOLO that has learnt from these scenes for some seconds: Pearson's r over the captioners above 0.9."""
+    seen = ["--images", knobs.folder / "images", "--instances", knobs.folder / "instances.json"]
+    weights = tmp_path / "yolo.safetensors"
+    trained = judge(
+        "train", "detector", "--kind", "yolo", *seen, "--categories", "person", "--image-size", SIZE, "--epochs", "5",
+        "--out", weights,
+    )  # fmt: skip
+    assert trained.exit_code == 0, trained.output
+    yolo = {"detector": "yolo", "weights": {"yolo": str(weights)}, "threshold": 0.1, "cache": tmp_path / "cache"}
+    found = {
+        "gt": measured(knobs, knobs.captions, checkpoints=judges_of(knobs)),
+        "yolo": measured(knobs, knobs.captions, **yolo),
+    }
+    (row,) = agreements({name: result.summaries for name, result in found.items()})
+    assert row.correlation.pairs == 3
+    assert row.correlation.pearson is not None
+    assert row.correlation.pearson > 0.9
+    # Not in order alone: three captioners far apart would be in order under any masks.
+    assert by_captioner(found["yolo"]) == pytest.approx(by_captioner(found["gt"]), abs=0.06)
+    # Not the same masks twice.
+    assert found["gt"].scores["probability"].tolist() != found["yolo"].scores["probability"].tolist()
+
+
+def seeing(files: WorldFiles) -> list[object]:
+    """A run of ``judge evaluate``, but for its folder; judges that learn next to nothing."""
+    return [
+        "evaluate", "--human", files.human, "--captions", f"high={files.captions['high']}", "--labels", files.labels,
+        "--images", files.folder / "images", "--instances", files.folder / "instances.json",
+        "--features", files.folder.parent / "features", "--metrics", "imagecaptioner2", "--judge", "sat",
+        "--backbone", "test_resnet", "--backbone-weights", "random", "--image-size", SIZE, "--protocol", "paper",
+        "--seeds", "1", "--epochs", "4", "--batch-size", "16", "--resamples", "100", "--workers", "1",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(knobs: WorldFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the run leaves that nothing interrupts."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    assert judge(*seeing(knobs), "--out", out).exit_code == 0
+    return out
+
+
+@pytest.mark.parametrize("killed_after", [1, 3])
+def test_killed_in_an_epoch_and_started_again(
+    knobs: WorldFiles, whole: Path, tmp_path: Path, killed_after: int
+) -> None:
+    """SIGKILL at the end of an epoch of a judge that sees; the same command then ends as if nothing had happened."""
+    out, script = tmp_path / "out", Path(__file__).parents[1] / "killed.py"
+    command = [sys.executable, script, killed_after, *seeing(knobs), "--out", out]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(list((tmp_path / "out.partial" / "members").glob("*.training.safetensors"))) == 1
+    assert judge(*seeing(knobs), "--out", out).exit_code == 0
+    for name in ("scores.parquet", "metrics.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    """Nothing goes with the attribute but the person."""
+    world = make_world(500, seed=7, parameters=Parameters(association=0.0))
+    return few(write_world(world, {"zero": Captioner()}, tmp_path_factory.mktemp("plain") / "world", pictures=SIZE))
+
+
+def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: WorldFiles) -> None:
+    judges = ["sat", "sat-image-only", "sat-caption-only", "grit", "vl-lic-lstm", "linear"]
+    # Regions and grids of a small network; the words are the same for all.
+    result = measured(
+        plain, plain.captions, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4, backbone="test_resnet"
+    )
+    for row in result.summaries:
+        chance, spread = {"imagecaptioner2": (0.5, 0.2), "lic": (0.25, 0.3)}[row.metric]
+        # Four standard errors: spread of one image's quantity over the images held out.
+        noise = 4 * spread / np.sqrt(row.images)
+        assert row.human == pytest.approx(chance, abs=noise), row
+        assert row.generated == pytest.approx(chance, abs=noise), row
+    assert len(result.summaries) == 6
+
+
+def test_with_people_to_be_seen_a_judge_knows(plain: WorldFiles, tmp_path: Path) -> None:
+    """A network trained for a minute on other drawn scenes, people visible, as the backbone."""
+    weights = train_backbone(tmp_path)
+    seeing = {"backbone": "test_resnet", "backbone_weights": str(weights), "features": tmp_path / "features"}
+    open_ = measured(plain, plain.captions, mask="none", **seeing)
+    hidden = measured(plain, plain.captions, mask="segment", **seeing)
+    assert open_.summaries[0].human is not None
+    assert open_.summaries[0].human > 0.95
+    assert open_.summaries[0].generated > 0.95
+    assert hidden.summaries[0].human == pytest.approx(0.5, abs=0.09)
+
+
+def train_backbone(folder: Path) -> Path:
+    """A small timm network that has learnt the attribute from drawn people; its weights, by timm's names."""
+    import cv2
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    from judge.calibration.scenes import draw
+
+    world = make_world(1200, seed=11, parameters=Parameters(association=0.0))
+    pixels = [cv2.resize(draw(scene, seed=11, size=SIZE).pixels, (SIZE, SIZE)) for scene in world.scenes]
+    pictures = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float() / 255
+    config = timm.get_pretrained_cfg("test_resnet")
+    mean, std = (torch.tensor(values)[:, None, None] for values in (config.mean, config.std))
+    pictures = ((pictures - mean) / std).to(memory_format=torch.channels_last)
+    answers = torch.tensor([int(scene.attribute == "male") for scene in world.scenes])
+    torch.manual_seed(0)
+    # Channels last: a quarter less time on a CPU.
+    network = timm.create_model("test_resnet", pretrained=False, num_classes=2).to(memory_format=torch.channels_last)
+    epochs, batch = 16, 32
+    optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=0.01)
+    steps = epochs * len(pictures) // batch
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps + epochs)
+    for epoch in range(epochs):
+        order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(epoch))
+        for rows in order.split(batch):
+            # Mirrored half of the time: people stand anywhere.
+            seen = pictures[rows].flip(3) if rows[0] % 2 else pictures[rows]
+            loss = torch.nn.functional.cross_entropy(network(seen), answers[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+    path = folder / "backbone.safetensors"
+    save_file({name: weight.contiguous() for name, weight in network.state_dict().items()}, path)
+    return path

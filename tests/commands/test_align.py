@@ -1,0 +1,299 @@
+"""``judge align``: what it writes, from captions as people hold them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner, Result
+
+from judge.cli.align import align as command
+from judge.cli.evaluate import evaluate
+from judge.commands.align import AlignConfig, align_captions
+from judge.corpus.reading import read_captions
+from judge.errors import JudgeError
+from judge.report.alignment import draw_curves
+from judge.text.alignment import DELTAS, align
+from judge.text.lexicon import load_lexicon
+from judge.text.masking import mask
+from judge.text.tokens import tokenize
+from judge.text.vectors import DELTA, DELTA_EMBEDDINGS, DELTA_LEARNT, load_vectors
+
+DOES = {"dog": ["barks", "fetches"], "puppy": ["barks", "fetches"], "cat": ["purrs", "climbs"]}
+DOES["kitten"] = DOES["cat"]
+PEOPLE = ["man", "woman", "lady", "boy"]
+
+
+def human_captions(images: int = 150) -> dict[str, list[str]]:
+    """Two captions an image: "A man sees the puppy that barks.", with a giraffe once."""
+    rng = np.random.default_rng(0)
+    captions: dict[str, list[str]] = {}
+    for image in range(images):
+        for _ in range(2):
+            animal = list(DOES)[rng.integers(4)]
+            text = f"A {PEOPLE[rng.integers(4)]} sees the {animal} that {DOES[animal][rng.integers(2)]}."
+            captions.setdefault(str(image) if image % 2 else f"folder/{image}x.jpg", []).append(text)
+    captions["1"][0] = "A giraffe sees a woman."
+    return captions
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """People's captions, and a captioner's that knows dogs and cats alone; one image of each is not the other's."""
+    human = human_captions()
+    told = {image: f"a woman sees the {'dog' if number % 2 else 'cat'} ." for number, image in enumerate(human)}
+    for animal in ("dog", "cat"):
+        for number, does in enumerate(DOES[animal]):
+            told[str(2 * number + 1)] = f"a man sees the {animal} that {does} ."
+    told["5"], told["7"] = "a man sees the cat that purrs .", "a man sees the cat that climbs ."
+    del told["9"]
+    told["777"] = "a zebra"
+    paths = tmp_path / "human.json", tmp_path / "plain.json"
+    for path, captions in zip(paths, (human, told), strict=True):
+        path.write_text(json.dumps(captions), encoding="utf-8")
+    return paths
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command()(command)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def words_of(path: Path, *, hide: bool = True) -> dict[str, list[tuple[str, ...]]]:
+    lexicon = load_lexicon("gender") if hide else None
+    captions = read_captions(path, side="human").by_image
+    return {image: [mask(tokenize(text), lexicon) for text in texts] for image, texts in captions.items()}
+
+
+def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) -> None:
+    human, told = files
+    out = tmp_path / "out"
+    done = run("--human", human, "--captions", told, "--meteor", 0, "--delta", 0.35, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert f"The results are in {out}; look at {out / 'delta_curve.png'}" in done.output
+    assert "learnt from 298 human captions" in done.output
+    assert sorted(path.name for path in out.iterdir()) == [
+        "align.yaml",
+        "aligned",
+        "alignment.json",
+        "delta_curve.csv",
+        "delta_curve.png",
+        "substitutions.csv",
+    ]
+
+    # The aligned captions are those of the two sides, masked, aligned by hand.
+    both = sorted(words_of(human).keys() & words_of(told).keys())
+    masked, generated = words_of(human), words_of(told)
+    original = [words for image in both for words in masked[image]]
+    used = {word for side in (masked, generated) for image in both for words in side[image] for word in words}
+    vectors = load_vectors("corpus", used, captions=original)
+    aligned, report = align(
+        original,
+        [words for image in both for words in generated[image]],
+        how="contextual",
+        vectors=vectors,
+        delta=0.35,
+    )
+    written = read_captions(out / "aligned" / "plain.json", side="human").by_image
+    assert sorted(written) == both
+    assert [text for image in both for text in written[image]] == [" ".join(words) for words in aligned]
+    assert {type(entry["image_id"]) for entry in annotations(out)} == {int, str}
+    text = " ".join(caption for captions in written.values() for caption in captions)
+    assert "<gender>" in text
+    assert not {*PEOPLE, "puppy", "kitten", "giraffe"} & {*text.split()}
+    assert "<unk>" in text
+
+    summary = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
+    (entry,) = summary["results"]
+    assert (entry["captioner"], entry["images"], entry["captions"]) == ("plain", 149, 298)
+    assert entry["dropped"]["human captions only"] == entry["dropped"]["generated captions only"] == 1
+    assert entry["contextual"]["tokens_substituted"] == report.tokens_substituted > 0.05
+    assert entry["contextual"]["meteor"] is None
+    assert entry["constant"]["tokens_substituted"] == entry["constant"]["lacking_substituted"] == 0
+    assert summary["delta"] == entry["contextual"]["delta"] == 0.35
+    assert entry["contextual"]["lacking_substituted"] == report.lacking_substituted
+    # "giraffe" is told once: too rare for a vector.
+    assert summary["vectors"]["words_without"] == 1
+
+    rows = table(out / "substitutions.csv")
+    assert {(row["word"], row["substitute"]) for row in rows} == {("puppy", "dog"), ("kitten", "cat")}
+    assert [int(row["tokens"]) for row in rows] == sorted((int(row["tokens"]) for row in rows), reverse=True)
+    assert all(0 <= float(row["distance"]) < 0.35 for row in rows)
+
+    curve = table(out / "delta_curve.csv")
+    assert [float(row["delta"]) for row in curve] == sorted({*DELTAS, 0.35})
+    for row in curve:
+        for what in ("words", "tokens"):
+            shares = [float(row[f"{what}_{name}"]) for name in ("kept", "substituted", "unknown")]
+            assert sum(shares) == pytest.approx(1, abs=2e-6)
+    at = next(row for row in curve if row["delta"] == "0.35")
+    assert float(at["tokens_unknown"]) == pytest.approx(report.tokens_unknown, abs=1e-6)
+    assert float(at["lacking_substituted"]) == pytest.approx(report.lacking_substituted, abs=1e-6)
+    assert "contextual: below a cosine distance of 0.35." in done.output
+
+
+def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Unless it is given; the help of both commands says which that is."""
+    human, told = files
+    (tmp_path / "glove.txt").write_text("puppy 1 0.1\ndog 1 0\n", encoding="utf-8")
+    for reference, delta in (("corpus", 0.65), (str(tmp_path / "glove.txt"), 0.4)):
+        config = AlignConfig(human=human, captions={"x": told}, vectors=reference, meteor=0, out=tmp_path / "out")
+        found = align_captions(config.model_copy(update={"overwrite": True}))
+        assert found.delta == found.alignments[0].reports["contextual"].delta == delta
+        written = json.loads((tmp_path / "out" / "alignment.json").read_text(encoding="utf-8"))
+        assert written["delta"] == delta
+    for asked in (command, evaluate):
+        text = get_type_hints(asked, include_extras=True)["delta"].__metadata__[0].help
+        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in text
+
+
+def annotations(out: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((out / "aligned" / "plain.json").read_text("utf-8"))["annotations"]
+    return found
+
+
+def test_the_settings_it_leaves_repeat_it(files: tuple[Path, Path], tmp_path: Path) -> None:
+    human, told = files
+    vectors = tmp_path / "glove.txt"
+    vectors.write_text("puppy 1 0.1\ndog 1 0\nkitten 0.1 1\ncat 0 1\n", encoding="utf-8")
+    first = run(
+        *("--human", human, "--captions", f"a={told}", "--captions", f"b={told}", "--vectors", vectors),
+        *("--meteor", 0, "--lexicon", "none", "--out", tmp_path / "one"),
+    )
+    assert first.exit_code == 0, first.output
+    settings = tmp_path / "one" / "align.yaml"
+    assert yaml.safe_load(settings.read_text())["vectors"] == str(vectors)
+    second = run(settings, "--out", tmp_path / "two")
+    assert second.exit_code == 0, second.output
+    names = ["alignment.json", "substitutions.csv", "delta_curve.csv", "aligned/a.json", "aligned/b.json"]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    # Nothing was hidden: "lady" has no vector, "puppy" has.
+    text = (tmp_path / "one" / "aligned" / "a.json").read_text(encoding="utf-8")
+    assert "a <unk> sees the dog" in text
+    assert "<gender>" not in text
+
+
+def test_labels_leave_images_out(files: tuple[Path, Path], tmp_path: Path) -> None:
+    human, told = files
+    labels = tmp_path / "gender.csv"
+    labels.write_text("image_id,gender\n1,female\n3,male\n9,male\n")
+    config = AlignConfig(
+        human=human, captions={"x": told}, labels=labels, meteor=0, out=tmp_path / "out", attribute="gender"
+    )
+    (entry,) = align_captions(config).alignments
+    assert (entry.images, entry.captions) == (2, 4)
+
+
+def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """What substitutes keep of the meaning, a captioner who says what people say keeps whole."""
+    if shutil.which("java") is None:
+        pytest.skip("METEOR needs Java")
+    pytest.importorskip("pycocoevalcap")
+    human, told = files
+    config = AlignConfig(
+        human=human, captions={"plain": told, "same": human}, several=True, meteor=60, out=tmp_path / "out"
+    )
+    plain, same = align_captions(config).alignments
+    assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
+    assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
+    assert same.reports["constant"].tokens_kept == 1
+
+
+def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pycocoevalcap")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    human, told = files
+    done = run("--human", human, "--captions", told, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "NOTE: METEOR skipped: needs Java" in done.output
+    (entry,) = json.loads((tmp_path / "out" / "alignment.json").read_text())["results"]
+    assert entry["contextual"]["meteor"] is None
+
+
+def test_without_the_packages_that_draw_and_score(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("judge.commands.align.find_spec", lambda name: None)
+    human, told = files
+    done = run("--human", human, "--captions", told, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "METEOR skipped: needs the package 'pycocoevalcap'" in done.output
+    assert "no plot: needs the package 'matplotlib'" in done.output
+    assert not (tmp_path / "out" / "delta_curve.png").exists()
+
+
+def test_the_plot_shows_the_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    human, told = files
+    names = ["one", "$two$", "three"]
+    config = AlignConfig(human=human, captions=dict.fromkeys(names, told), meteor=0, out=tmp_path / "out")
+    found = align_captions(config).alignments
+    panels = [panel for panel in draw_curves(found, 0.4).axes if panel.get_visible()]
+    assert [panel.get_title() for panel in panels] == names
+    lines = {line.get_label(): line for line in panels[0].get_lines()}
+    for what, get in (
+        ("tokens substituted", lambda report: report.tokens_substituted),
+        ("words unknown", lambda report: report.words_unknown),
+    ):
+        deltas, shares = lines[what].get_data()
+        assert list(zip(deltas, shares, strict=True)) == [(at, get(report)) for at, report in found[0].curve]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--vectors", "absent.vec"], "--vectors absent.vec: no such file of vectors"),
+        (["--vectors", "empty.vec"], "empty.vec: file is empty"),
+        (["--delta", "2.5"], "'delta': input should be less than or equal to 2"),
+        (["--captions", "a/b=plain.json"], "'captions': 'a/b' cannot be a file's name"),
+        (["--captions", "other.json"], "no image in common"),
+        (["--out", "taken"], "holds something that is no alignment"),
+        (["--lexicon", "jender"], "no lexicon 'jender'"),
+    ],
+)
+def test_faults_are_one_line_and_leave_nothing(
+    arguments: list[str],
+    expected: str,
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.vec").touch()
+    Path("other.json").write_text('{"1000": "a dog"}')
+    Path("taken").mkdir()
+    Path("taken/thing").touch()
+    before = sorted(tmp_path.rglob("*"))
+    given = ["--human", "human.json", "--captions", "plain.json", "--meteor", "0", "--out", "out"]
+    done = run(*given, *arguments)
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("judge: ")
+    assert expected in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_overwrite(files: tuple[Path, Path], tmp_path: Path) -> None:
+    human, told = files
+    config = AlignConfig(human=human, captions={"x": told}, meteor=0, out=tmp_path / "out")
+    align_captions(config)
+    with pytest.raises(JudgeError, match="holds another alignment"):
+        align_captions(config)
+    again = align_captions(config.model_copy(update={"overwrite": True, "delta": 0.0}))
+    assert again.alignments[0].substitutions == []
+    assert math.isnan(again.alignments[0].meteor["constant"])

@@ -1,0 +1,584 @@
+"""``judge caption``, ``judge evaluate --model`` and ``--judge self``, with tiny captioners of every family."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import transformers as tf
+import yaml
+from helpers import judge
+from judges.test_huggingface import EOS, FAMILIES, IDS, PATCH, PICTURE, UNK, ByHand
+from PIL import Image
+from typer.testing import Result
+
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import FAITHFUL
+from judge.captioning import Notes, Writer, Writing
+from judge.commands.caption import caption
+from judge.config import CaptionConfig, make_config
+from judge.corpus.reading import read_captions
+from judge.errors import JudgeError
+from judge.judges.hf_models import load_captioner
+from judge.masking.images import encode
+from judge.utils.hub import quiet
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+WORDS = 6
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a family's checkpoint, made when first asked for; its captions depend on the picture."""
+    root = tmp_path_factory.mktemp("captioners")
+
+    def make(family: str) -> Path:
+        if not (root / family).exists():
+            with quiet():
+                torch.manual_seed(len(family))
+                model, *others = FAMILIES[family]()
+                for parameter in model.parameters():
+                    if parameter.ndim > 1:
+                        torch.nn.init.normal_(parameter.data, std=0.2)
+                # A checkpoint's wish to draw is not followed.
+                model.generation_config.update(do_sample=True, temperature=0.7)
+                for part in (model, *others):
+                    part.save_pretrained(root / family)
+        return root / family
+
+    return make
+
+
+def picture(number: int) -> Image.Image:
+    """Noise of two sizes, half of it one colour."""
+    size = (40, 56, 3) if number % 3 else (56, 40, 3)
+    pixels = np.random.default_rng(number).integers(0, 255, size, dtype=np.uint8)
+    pixels[:, :28, number % 3] = 255
+    return Image.fromarray(pixels)
+
+
+def write(folder: Path, pictures: list[Image.Image], *, size: int = 8, **how: Any) -> list[str]:
+    with quiet():
+        writing = Writing(**{"max_tokens": WORDS, **how})
+        writer = Writer(load_captioner(str(folder)), writing, torch.device("cpu"))
+        asked = [writer.ask(one) for one in pictures]
+        return [text for start in range(0, len(asked), size) for text in writer.write(asked[start : start + size])]
+
+
+# What is written.
+
+USUAL = {
+    "llava": "Describe the image in one sentence.",
+    "llava_without_chat": "Describe the image in one sentence.",
+    "qwen2_vl": "Describe the image in one sentence.",
+    "qwen2_5_vl": "Describe the image in one sentence.",
+    "paligemma": "caption en",
+}
+
+
+def greedy(family: str, folder: Path, prompt: str, seen: Image.Image) -> list[int]:
+    """The likeliest token after the prompt, again and again; every step a forward pass of its own."""
+    hand = ByHand(family, folder)
+    inputs = dict(hand.images(seen, return_tensors="pt"))
+    told = [IDS.get(word, UNK) for word in prompt.lower().replace(".", " .").split()]
+    written: list[int] = []
+    # A tiny network may write the token of a picture, which a plain forward pass would look up.
+    while len(written) < WORDS and not {EOS, PICTURE, PATCH} & set(written):
+        with torch.no_grad(), quiet():
+            logits = hand.model(**hand.inputs(told, written, inputs)).logits[0, -1]
+        written.append(int(logits.argmax()))
+    return written
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_writes_the_likeliest_token_at_each_step(family: str, checkpoint: Callable[[str], Path]) -> None:
+    folder = checkpoint(family)
+    # Florence-2 is told its task beside the picture, in words of its own.
+    prompts = [None] if family == "florence2" else [None, "a dog is"]
+    tokenizer = load_captioner(str(folder)).tokenizer
+    for prompt in prompts:
+        asked = USUAL.get(family, "") if prompt is None else prompt
+        for number in (1, 3):
+            by_hand = greedy(family, folder, asked, picture(number))
+            if family == "florence2":  # Its first and its last token are given, and count.
+                by_hand = by_hand[: WORDS - 2]
+            expected = " ".join(tokenizer.decode(by_hand, skip_special_tokens=True).split())
+            (found,) = write(folder, [picture(number)], prompt=prompt)
+            if PICTURE in by_hand or PATCH in by_hand:
+                assert found.startswith(expected)
+            else:
+                assert found == expected
+
+
+@pytest.mark.parametrize("family", ["blip", "git", "vit_gpt2", "llava"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_equals_generate_as_transformers_documents_it(
+    family: str, beams: int, checkpoint: Callable[[str], Path]
+) -> None:
+    folder, seen = checkpoint(family), picture(4)
+    with quiet():
+        model = type(FAMILIES[family]()[0]).from_pretrained(folder).eval()
+        tokenizer = tf.AutoTokenizer.from_pretrained(folder)
+        if family == "llava":
+            processor = tf.AutoProcessor.from_pretrained(folder)
+            turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": USUAL["llava"]}]}
+            text = processor.apply_chat_template([turn], add_generation_prompt=True, tokenize=False)
+            inputs = processor(images=seen, text=text, return_tensors="pt")
+        else:
+            inputs = tf.AutoImageProcessor.from_pretrained(folder)(seen, return_tensors="pt")
+        found = model.generate(**inputs, do_sample=False, num_beams=beams, max_new_tokens=WORDS)[0]
+    # BLIP's output begins with its start, which this tokenizer does not hold for special.
+    begun = inputs["input_ids"].shape[1] if "input_ids" in inputs else int(family == "blip")
+    expected = " ".join(tokenizer.decode(found[begun:], skip_special_tokens=True).split())
+    assert write(folder, [seen], beams=beams) == [expected]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_size_of_batches_changes_nothing(family: str, checkpoint: Callable[[str], Path]) -> None:
+    """Pictures of two shapes, so that Qwen2-VL's rows differ in length; greedy and beams."""
+    pictures = [picture(number) for number in range(7)]
+    for beams in (1, 2):
+        whole = write(checkpoint(family), pictures, beams=beams)
+        assert write(checkpoint(family), pictures, size=1, beams=beams) == whole
+        assert write(checkpoint(family), pictures, size=3, beams=beams) == whole
+    assert len(set(whole)) > 1 or family == "paligemma"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_half_precision_halves_weights_and_products(family: str, checkpoint: Callable[[str], Path]) -> None:
+    made: dict[str, set[torch.dtype]] = {}
+    with quiet():
+        for precision in ("no", "bf16"):
+            writing = Writing(max_tokens=WORDS, precision=precision)  # type: ignore[arg-type]
+            writer = Writer(load_captioner(str(checkpoint(family))), writing, torch.device("cpu"))
+            model = writer.captioner.model
+            found = made[precision] = {weight.dtype for weight in model.parameters()}
+            for module in model.modules():
+                if isinstance(module, torch.nn.Linear):
+                    module.register_forward_hook(lambda _, __, out, found=found: found.add(out.dtype))
+            assert len(writer.write([writer.ask(picture(1)), writer.ask(picture(3))])) == 2
+    assert made == {"no": {torch.float32}, "bf16": {torch.bfloat16}}
+
+
+def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callable[[str], Path]) -> None:
+    """The model asks for more than any machine has, above so many rows; the error is torch's own."""
+    folder, pictures = checkpoint("git"), [picture(3 * number + 1) for number in range(7)]
+    whole, tried = write(folder, pictures), []
+
+    def ask_for_room(module: Any, given: Any, *, most: int) -> None:
+        tried.append(rows := len(given[0]))
+        torch.empty((rows > most) * 2**60, dtype=torch.uint8)
+
+    with quiet():
+        writer = Writer(load_captioner(str(folder)), Writing(max_tokens=WORDS), torch.device("cpu"))
+        asked = [writer.ask(one) for one in pictures]
+        seeing = writer.captioner.model.git.image_encoder
+        hook = seeing.register_forward_pre_hook(partial(ask_for_room, most=2))
+        assert writer.write(asked) == whole
+        assert tried == [7, 3, *[1] * 7]
+        # What did not fit once is not tried again.
+        tried.clear()
+        assert writer.write(asked[:4]) == whole[:4]
+        assert tried == [1] * 4
+        hook.remove()
+        seeing.register_forward_pre_hook(partial(ask_for_room, most=0))
+        with pytest.raises(JudgeError, match=r"memory does not hold one picture's caption\. Choose --precision bf16"):
+            writer.write(asked)
+
+
+def test_no_more_than_the_model_has_positions_for(checkpoint: Callable[[str], Path]) -> None:
+    for family in ("vit_gpt2", "git"):  # of 64 positions
+        assert len(write(checkpoint(family), [picture(1)], max_tokens=500)[0].split()) <= 64
+
+
+# The command.
+
+
+class Folder:
+    """pictures/000000000000.png ... 6.png, beside them instances.json: a person in each."""
+
+    def __init__(self, root: Path, model: Path) -> None:
+        self.root, self.images, self.out, self.model = root, root / "pictures", root / "out.json", model
+        self.images.mkdir()
+        self.names = [f"{number:012d}.png" for number in range(7)]
+        for number, name in enumerate(self.names):
+            (self.images / name).write_bytes(encode(np.asarray(picture(number))))
+        square = [[4, 4, 30, 4, 30, 36, 4, 36]]
+        document = {
+            "images": [{"id": 100 + number, "file_name": name} for number, name in enumerate(self.names)],
+            "annotations": [
+                {"id": n, "image_id": 100 + n, "category_id": 1, "iscrowd": 0, "segmentation": square} for n in range(7)
+            ],
+            "categories": [{"id": 1, "name": "person"}],
+        }
+        self.instances = root / "instances.json"
+        self.instances.write_text(json.dumps(document))
+
+    def arguments(self, *more: object) -> list[object]:
+        given = ["--model", self.model, "--images", self.images, "--out", self.out, "--max-tokens", WORDS]
+        return [*given, "--batch-size", 2, *more]
+
+    def run(self, *more: object) -> Result:
+        return judge("caption", *self.arguments(*more))
+
+    def config(self, **more: Any) -> CaptionConfig:
+        told = {"model": str(self.model), "images": self.images, "out": self.out, "max_tokens": WORDS, "batch_size": 2}
+        return make_config(told | more, CaptionConfig)
+
+    def captions(self, *more: object) -> dict[str, str]:
+        """By file stem or COCO's id; ``out`` is there no more afterwards."""
+        done = self.run(*more)
+        assert done.exit_code == 0, done.output
+        found = {str(row["image_id"]): row["caption"] for row in json.loads(self.out.read_text(encoding="utf-8"))}
+        self.out.unlink()
+        self.out.with_name("out.caption.yaml").unlink()
+        return found
+
+    def left(self) -> list[str]:
+        """What lies beside the inputs."""
+        return sorted(path.name for path in self.root.iterdir() if path.name not in {"pictures", "instances.json"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, checkpoint: Callable[[str], Path]) -> Folder:
+    return Folder(tmp_path, checkpoint("vit_gpt2"))
+
+
+def test_captions_are_coco_results(folder: Folder) -> None:
+    done = folder.run()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"7 pictures captioned; the captions are in {folder.out}\n"
+    assert folder.left() == ["out.caption.yaml", "out.json"]
+    rows = json.loads(folder.out.read_text(encoding="utf-8"))
+    expected = write(folder.model, [picture(number) for number in range(7)])
+    assert rows == [{"image_id": number, "caption": text} for number, text in enumerate(expected)]
+    found = read_captions(folder.out, side="generated")
+    assert found.by_image == {str(number): (text,) for number, text in enumerate(expected)}
+    assert found.name == "out"
+    settings = yaml.safe_load((folder.root / "out.caption.yaml").read_text(encoding="utf-8"))
+    assert (settings["model"], settings["beams"], settings["max_tokens"]) == (str(folder.model), 1, WORDS)
+    again = folder.root / "again.json"
+    assert judge("caption", folder.root / "out.caption.yaml", "--out", again).exit_code == 0
+    assert again.read_bytes() == folder.out.read_bytes()
+
+
+def test_ids_are_cocos_where_a_file_names_the_pictures(folder: Folder) -> None:
+    by_name = folder.captions()
+    assert list(by_name) == [str(number) for number in range(7)]
+    by_id = folder.captions("--instances", folder.instances)
+    assert by_id == {str(100 + number): by_name[str(number)] for number in range(7)}
+    # Any COCO file will do, and only what it lists is captioned.
+    few = folder.root / "captions.json"
+    few.write_text(json.dumps({"images": [{"id": 3000, "file_name": folder.names[3]}], "annotations": []}))
+    assert folder.captions("--ids", few, "--instances", folder.instances) == {"3000": by_name["3"]}
+    (folder.images / "b").mkdir()
+    shutil.copy(folder.images / folder.names[1], folder.images / "b" / "cat.png")
+    assert folder.captions()["b/cat"] == by_name["1"]
+
+
+def test_masked_pictures_are_captioned_as_judge_mask_leaves_them(folder: Folder) -> None:
+    plain, hidden = folder.captions(), folder.captions("--mask", "box", "--instances", folder.instances)
+    masked = folder.root / "masked"
+    assert judge(
+        "mask", "--images", folder.images, "--instances", folder.instances, "--mode", "box", "--out", masked
+    ).exit_code == 0  # fmt: skip
+    folder.images = masked
+    assert list(hidden.values()) == list(folder.captions().values())
+    assert list(hidden.values()) != list(plain.values())
+
+
+class _Killed(BaseException):
+    """What no code of ours catches: as near to SIGKILL as a process can come without one."""
+
+
+def stop_after(pictures: int, kind: type[BaseException] = KeyboardInterrupt) -> Callable[[str, int, int], None]:
+    def report(what: str, done: int, total: int) -> None:
+        if done >= pictures:
+            raise kind
+
+    return report
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(folder: Folder) -> None:
+    assert folder.run().exit_code == 0
+    whole = folder.out.read_bytes()
+    folder.out.unlink()
+    (folder.root / "out.caption.yaml").unlink()
+    notes = folder.root / ".out.json.partial"
+    with pytest.raises(KeyboardInterrupt):
+        caption(folder.config(), report=stop_after(4))
+    assert folder.left() == [".out.json.partial"]
+    # The head, and two batches of two; a third was cut in half by a failing machine.
+    assert notes.read_bytes().count(b"\n") == 5
+    with notes.open("ab") as file:
+        file.write(b'["4", "abc", "a dog')
+    told: list[int] = []
+    caption(folder.config(), report=lambda what, done, total: told.append(done))
+    assert told == [6, 7]
+    assert folder.out.read_bytes() == whole
+    assert folder.left() == ["out.caption.yaml", "out.json"]
+
+
+def test_a_run_killed_between_its_two_files_goes_on(folder: Folder) -> None:
+    assert folder.run().exit_code == 0
+    whole = folder.out.read_bytes()
+    folder.out.unlink()
+    # Settings alone are somebody's.
+    assert "has out.caption.yaml beside it already" in folder.run().stderr
+    (folder.root / "out.caption.yaml").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        caption(folder.config(), report=stop_after(7))
+    (folder.root / "out.caption.yaml").write_text("model: x\n", encoding="utf-8")
+    assert folder.left() == [".out.json.partial", "out.caption.yaml"]
+    done = folder.run()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert folder.out.read_bytes() == whole
+    assert folder.left() == ["out.caption.yaml", "out.json"]
+
+
+def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
+    def resume(**more: Any) -> list[int]:
+        told: list[int] = []
+        with pytest.raises(KeyboardInterrupt):
+            caption(folder.config(), report=stop_after(4))
+        # What cannot be done at all costs no work.
+        assert folder.run("--model", "./nowhere").exit_code == 2
+        caption(folder.config(overwrite=True, **more), report=lambda what, done, total: told.append(done))
+        return told
+
+    assert resume() == [6, 7]
+    folder.out.unlink()
+    (folder.root / "out.caption.yaml").unlink()
+    assert resume(beams=2) == [2, 4, 6, 7]
+    folder.out.unlink()
+    (folder.root / "out.caption.yaml").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        caption(folder.config(), report=stop_after(4))
+    # Another picture under the name of the first: its batch is captioned anew.
+    shutil.copy(folder.images / folder.names[5], folder.images / folder.names[0])
+    found = caption(folder.config())
+    rows = json.loads(folder.out.read_text(encoding="utf-8"))
+    assert found.captions == 7
+    assert rows[0]["caption"] == rows[5]["caption"]
+    (folder.root / "x").write_bytes(b"not ours\n")
+    assert Notes(folder.root / "x", "key").entries == {}
+
+
+def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> None:
+    good = folder.captions()
+    for number, data in ((1, b""), (4, b"no picture")):
+        (folder.images / folder.names[number]).write_bytes(data)
+    with pytest.raises(KeyboardInterrupt):
+        caption(folder.config(), report=stop_after(4))
+    done = folder.run()
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[0].startswith(f"judge: {folder.names[1]}: ")
+    assert done.stderr.splitlines()[1].startswith(f"judge: {folder.names[4]}: ")
+    assert done.stderr.splitlines()[2] == "judge: 2 of 7 pictures could not be captioned"
+    rows = json.loads(folder.out.read_text(encoding="utf-8"))
+    assert rows == [{"image_id": n, "caption": good[str(n)]} for n in (0, 2, 3, 5, 6)]
+    masked = folder.run("--mask", "segment", "--instances", folder.instances, "--overwrite")
+    assert (masked.exit_code, masked.stderr.count("\n")) == (1, 3)
+    assert len(json.loads(folder.out.read_text(encoding="utf-8"))) == 5
+
+
+def test_where_no_picture_can_be_captioned_nothing_is_left(folder: Folder) -> None:
+    for name in folder.names:
+        (folder.images / name).write_bytes(b"")
+    folder.out = folder.root / "new" / "out.json"
+    done = folder.run()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "7 of 7 pictures could not be captioned" in done.stderr
+    assert folder.left() == []
+
+
+def test_two_pictures_of_one_id(folder: Folder) -> None:
+    shutil.copy(folder.images / folder.names[1], folder.images / "1.png")
+    done = folder.run()
+    assert done.exit_code == 1
+    assert "1.png: picture '1.png': has the id of '000000000001.png', '1'. Rename one" in done.stderr
+    assert len(json.loads(folder.out.read_text(encoding="utf-8"))) == 7
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--model", "./nowhere"], "--model ./nowhere: no such folder"),
+        (["--model", "TEXT"], "'gpt2' does not caption images"),
+        (["--model", "TRUNCATED"], "the weights cannot be read"),
+        (["--model", "REMOTE"], "needs code of its own, which would run with your rights; it is refused"),
+        (["--images", "nowhere"], "--images nowhere: is no folder"),
+        (["--ids", "LIST"], "lists no 'images'"),
+        (["--mask", "segment"], "--instances"),
+        (["--device", "toaster"], "--device toaster: cannot be used here"),
+        (["--precision", "fp16"], "'precision': "),
+        (["--beams", "0"], "'beams': "),
+        (["--out", "."], "--out .: is a folder"),
+        (["--out", "INSTANCES", "--ids", "INSTANCES", "--overwrite"], "instances.json is read"),
+        (["--out", "INSTANCES"], "is there already. Name another file, or add --overwrite"),
+    ],
+)
+def test_faults_are_one_line_and_leave_nothing(
+    folder: Folder, extra: list[str], message: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    broken = tmp_path_factory.mktemp("broken")
+    known: dict[str, Path] = {"INSTANCES": folder.instances, "LIST": broken / "list.json"}
+    known["LIST"].write_text('[{"image_id": 1, "caption": "a"}]')
+    for name in ("TEXT", "TRUNCATED", "REMOTE"):
+        known[name] = Path(shutil.copytree(folder.model, broken / name))
+    tf.GPT2Config().save_pretrained(known["TEXT"])
+    weights = known["TRUNCATED"] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    remote = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}
+    (known["REMOTE"] / "config.json").write_text(json.dumps(remote))
+    before = folder.instances.read_bytes()
+    done = folder.run(*[known.get(word, word) for word in extra])
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    if "TEXT" in extra or "TRUNCATED" in extra:
+        assert done.stderr.startswith(f"judge: --model {known[extra[1]]}: ")
+    assert folder.left() == []
+    assert folder.instances.read_bytes() == before
+
+
+# In ``judge evaluate``.
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    return write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path_factory.mktemp("w") / "world", pictures=64)
+
+
+def common(world: WorldFiles, out: Path) -> list[object]:
+    return [
+        "--human", world.human, "--labels", world.labels, "--images", world.folder / "images",
+        "--instances", world.folder / "instances.json", "--tuning", "zero-shot", "--folds", "2",
+        "--resamples", "100", "--workers", "1", "--out", out,
+    ]  # fmt: skip
+
+
+def test_one_command_captions_and_assesses_a_checkpoint(
+    world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    model, out = checkpoint("git"), tmp_path / "out"
+    metrics = ["--metrics", "imagecaptioner2,lic", "--judge", f"self,self-image-only,hf:{model},linear"]
+    done = judge("evaluate", *common(world, out), *metrics, "--model", model)
+    assert done.exit_code == 0, done.output
+    assert "ImageCaptioner2 (self)" in done.stdout
+    assert sorted(path.name for path in (out / "captions").iterdir()) == ["git.caption.yaml", "git.json"]
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    rows = {(row["metric"], row["judge"]): row for row in found["results"]}
+    assert set(rows) == {
+        ("imagecaptioner2", "self"), ("imagecaptioner2", "self-image-only"), ("imagecaptioner2", f"hf:{model}"),
+        ("lic", "linear"),
+    }  # fmt: skip
+    assert found["run"]["captioners"]["git"]["checkpoint"] == str(model)
+    # One checkpoint, by two names; that one which sees alone reads nothing.
+    assert found["run"]["sight"]["read_for"] == {f"hf:{model}": {"<gender>": "[MASK]", "<unk>": "<unk>"}}
+    assert f'hf:{model} reads "[MASK]" for <gender>, "<unk>" for <unk>.' in " ".join(done.stdout.split())
+    # "self" is the checkpoint by another name.
+    own, named = rows["imagecaptioner2", "self"], rows["imagecaptioner2", f"hf:{model}"]
+    assert all(own[number] == named[number] for number in ("human", "generated", "amplification"))
+    assert rows["imagecaptioner2", "self-image-only"]["amplification"] == 0
+    scores = pd.read_parquet(out / "scores.parquet")
+    assert set(scores["judge"]) == {"self", "self-image-only", f"hf:{model}", "linear"}
+    # The captions are those that ``judge caption`` writes.
+    alone = tmp_path / "alone.json"
+    arguments = ["--model", model, "--images", world.folder / "images", "--out", alone]
+    assert judge("caption", *arguments, "--instances", world.folder / "instances.json").exit_code == 0
+    assert alone.read_bytes() == (out / "captions" / "git.json").read_bytes()
+    # A judge that is asked as it is cannot be trained again: none is trained, and nothing is left.
+    refused = tmp_path / "refused"
+    asked = [*common(world, refused), "--metrics", "imagecaptioner2", "--judge", f"hf:{model}", "--refits", 4]
+    done = judge("evaluate", *asked, "--captions", alone)
+    assert done.exit_code == 2
+    assert "--refits 4: " in done.stderr
+    assert "is asked as it is: there is no training whose noise refits could tell" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not refused.exists()
+    # A file of captions knows the checkpoint that wrote it.
+    settings = ["--metrics", "imagecaptioner2", "--judge", "self", "--overwrite"]
+    done = judge("evaluate", *common(world, out), *settings, "--captions", f"git={alone}")
+    assert done.exit_code == 0, done.output
+    again = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    # What follows from a row depends on the others of its table: Holm's correction.
+    (alone,) = again["results"]
+    assert {name: alone[name] for name in own if name not in {"p_holm", "verdict"}} == {
+        name: value for name, value in own.items() if name not in {"p_holm", "verdict"}
+    }
+    assert again["run"]["captioners"]["git"]["checkpoint"] == str(model)
+    assert not (out / "captions").exists()
+
+
+def test_a_killed_run_takes_its_captions_up_again(
+    world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    from judge.commands.evaluate import run
+    from judge.config import RunConfig
+
+    model, out = checkpoint("git"), tmp_path / "out"
+    told = {"human": world.human, "labels": world.labels, "images": world.folder / "images", "models": str(model)}
+    told |= {"instances": world.folder / "instances.json", "metrics": "lic", "folds": 2, "resamples": 100}
+    config = make_config(told | {"out": out, "workers": 1}, RunConfig)
+
+    with pytest.raises(_Killed):
+        run(config, report=stop_after(16, _Killed))
+    assert not out.exists()
+    seen: list[tuple[str, int]] = []
+    result = run(config, report=lambda what, done, total: seen.append((what, done)))
+    assert [done for what, done in seen if what == "captioning"] == [24, 32, 40]
+    assert result.run["captioners"]["git"]["checkpoint"] == str(model)
+    assert json.loads((out / "log.jsonl").read_text().splitlines()[1])["event"] == "resumed"
+    # Without a folder all stays in memory, and the numbers are the same.
+    silent = run(config.model_copy(update={"out": None}))
+    assert silent.summaries == result.summaries
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ([], "'captions' is missing. Give --captions"),
+        (["--captions", "PLAIN", "--judge", "self"], "'plain'. Add --model plain=CHECKPOINT."),
+        (["--captions", "PLAIN", "--judge", "self-caption-only"], "--judge self-caption-only: nothing says which"),
+        (["--model", "./nowhere"], "--model ./nowhere: no such folder"),
+        (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
+        (["--model", "..=x"], "'..' cannot be a file's name"),
+        (["--model", "GIT", "--judge", "selv"], "unknown judge 'selv'"),
+        # Before any picture is captioned.
+        (["--model", "GIT", "--folds", "90"], "90 folds, and only"),
+        (["--model", "GIT", "--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
+    ],
+)
+def test_faults_of_models(
+    world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path, extra: list[str], message: str
+) -> None:
+    known = {"PLAIN": world.captions["plain"], "GIT": checkpoint("git")}
+    arguments = [*common(world, tmp_path / "out"), "--metrics", "imagecaptioner2"]
+    done = judge("evaluate", *arguments, *[known.get(word, word) for word in extra])
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_need_pictures(world: WorldFiles, tmp_path: Path) -> None:
+    done = judge("evaluate", "--human", world.human, "--model", "me/mine", "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "judge: --model me/mine: no captions of 'mine', and no pictures to caption. Give --images, or --captions "
+        "mine=FILE.\n"
+    )
+
+
+def test_notes_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="cannot be written"):
+        Notes(tmp_path / "nowhere" / "notes", "key").add({"1": ("a", "b")})

@@ -1,0 +1,79 @@
+"""``judge evaluate --human-scores``: metrics against what people find."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from judge.calibration.grammar import make_world, simulate
+from judge.calibration.world import Captioner
+from judge.cli import app
+from judge.corpus.human_scores import read_human_scores
+from judge.errors import JudgeError
+
+KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("people")
+    world = make_world(120, seed=4)
+    sides = [simulate(world, name=name, captioner=Captioner(stereotype=knob)) for name, knob in KNOBS.items()]
+    arguments = []
+    for side in (world.human, *sides):
+        path = folder / f"{side.name}.json"
+        found = [{"image_id": image, "caption": text} for image, texts in side.by_image.items() for text in texts]
+        path.write_text(json.dumps(found), encoding="utf-8")
+        arguments += ["--human" if side is world.human else "--captions", str(path)]
+    return arguments
+
+
+def test_every_metric_is_compared_with_people(files: list[str], tmp_path: Path) -> None:
+    told = dict(zip(KNOBS, (0.1, 0.2, 0.6, 0.7), strict=True))
+    scores = tmp_path / "people.csv"
+    lines = [f"{name},{score}" for name, score in reversed(told.items())]
+    scores.write_text("\n".join(["captioner,score", *lines, "another,0.5"]), encoding="utf-8")
+    out = tmp_path / "run"
+    asked = ["--metrics", "ba-objects,ratio", "--human-scores", str(scores), "--resamples", "100", "--out", str(out)]
+    done = CliRunner().invoke(app, ["evaluate", *files, *asked])
+    assert done.exit_code == 0, done.output
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert found["run"]["human_scores"] == told
+    for metric, title in (("ba-objects", "BA (objects) (counted)"), ("ratio", "Ratio (counted)")):
+        values = [row["amplification"] for row in found["results"] if row["metric"] == metric]
+        # Differences between captioners begin so too; behind the title stands their number.
+        (line,) = [line for line in done.stdout.splitlines() if re.match(rf"{re.escape(title)}\s+4\s", line)]
+        assert f"{np.corrcoef(values, list(told.values()))[0, 1]:+.3f}" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"none": 0.1}', "no score of captioner 'some' (there are: none). Add it."),
+        ('{"none": 0.1, "some": "high"}', "'some': score 'high' is no number. Write it like 0.35."),
+        ("model,score\nnone,1\n", "no columns 'captioner' and 'score' among 'model', 'score'. Name the columns so."),
+        ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
+        ("captioner,score\nnone,1\nsome,\n", "record 2: score '' is no number"),
+        ("captioner,score\n", "holds no records"),
+    ],
+)
+def test_faults(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "people.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(JudgeError) as caught:
+        read_human_scores(path, captioners=["none", "some"])
+    assert message in str(caught.value)
+
+
+def test_refused_before_anything_is_done(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "people.json").write_text('{"none": 1}', encoding="utf-8")
+    asked = ["--human-scores", str(tmp_path / "people.json"), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, ["evaluate", *files, *asked])
+    assert done.exit_code == 2
+    assert "no score of captioner 'some'" in done.output
+    assert not (tmp_path / "run").exists()

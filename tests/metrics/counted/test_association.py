@@ -1,0 +1,501 @@
+"""Counted metrics by hand, against naive loops and by invariants; the category that goes most with the attribute."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.commands.pictures import Correlated, correlated_category
+from judge.errors import JudgeError
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.metrics.counted.association import (
+    BaVariant,
+    DbaVariant,
+    MultiVariant,
+    attribute_shares,
+    ba_mals,
+    counts,
+    dba,
+    freeze_ba,
+    freeze_dba,
+    multi,
+    variance,
+)
+from judge.metrics.counted.contingency import incidence, label_sets, set_incidence
+from judge.types import Direction, Labels
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> tuple[list[int], list[list[bool]], int, int]:
+    """Classes and tasks of some samples; there may be none of either, and classes that nobody has."""
+    classes, tasks = draw(st.integers(1, 4)), draw(st.integers(0, 5))
+    row = st.tuples(st.integers(0, classes - 1), st.lists(st.booleans(), min_size=tasks, max_size=tasks))
+    drawn = draw(st.lists(row, max_size=30))
+    return [class_ for class_, _ in drawn], [held for _, held in drawn], classes, tasks
+
+
+@given(samples())
+def test_against_loops(drawn: tuple[list[int], list[list[bool]], int, int]) -> None:
+    attribute, held, classes, tasks = drawn
+    table = counts(np.array(attribute, dtype=np.int64), np.array(held, dtype=bool).reshape(len(held), tasks), classes)
+    shares = attribute_shares(table)
+    assert (table.shape, table.dtype, shares.shape) == ((classes, tasks), np.int64, (classes, tasks))
+    for task in range(tasks):
+        total = sum(row[task] for row in held)
+        for class_ in range(classes):
+            together = sum(own == class_ and row[task] for own, row in zip(attribute, held, strict=True))
+            assert table[class_, task] == together
+            if total:
+                assert shares[class_, task] == pytest.approx(float(Fraction(together, total)), abs=1e-15)
+            else:
+                assert math.isnan(shares[class_, task])
+
+
+def test_by_hand() -> None:
+    """Zhao et al. 2017: of 10 pictures of cooking 8 show women, so b(woman, cooking) = 8 / 10."""
+    attribute = np.array([0] * 8 + [1] * 2 + [1] * 5)
+    tasks = np.array([[True, False]] * 10 + [[False, False]] * 5)
+    table = counts(attribute, tasks, 3)
+    assert table.tolist() == [[8, 0], [2, 0], [0, 0]]
+    assert attribute_shares(table)[:, 0].tolist() == [0.8, 0.2, 0.0]
+    assert np.isnan(attribute_shares(table)[:, 1]).all()
+
+
+# 5 of class 0, 3 of class 1. One of the five has the label, two of the three. The model gives it to all of class 1 and
+# to none of class 0.
+CLASSES = np.array([1, 1, 1, 0, 0, 0, 0, 0])
+HELD = np.array([0, 1, 1, 0, 0, 0, 0, 1])[:, None]
+TOLD = np.array([1, 1, 1, 0, 0, 0, 0, 0])[:, None]
+
+
+def test_dba_of_its_authors_metric_card() -> None:
+    """The example on the card of angelina-wang/directional_bias_amplification: 0.2667 of [[0.2], [0.3333]]."""
+    found = dba(CLASSES, HELD, TOLD)
+    assert found.value == pytest.approx(0.2667, abs=5e-5)
+    assert found.pairs == pytest.approx(np.array([[0.2], [0.3333]]), abs=5e-5)
+
+
+def test_dba_from_task_to_attribute_by_hand() -> None:
+    """Of 3 with the label 2 are of class 1, told 3 of 3. P(1, l) = 2/8 > 3/8 * 3/8: both pairs are amplified by 1/3."""
+    told = np.array([1, 1, 1, 0, 0, 0, 0, 1])
+    found = dba(CLASSES, HELD, None, told, "T->A")
+    assert found.pairs == pytest.approx(np.full((2, 1), 1 / 3))
+    assert found.value == pytest.approx(1 / 3)
+    assert dba(CLASSES, HELD, None, told).value == 0  # The other direction does not look at classes told.
+
+
+def test_ba_by_hand() -> None:
+    """b(1, l) = 2/3 > 1/2, told 3/3: +1/3 for one label. Joint: 3/8 - 2/8. At 1/(A-1) = 1 no pair is chosen."""
+    assert ba_mals(CLASSES, HELD, TOLD).value == pytest.approx(1 / 3)
+    assert ba_mals(CLASSES, HELD, TOLD).pairs == pytest.approx(np.array([[0], [1 / 3]]))
+    assert ba_mals(CLASSES, HELD, TOLD, variant=BaVariant(share="joint")).value == pytest.approx(1 / 8)
+    assert ba_mals(CLASSES, HELD, TOLD, variant=BaVariant(threshold="1/(A-1)")).value == 0
+
+
+def test_ba_of_three_classes_by_hand() -> None:
+    """b = (1/2, 1/4, 1/4): only the first is more than 1/3, and it rises to 3/4. More than 1/2 is none."""
+    held, told = np.array([0, 0, 1, 2]), np.array([0, 0, 0, 2])
+    one = np.zeros(4, dtype=int)
+    assert ba_mals(held, one, one, told).value == pytest.approx(1 / 4)
+    assert ba_mals(held, one, one, told, variant=BaVariant(threshold="1/(A-1)")).value == 0
+
+
+def test_multi_by_hand() -> None:
+    """Two of each class. Sets {0}, {1}, {0, 1}: class 0 has (1, 1/2, 1/2) of them, told (1, 1, 1); class 1 (0, 1, 0).
+
+    Sizes 0, 1/2, 1/2 of six pairs: the mean is 1/6; the variance of the changes 2/4/6 - 1/36 = 1/18.
+    """
+    classes = [0, 0, 1, 1]
+    held, told = [[1, 1], [1, 0], [0, 1], [0, 1]], [[1, 1], [1, 1], [0, 1], [0, 1]]
+    found = multi(classes, held, told)
+    assert found.sets == ((0,), (1,), (0, 1))
+    # {1}: P(0, {1}) = 1/4 < 1/2 * 3/4, so a rise is against the sign. {0, 1}: 1/4 > 1/2 * 1/4.
+    assert found.pairs == pytest.approx(np.array([[0, -1 / 2, 1 / 2], [0, 0, 0]]))
+    assert (found.value, found.variance) == (pytest.approx(1 / 6), pytest.approx(1 / 18))
+    assert multi(classes, held, told, variant=MultiVariant(ddof=1)).variance == pytest.approx(1 / 15)
+    # Signed, the changes cancel: their variance is the mean square, 1/12. Of sizes it is 1/12 - 1/36.
+    assert multi(classes, held, told, variant=MultiVariant(spread="signed")).variance == pytest.approx(1 / 12)
+    assert multi(classes, held, told, variant=MultiVariant(spread="size")).variance == pytest.approx(1 / 18)
+    # Exact sets: {0, 1}, {0}, and {1} of two samples.
+    assert multi(classes, held, told, variant=MultiVariant(sets="exact")).sets == ((0,), (1,), (0, 1))
+    assert multi(classes, held, told, variant=MultiVariant(sets="exact", least=2)).sets == ((1,),)
+    assert multi(classes, held, told, variant=MultiVariant(least=2)).sets == ((0,), (1,))
+    assert multi(classes, held, told, variant=MultiVariant(largest=1)).sets == ((0,), (1,))
+
+
+def test_sets_of_training_samples() -> None:
+    """Only sets that both have; y from the training samples, where the label goes with the other class."""
+    classes, held, told = [0, 0, 1, 1], [[1, 0], [0, 0], [0, 0], [0, 0]], [[1, 0], [1, 0], [0, 0], [0, 0]]
+    train = [0, 1, 1], [[0, 1], [1, 1], [1, 0]]
+    found = multi(classes, held, told, train=train)
+    assert found.sets == ((0,),)
+    assert found.pairs == pytest.approx(np.array([[-1 / 2], [0]]))
+    assert dba(classes, held, told, train=train).pairs[:, 0] == pytest.approx(np.array([-1 / 2, 0]))
+    assert dba(classes, held, told).pairs[:, 0] == pytest.approx(np.array([1 / 2, 0]))
+
+
+def test_ties() -> None:
+    """The label with half of each class: y = 0 by the paper, so that a rise counts for the model; or not at all."""
+    classes, held, told = [0, 0, 1, 1], [[1], [0], [1], [0]], [[1], [1], [1], [0]]
+    assert dba(classes, held, told).pairs == pytest.approx(np.array([[-1 / 2], [0]]))
+    assert dba(classes, held, told, variant=DbaVariant(tie="zero")).value == 0
+    # Thirds: in floating point 1/3 * 1/3 is not 1/9, but the counts are equal.
+    classes, held = [0, 0, 0, 1, 1, 1, 2, 2, 2], np.eye(3, dtype=int)[[0, 1, 2] * 3]
+    told = np.eye(3, dtype=int)[[0, 0, 0, 1, 1, 1, 2, 2, 2]]
+    assert (dba(classes, held, told, variant=DbaVariant(tie="zero")).pairs == 0).all()
+
+
+def test_by_images_or_by_mentions() -> None:
+    """Where each sample has one label the two codes agree; where it has several they do not.
+
+    Class 0 has labels {0, 1}, {0}: label 0 in 2 of 2 images, 2 of 3 mentions; told {0}, {0}: 2 of 2 either way.
+    """
+    classes = [0, 0, 1, 1]
+    held, told = [[1, 1], [1, 0], [0, 1], [0, 1]], [[1, 0], [1, 0], [0, 1], [0, 1]]
+    mentions = DbaVariant(per="mentions")
+    assert dba(classes, held, told).pairs[0] == pytest.approx([0, 1 / 2])
+    assert dba(classes, held, told, variant=mentions).pairs[0] == pytest.approx([1 / 3, 1 / 3])
+    generator = np.random.default_rng(0)
+    one, other = generator.integers(0, 5, (2, 100))
+    many = generator.integers(0, 3, 100)
+    assert dba(many, one, other, variant=mentions).pairs == pytest.approx(dba(many, one, other).pairs)
+
+
+def test_samples_without_anything_and_y() -> None:
+    """P(a)P(l) = 1/2 * 3/4 > 1/4 over four samples; with four blank ones more 1/4 * 3/8 < 1/8, so the sign turns."""
+    classes = np.array([[1, 0], [1, 0], [0, 1], [0, 1]] + [[0, 0]] * 4)
+    held = np.array([[1], [0], [1], [1]] + [[0]] * 4)
+    told = np.array([[1], [1], [1], [1]] + [[0]] * 4)
+    assert dba(classes, held, told).pairs[0, 0] == 0.5
+    assert dba(classes, held, told, variant=DbaVariant(rows="labelled")).pairs[0, 0] == -0.5
+
+
+def test_what_nobody_has_is_left_out_and_counted() -> None:
+    """Class 2 has no sample, label 1 neither: undefined where they are the condition."""
+    classes, held, told = np.eye(3)[[0, 0, 1, 1]], np.eye(2)[[0, 0, 0, 0]], np.eye(2)[[0, 0, 0, 1]]
+    of_class = dba(classes, held, told)
+    assert np.isnan(of_class.pairs).tolist() == [[False, False], [False, False], [True, True]]
+    assert of_class.left_out == 2
+    # y = 0 in the ties: class 1 loses half of label 0 (+1/2), gains half of label 1 (-1/2).
+    assert of_class.value == 0
+    told_classes = np.eye(3)[[0, 0, 1, 0]]
+    of_label = dba(classes, held, None, told_classes, "T->A")
+    assert np.isnan(of_label.pairs).tolist() == [[False, True]] * 3
+    # Ties too: class 0 rises by 1/4, class 1 falls by 1/4, class 2 stays: three pairs, mean 0.
+    assert of_label.pairs[:, 0].tolist() == [-0.25, 0.25, 0]
+    assert of_label.value == 0
+    # Both sides told: 0 of label 1 in the truth leaves it out; as a share of 0 it makes |L| = 2.
+    classes, told_classes = np.eye(3)[[0, 0, 0, 1]], np.eye(3)[[0, 0, 0, 0]]
+    assert ba_mals(classes, held, None, told_classes).value == pytest.approx(1 / 4)
+    assert ba_mals(classes, held, None, told_classes, variant=BaVariant(empty="zero")).value == pytest.approx(1 / 8)
+    nobody = dba(classes, np.zeros((4, 2)), None, told_classes, "T->A")
+    assert math.isnan(nobody.value)
+    assert nobody.left_out == 6
+    assert dba(classes, np.zeros((4, 2)), None, told_classes, "T->A", variant=DbaVariant(empty="zero")).value == 0
+    assert math.isnan(multi(classes, np.zeros((4, 2))).value)
+    assert math.isnan(multi(classes, np.zeros((4, 2))).variance)
+
+
+Rows = list[list[bool]]
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Rows, Rows, Rows, Rows]:
+    """Truth and predictions of several classes and labels at once; there may be some that nobody has."""
+    classes, labels, number = draw(st.integers(2, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 12))
+    single = draw(st.booleans())
+
+    def rows(width: int, *, one: bool) -> Rows:
+        if one:
+            return [[draw_ == column for column in range(width)] for draw_ in draw(lists(st.integers(0, width - 1)))]
+        return draw(lists(st.lists(st.booleans(), min_size=width, max_size=width)))
+
+    def lists(of: st.SearchStrategy) -> st.SearchStrategy:
+        return st.lists(of, min_size=number, max_size=number)
+
+    return rows(classes, one=single), rows(labels, one=False), rows(labels, one=False), rows(classes, one=single)
+
+
+def share(of: Rows, given: Rows, o: int, g: int) -> Fraction | None:
+    """P(o|g), counted."""
+    chosen = [row[o] for row, other in zip(of, given, strict=True) if other[g]]
+    return Fraction(sum(chosen), len(chosen)) if chosen else None
+
+
+def naive_change(a: Rows, t: Rows, t_hat: Rows, a_hat: Rows, direction: Direction, c: int, k: int) -> Fraction | None:
+    if direction == "A->T":
+        after, before = share(t_hat, a, k, c), share(t, a, k, c)
+    else:
+        after, before = share(a_hat, t, c, k), share(a, t, c, k)
+    return None if after is None or before is None else after - before
+
+
+def naive_y(a: Rows, t: Rows, c: int, k: int) -> bool:
+    number = len(a)
+    both = Fraction(sum(x[c] and y[k] for x, y in zip(a, t, strict=True)), number)
+    return both > Fraction(sum(x[c] for x in a), number) * Fraction(sum(y[k] for y in t), number)
+
+
+def check(found: float, expected: list[Fraction], mean_of: int | None = None) -> None:
+    if not (mean_of if mean_of is not None else len(expected)):
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(float(sum(expected) / (mean_of or len(expected))), abs=1e-12)
+
+
+@pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@given(worlds())
+def test_dba_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows, Rows]) -> None:
+    a, t, t_hat, a_hat = world
+    found, values = dba(a, t, t_hat, a_hat, direction), []
+    for c in range(len(a[0])):
+        for k in range(len(t[0])):
+            change = naive_change(a, t, t_hat, a_hat, direction, c, k)
+            if change is None:
+                assert math.isnan(found.pairs[c, k])
+            else:
+                values.append(change if naive_y(a, t, c, k) else -change)
+                assert found.pairs[c, k] == pytest.approx(float(values[-1]), abs=1e-12)
+    check(found.value, values)
+
+
+@given(worlds())
+def test_ba_against_loops(world: tuple[Rows, Rows, Rows, Rows]) -> None:
+    a, t, t_hat, a_hat = world
+    found, values, labels = ba_mals(a, t, t_hat, a_hat), [], 0
+    for k in range(len(t[0])):
+        before = [sum(x[c] and y[k] for x, y in zip(a, t, strict=True)) for c in range(len(a[0]))]
+        after = [sum(x[c] and y[k] for x, y in zip(a_hat, t_hat, strict=True)) for c in range(len(a[0]))]
+        if not sum(before) or not sum(after):
+            assert np.isnan(found.pairs[:, k]).all()
+            continue
+        labels += 1
+        for c in range(len(a[0])):
+            chosen = Fraction(before[c], sum(before)) > Fraction(1, len(a[0]))
+            value = Fraction(after[c], sum(after)) - Fraction(before[c], sum(before)) if chosen else Fraction(0)
+            assert found.pairs[c, k] == pytest.approx(float(value), abs=1e-12)
+            values.append(value)
+    check(found.value, values, labels)
+
+
+@pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@given(worlds())
+def test_multi_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows, Rows]) -> None:
+    a, t, t_hat, a_hat = world
+    labels = range(len(t[0]))
+    every = [chosen for size in labels for chosen in combinations(labels, size + 1)]
+    sets = [chosen for chosen in every if any(all(row[k] for k in chosen) for row in t)]
+    held, told = ([[all(row[k] for k in chosen) for chosen in sets] for row in side] for side in (t, t_hat))
+    pairs = [(c, m) for c in range(len(a[0])) for m in range(len(sets))]
+    changes = {pair: naive_change(a, held, told, a_hat, direction, *pair) for pair in pairs}
+    known = [change for change in changes.values() if change is not None]
+    found = multi(a, t, t_hat, a_hat, direction)
+    assert list(found.sets) == sets
+    check(found.value, [abs(change) for change in known])
+    if known:
+        mean = sum(known) / len(known)
+        check(found.variance, [(change - mean) ** 2 for change in known])
+    for (c, m), change in changes.items():
+        if change is not None:
+            assert found.pairs[c, m] == pytest.approx(float(change if naive_y(a, held, c, m) else -change), abs=1e-12)
+    exact = {tuple(k for k in labels if row[k]) for row in t} - {()}
+    assert set(label_sets(np.array(t), exact=True)) == exact
+
+
+METRICS: dict[str, Callable[..., object]] = {
+    "BA": ba_mals,
+    "DBA A->T": lambda *given: dba(*given, direction="A->T"),
+    "DBA T->A": lambda *given: dba(*given, direction="T->A"),
+    "Multi A->T": lambda *given: multi(*given, direction="A->T"),
+    "Multi T->A": lambda *given: multi(*given, direction="T->A"),
+}
+
+
+def value_of(name: str, *given: object) -> float:
+    found = METRICS[name](*given)
+    assert isinstance(found.value, float)  # type: ignore[attr-defined]
+    return found.value  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize("name", METRICS)
+@given(world=worlds(), seed=st.integers(0, 9))
+def test_invariants(name: str, world: tuple[Rows, Rows, Rows, Rows], seed: int) -> None:
+    """The order of samples, classes and labels, and their repetition, change nothing; nor does a label nobody has."""
+    a, t, t_hat, a_hat = (np.array(part) for part in world)
+    value = value_of(name, a, t, t_hat, a_hat)
+    generator = np.random.default_rng(seed)
+    rows, classes, labels = (generator.permutation(size) for size in (len(a), a.shape[1], t.shape[1]))
+    moved = a[rows][:, classes], t[rows][:, labels], t_hat[rows][:, labels], a_hat[rows][:, classes]
+    assert value_of(name, *moved) == pytest.approx(value, abs=1e-12, nan_ok=True)
+    twice = tuple(np.concatenate([part, part]) for part in (a, t, t_hat, a_hat))
+    assert value_of(name, *twice) == pytest.approx(value, abs=1e-12, nan_ok=True)
+    same = value_of(name, a, t, t, a)
+    assert same == 0 or math.isnan(same)
+    assert math.isnan(same) <= math.isnan(value)
+    if name != "DBA A->T":  # There a label that nobody has is a pair that does not change.
+        none = np.zeros((len(a), 1), dtype=bool)
+        wider = a, np.hstack([t, none]), np.hstack([t_hat, none]), a_hat
+        assert value_of(name, *wider) == pytest.approx(value, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_what_is_not_predicted_is_the_truth(name: str) -> None:
+    generator = np.random.default_rng(1)
+    a, a_hat, t, t_hat = (generator.integers(0, 2, (50, 3)) for _ in range(4))
+    assert value_of(name, a, t) == 0
+    assert value_of(name, a, t, None, a_hat) == value_of(name, a, t, t, a_hat)
+    assert value_of(name, a, t, t_hat) == value_of(name, a, t, t_hat, a)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_kinds_of_input_agree(name: str) -> None:
+    """bool, int, float and labels are the same."""
+    generator = np.random.default_rng(2)
+    labels = [np.append(generator.integers(0, 3, 50), [0, 1, 2]) for _ in range(4)]
+    value = value_of(name, *labels)
+    assert value != 0
+    for kind in (bool, np.uint8, np.int64, np.float32, float):
+        assert value_of(name, *(np.eye(3)[part].astype(kind) for part in labels)) == value
+    assert value_of(name, *(part.astype(float) for part in labels)) == value
+    assert value_of(name, *(part.tolist() for part in labels)) == value
+
+
+@pytest.mark.parametrize("of", ["BA", "DBA", "Multi"])
+def test_resamples_under_a_frozen_direction(of: str) -> None:
+    """Weights of samples give, at once, what each resample gives by itself under the signs of the whole."""
+    generator = np.random.default_rng(3)
+    a, t, t_hat = generator.integers(0, 3, 40), generator.random((40, 4)) < 0.4, generator.random((40, 4)) < 0.4
+    sets = label_sets(t, largest=2) if of == "Multi" else ((0,), (1,), (2,), (3,))
+    classes = np.eye(3)[a]
+    truth, predicted = set_incidence(a, t, sets), set_incidence(a, t_hat, sets)
+    frozen = freeze_ba(truth) if of == "BA" else freeze_dba(truth, "A->T", size=of == "Multi")
+    drawn = generator.integers(0, 40, (25, 40))
+    weights = np.stack([np.bincount(row, minlength=40) for row in drawn])
+    many = [set_incidence(a, side, sets, weights=weights) for side in (t, t_hat)]
+    values, pairs = frozen.evaluate(*many)
+    assert (values.shape, pairs.shape) == ((25,), (25, 3, len(sets)))
+    for row, value, of_pairs in zip(drawn, values, pairs, strict=True):
+        one = frozen.evaluate(*(set_incidence(classes[row], side[row], sets) for side in (t, t_hat)))
+        assert value == pytest.approx(float(one[0]), abs=1e-12)
+        assert of_pairs == pytest.approx(one[1], abs=1e-12, nan_ok=True)
+    assert variance(pairs).shape == (25,)
+    whole, by_ones = frozen.evaluate(truth, predicted), incidence(a, t, weights=np.ones(40))
+    assert by_ones.together == pytest.approx(incidence(a, t).together)
+    assert whole[0] == value_of("BA", a, t, t_hat) if of == "BA" else whole[0] != 0
+
+
+def test_freezing_matters() -> None:
+    """A pair near its threshold: chosen anew, another class counts in a third of the resamples; frozen, the same.
+
+    50 of 96 with the label are of class 1 (b = 0.52), told as many: BA is 0. The normal distribution has
+    P(b < 1/2) = P(z < -0.0208 / sqrt(0.25 / 96)) = P(z < -0.41) = 0.34.
+    """
+    generator = np.random.default_rng(4)
+    a = np.repeat([0, 1], [46, 50])
+    told = generator.permutation(a)
+    held = np.ones((96, 1))
+    frozen = freeze_ba(incidence(a, held))
+    weights = generator.multinomial(96, np.full(96, 1 / 96), size=400)
+    tables = incidence(a, held, weights=weights), incidence(told, held, weights=weights)
+    values, _ = frozen.evaluate(*tables)
+    assert abs(values.mean()) < 0.01
+    anew = [freeze_ba(incidence(a, held, weights=row)).sign.tolist() for row in weights]
+    flipped = np.mean([sign != frozen.sign.tolist() for sign in anew])
+    assert 0.2 < flipped < 0.5
+
+
+@pytest.mark.parametrize("metric", [dba, multi])
+def test_another_direction(metric: Callable[..., object]) -> None:
+    with pytest.raises(ValueError, match='the direction is "A->T" or "T->A", not \'a->t\''):
+        metric(CLASSES, HELD, direction="a->t")
+
+
+def test_ba_of_one_class() -> None:
+    with pytest.raises(ValueError, match="BA needs two classes"):
+        ba_mals(CLASSES[:, None], HELD, TOLD)
+
+
+def truth_of(path: Path, objects: Sequence[Sequence[str]], categories: Sequence[str]) -> GroundTruth:
+    """A COCO file: picture n holds ``objects[n]``; what is held twice counts once."""
+    box = {"bbox": [0, 0, 1, 1], "iscrowd": 0}
+    document = {
+        "images": [{"id": n, "file_name": f"{n:012}.jpg", "height": 4, "width": 4} for n in range(len(objects))],
+        "annotations": [
+            box | {"image_id": n, "category_id": 10 * categories.index(name)}
+            for n, held in enumerate(objects)
+            for name in held
+        ],
+        "categories": [{"id": 10 * index, "name": name} for index, name in enumerate(categories)],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return GroundTruth.read(path)
+
+
+def labels_of(classes: Sequence[str]) -> Labels:
+    return Labels("gender", tuple(sorted(set(classes))), {str(n): name for n, name in enumerate(classes)}, "x.csv")
+
+
+NAMES = ["person", "oven", "tie", "dog"]
+
+
+def test_the_category_that_goes_most_with_the_attribute(tmp_path: Path) -> None:
+    """Oven: 3 of 4 women; tie: 4 of 5 men, the most; dog: half. People themselves never count."""
+    classes = [*"fffm", *"mmmmf", *"fm"]
+    objects = [["oven", "person"]] * 4 + [["tie", "person", "tie"]] * 5 + [["dog"], ["dog", "person"]]
+    found = correlated_category(truth_of(tmp_path / "i.json", objects, NAMES), labels_of(classes))
+    assert found == Correlated("tie", "m", 0.8, 5)
+
+
+def test_three_classes(tmp_path: Path) -> None:
+    """Oven: a 2, b 1, c 1; tie: a 1, b 1, c 3; dog: two of each."""
+    classes = [*"aabc", *"abccc", *"abcabc"]
+    objects = [["oven"]] * 4 + [["tie"]] * 5 + [["dog"]] * 6
+    found = correlated_category(truth_of(tmp_path / "i.json", objects, NAMES), labels_of(classes))
+    assert found == Correlated("tie", "c", 0.6, 5)
+
+
+def test_of_equals_the_first_class_then_the_first_category(tmp_path: Path) -> None:
+    classes = ["m", "f", "f", "m"]
+    objects = [["dog"], ["tie"], ["oven"], ["person"]]
+    found = correlated_category(truth_of(tmp_path / "i.json", objects, NAMES), labels_of(classes))
+    assert (found.category, found.class_, found.share) == ("oven", "f", 1.0)
+
+
+def test_a_rare_category_tells_nothing(tmp_path: Path) -> None:
+    """Of 400 labelled pictures a category must be in 4. Ties are in 3, all of men; ovens in 4."""
+    classes = ["m", "m", "m", "f", "f", "f", "m"] + ["f", "m"] * 197
+    objects = [["tie"]] * 3 + [["oven"]] * 4 + [["dog"]] * 394
+    truth = truth_of(tmp_path / "i.json", objects[:400], NAMES)
+    assert correlated_category(truth, labels_of(classes[:400])) == Correlated("oven", "f", 0.75, 4)
+    assert correlated_category(truth, labels_of(classes[:400]), at_least=3).category == "tie"
+    assert correlated_category(truth, labels_of(classes[:400]), at_least=5) == Correlated("dog", "f", 197 / 393, 393)
+    with pytest.raises(JudgeError, match="no category occurs in 394 labelled pictures"):
+        correlated_category(truth, labels_of(classes[:400]), at_least=394)
+
+
+def test_pictures_without_label_do_not_count(tmp_path: Path) -> None:
+    truth = truth_of(tmp_path / "i.json", [["tie"], ["tie"], ["oven"], ["tie"]], NAMES)
+    labels = Labels("gender", ("f", "m"), {"0": "f", "1": "m", "2": "m", "77": "f"}, "x.csv")
+    assert correlated_category(truth, labels) == Correlated("oven", "m", 1.0, 1)
+
+
+@pytest.mark.parametrize("objects", [[["person"], ["person"]], [[], ["person"]]])
+def test_nothing_but_people(tmp_path: Path, objects: list[list[str]]) -> None:
+    with pytest.raises(JudgeError, match="no category occurs in 1 labelled pictures") as caught:
+        correlated_category(truth_of(tmp_path / "i.json", objects, NAMES), labels_of(["f", "m"]))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_picture_in_common(tmp_path: Path) -> None:
+    labels = Labels("gender", ("f", "m"), {"900": "f", "901": "m"}, "x.csv")
+    with pytest.raises(JudgeError, match="no picture has a label"):
+        correlated_category(truth_of(tmp_path / "i.json", [["tie"], ["oven"]], NAMES), labels)

@@ -1,0 +1,139 @@
+"""Labels read from arrays: what is taken, what is refused; counts of all samples and of weighted ones."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from judge.metrics.counted import contingency as module
+from judge.metrics.counted.contingency import hot, incidence, label_sets, set_incidence
+
+A = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]])
+T = np.array([[1, 0], [1, 1], [0, 0], [0, 0]])
+
+
+def test_counts_by_hand() -> None:
+    """Sample 1 has two classes and two labels, sample 2 has nothing, class 2 nobody."""
+    found = incidence(A, T)
+    assert found.together.tolist() == [[2, 1], [1, 1], [0, 0]]
+    assert (found.attribute.tolist(), found.tasks.tolist()) == ([2, 2, 0], [2, 1])
+    assert (float(found.samples), float(found.blank)) == (4, 1)
+
+
+def test_weighted_counts_by_hand() -> None:
+    """Sample 1 twice, the blank one three times; and any axes."""
+    found = incidence(A, T, weights=[[[1, 2, 3, 0.5]]])
+    assert found.together.tolist() == [[[[3, 2], [2, 2], [0, 0]]]]
+    assert (found.attribute.tolist(), found.tasks.tolist()) == ([[[3, 2.5, 0]]], [[[3, 2]]])
+    assert (found.samples.tolist(), found.blank.tolist()) == ([[6.5]], [[3]])
+    assert float(incidence(A, T, weights=[1, 2, 3, 0.5]).samples) == 6.5
+
+
+def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    a, t = generator.integers(0, 3, 100), generator.integers(0, 2, (100, 5))
+    sets = label_sets(t)
+    whole = incidence(a, t), set_incidence(a, t, sets)
+    monkeypatch.setattr(module, "_ROWS", 7)
+    parts = incidence(a, t), set_incidence(a, t, sets)
+    for one, other in zip(whole, parts, strict=True):
+        for field in ("together", "attribute", "tasks", "samples", "blank"):
+            assert np.array_equal(getattr(one, field), getattr(other, field))
+
+
+def test_sets_are_counted_as_their_labels_together() -> None:
+    """{0, 1} is in sample 1 alone; {0} and {1} are the labels."""
+    found = set_incidence(A, T, ((0,), (1,), (0, 1)))
+    assert found.together.tolist() == [[2, 1, 1], [1, 1, 1], [0, 0, 0]]
+    assert (found.tasks.tolist(), float(found.blank)) == ([2, 1, 1], 1)
+    assert label_sets(T) == ((0,), (1,), (0, 1))
+    assert label_sets(T, exact=True) == ((0,), (0, 1))
+    assert label_sets(T, least=2) == ((0,),)
+
+
+@pytest.mark.parametrize("classes", ["one each", "any number"])
+@pytest.mark.parametrize("least", [0, 1, 4])
+@pytest.mark.parametrize("narrow", [5, 4])
+def test_pairs_against_loops(monkeypatch: pytest.MonkeyPatch, narrow: int, least: int, classes: str) -> None:
+    """Five labels: all pairs at once, or label by label. Samples may have no class, or several."""
+    monkeypatch.setattr(module, "_NARROW", narrow)
+    monkeypatch.setattr(module, "_ROWS", 16)
+    generator = np.random.default_rng(least)
+    a, t = generator.random((40, 3)) < 0.5, generator.random((40, 5)) < [0.1, 0.2, 0.3, 0.5, 0]
+    if classes == "one each":
+        a = np.eye(3, dtype=bool)[generator.integers(0, 3, 40)]
+    every = [chosen for size in (1, 2) for chosen in combinations(range(5), size)]
+    held = np.array([[all(row[label] for label in chosen) for chosen in every] for row in t])
+    kept = [chosen for chosen, column in zip(every, held.T, strict=True) if sum(column) >= max(1, least)]
+    assert label_sets(t, largest=2, least=least) == tuple(kept)
+    assert len(kept) < len(every)
+    # Not in order, with larger ones between, and one that nobody has.
+    sets = [*every[::-1], (0, 1, 2), (3, 2), (1, 2, 3), (0, 4)]
+    found = set_incidence(a, t, sets)
+    for index, chosen in enumerate(sets):
+        has = [all(row[label] for label in chosen) for row in t]
+        assert found.tasks[index] == sum(has)
+        assert found.together[:, index].tolist() == [
+            sum(own and both for own, both in zip(column, has, strict=True)) for column in a.T
+        ]
+
+
+def test_too_many_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 labels there are 8 + 28 sets of at most two, and 255 in all."""
+    monkeypatch.setattr(module, "_SETS", 100)
+    with pytest.raises(ValueError, match="more than 100 sets of labels occur; name the largest="):
+        label_sets(np.ones((1, 8)))
+    monkeypatch.setattr(module, "_SETS", 7)
+    with pytest.raises(ValueError, match="more than 7 sets of labels occur"):
+        label_sets(np.eye(8), exact=True)
+    monkeypatch.undo()
+    assert len(label_sets(np.ones((1, 8)), largest=2)) == 36
+
+
+def test_widths() -> None:
+    one, other, same = hot("tasks", [0, 2], [[1, 1, 0, 0], [0, 0, 0, 1]], None)
+    assert one.tolist() == same.tolist() == [[True, False, False, False], [False, False, True, False]]
+    assert other.shape == (2, 4)
+    assert [array.shape for array in hot("tasks", [0, 1], [4, 1])] == [(2, 5), (2, 5)]
+    assert hot("tasks", np.array([True, False]))[0].tolist() == [[False, True], [True, False]]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([["m"], ["f"]], "tasks: bool, int or float is needed, got <U1"),
+        (["m", "f"], "tasks: bool, int or float is needed"),
+        ([[1j]], "tasks: bool, int or float is needed"),
+        ([[0, 2]], "tasks: a multi-hot array holds 0 and 1 only"),
+        ([[0, -1]], "tasks: a multi-hot array holds 0 and 1 only"),
+        ([[0.5, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
+        ([[np.nan, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
+        ([[np.inf, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
+        ([0, -1], "tasks: labels must be whole numbers from 0"),
+        ([0, 0.5], "tasks: labels must be whole numbers from 0"),
+        ([0, np.nan], "tasks: labels must be whole numbers from 0"),
+        ([0, np.inf], "tasks: labels must be whole numbers from 0"),
+        ([0, 581929], "tasks: labels are indices from 0, and 581929 is not meant as one"),
+        (1, "tasks: [N, K] of 0 and 1 or [N] labels are needed, got shape ()"),
+        ([[[1]]], "got shape (1, 1, 1)"),
+        ([], "tasks: no samples or no columns, shape (0,)"),
+        (np.zeros((3, 0)), "tasks: no samples or no columns, shape (3, 0)"),
+        ([[1, 0]] * 3, "the arrays differ in their number of samples: attribute 4, tasks 3"),
+    ],
+)
+def test_refused(given: object, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)) as caught:
+        incidence(A, given)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_refused_beside_another() -> None:
+    with pytest.raises(ValueError, match="tasks: arrays of 2 and 3 columns; give all the same"):
+        hot("tasks", np.zeros((1, 2)), np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="tasks: label 2 is beyond the 2 columns of the multi-hot array"):
+        hot("tasks", np.zeros((1, 2)), [2])
+    with pytest.raises(ValueError, match=re.escape("weights: one for each of 4 samples is needed, got shape (2, 3)")):
+        incidence(A, T, weights=np.ones((2, 3)))

@@ -1,0 +1,629 @@
+"""Counted metrics from captions to the table: naive counts, closed forms, variants, intervals, faults."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+from typer.testing import CliRunner
+
+from judge import Corpus, evaluate
+from judge.cli import app
+from judge.corpus.objects import read_tasks
+from judge.corpus.tasks import Tasks
+from judge.errors import JudgeError
+from judge.measure import Result
+from judge.metrics import METRICS, find_metric, spell_out
+from judge.metrics.counted.association import (
+    BaVariant,
+    DbaVariant,
+    MultiVariant,
+    ba_mals,
+    dba,
+    dpa,
+    error,
+    multi,
+    ratio,
+)
+from judge.metrics.counted.dpa import DpaVariant
+from judge.metrics.counted.spec import VARIANTS
+from judge.report.notes import warnings
+from judge.statistics.counted import summarise_counts
+from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.tokens import tokenize
+from judge.types import Captions, Labels
+
+COUNTED = [name for name, row in METRICS.items() if row.counted]
+QUICK = {"resamples": 200, "least": 1}
+OBJECTS = ("cat", "dog", "kite")
+TASKS = load_lexicon("coco-objects")
+GENDER = load_lexicon("gender")
+PEOPLE = {"female": "woman", "male": "man"}
+
+
+def draw(
+    images: int, *, seed: int = 0, captions: int = 3, error: float = 0.1, leaning: float = 0.3, silent: float = 0.2
+) -> Corpus:
+    """Women with dogs, men with cats (0.7), kites now and then; on either side some people are left unnamed.
+
+    The captioner names the other class in ``error`` of the images, and the class's own animal in ``leaning``.
+    """
+    rng = np.random.default_rng(seed)
+    human, generated, classes, shown = {}, {}, {}, {}
+    for number in range(images):
+        image = f"{number:04d}"
+        name = "female" if rng.random() < 0.4 else "male"
+        own, other = ("dog", "cat") if name == "female" else ("cat", "dog")
+        objects = [own if rng.random() < 0.7 else other] + ["kite"] * int(rng.random() < 0.3)
+        classes[image], shown[image] = name, objects
+
+        def say(objects: list[str], name: str, leaning: float, own: str = own) -> str:
+            told = [own if thing != "kite" and rng.random() < leaning else thing for thing in objects]
+            person = PEOPLE[name] if rng.random() > silent else "person"
+            return f"a {person} with a {' and a '.join(told)} in the park"
+
+        human[image] = tuple(say(objects, name, 0) for _ in range(captions))
+        wrong = "male" if name == "female" else "female"
+        generated[image] = (say(objects, wrong if rng.random() < error else name, leaning),)
+    by_image = {image: tuple(sorted(OBJECTS.index(name) for name in found)) for image, found in shown.items()}
+    return Corpus(
+        Captions("human", human),
+        (Captions("cap", generated),),
+        Labels("gender", ("female", "male"), classes, "drawn"),
+        Tasks(OBJECTS, by_image, "drawn"),
+    )
+
+
+def rows(result: Result) -> dict[str, dict[str, float]]:
+    return {line["metric"]: line for line in result.table().to_dict("records")}
+
+
+def hot(names: list[set[str]], columns: list[str]) -> np.ndarray:
+    return np.array([[name in of for name in columns] for of in names])
+
+
+def said(captions: Mapping[str, tuple[str, ...]], images: list[str], lexicon: Lexicon) -> list[set[str]]:
+    return [set(lexicon.mentions(tokenize(text))) for image in images for text in captions[image]]
+
+
+def arrays(corpus: Corpus, captioner: int = 0) -> dict[str, np.ndarray]:
+    """The corpus as the plain functions of ``judge.metrics.counted.association`` take it."""
+    assert corpus.labels is not None
+    assert corpus.tasks is not None
+    generated = corpus.generated[captioner].by_image
+    images = sorted(corpus.human.by_image.keys() & generated.keys() & corpus.labels.by_image.keys())
+    classes = sorted(set(corpus.labels.by_image.values()))
+    shown = corpus.tasks.table(images)
+    # People have the attribute: they are no object.
+    keep = shown.any(axis=0) & ~shown.all(axis=0) & np.array([name != "person" for name in corpus.tasks.names])
+    names = [name for name, kept in zip(corpus.tasks.names, keep, strict=True) if kept]
+    return {
+        "a": hot([{corpus.labels.by_image[image]} for image in images], classes),
+        "t": shown[:, keep],
+        "a_hat": hot(said(generated, images, GENDER), classes),
+        "t_hat": hot(said(generated, images, TASKS), names),
+        "a_human": hot(said(corpus.human.by_image, images, GENDER), classes),
+        "t_human": hot(said(corpus.human.by_image, images, TASKS), sorted({*TASKS.classes} - {"person"})),
+        "t_generated": hot(said(generated, images, TASKS), sorted({*TASKS.classes} - {"person"})),
+        "repeated": np.repeat(np.arange(len(images)), [len(corpus.human.by_image[image]) for image in images]),
+    }
+
+
+def by_people(x: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Class, people's objects and the captioner's, a row for each human caption; objects that somebody names."""
+    told = x["t_generated"][x["repeated"]]
+    said = x["t_human"].any(axis=0) | told.any(axis=0)
+    return x["a"][x["repeated"]], x["t_human"][:, said], told[:, said]
+
+
+def neutral(named: np.ndarray) -> np.ndarray:
+    return named & (named.sum(axis=1, keepdims=True) == 1)
+
+
+def naming(x: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The images whose generated caption names one class: T->A asks of no other."""
+    kept = neutral(x["a_hat"]).any(axis=1)
+    return {name: x[name][kept] for name in ("a", "t", "a_hat", "t_hat")}
+
+
+@pytest.fixture(scope="module")
+def real(coco: Path) -> Corpus:
+    corpus = Corpus.read(
+        human=coco / "captions_human.json",
+        captions=[coco / "results" / "nic_plus.json", coco / "results" / "nic_equalizer.json"],
+        labels=coco / "gender.csv",
+        objects=read_tasks(coco / "objects.json"),
+    )
+    # Five captions each: where all images have as many, images counting equally is captions counting equally.
+    five = {image: texts for image, texts in corpus.human.by_image.items() if len(texts) == 5}
+    return replace(corpus, human=replace(corpus.human, by_image=five))
+
+
+@pytest.fixture(scope="module")
+def counted(real: Corpus) -> dict[str, dict[str, float]]:
+    names = [name for name in COUNTED if not name.startswith("multi")] + ["dba-o:annotation", "dpa-at:annotation"]
+    result = evaluate(replace(real, generated=real.generated[:1]), metrics=names, resamples=100)
+    return rows(result)
+
+
+# ---- Against the plain functions, and naive counts -------------------------------------------------------------------
+
+
+def test_real_captions_against_the_plain_functions(real: Corpus, counted: dict[str, dict[str, float]]) -> None:
+    """DBA, DPA, Ratio and Error of the command are those of arrays that the test makes by itself."""
+    x = arrays(real)
+    some = naming(x)
+    assert counted["dba-o"]["published"] == pytest.approx(dba(*by_people(x)).value, abs=1e-12)
+    # Against the annotation, of which captions mention a part, the sign is another.
+    against = dba(x["a"], x["t"], x["t_hat"]).value
+    assert counted["dba-o:annotation"]["published"] == pytest.approx(against, abs=1e-12)
+    assert against < 0 < counted["dba-o"]["published"]
+    back = dba(some["a"], some["t"], None, some["a_hat"], "T->A").value
+    assert counted["dba-g"]["published"] == pytest.approx(back, abs=1e-12)
+    for name, found in (
+        ("dpa-at", dpa(*by_people(x))),
+        ("dpa-at:annotation", dpa(x["a"], x["t"], x["t_hat"])),
+        ("dpa-ta", dpa(some["a"], some["t"], None, some["a_hat"], "T->A")),
+    ):
+        assert counted[name]["published"] == pytest.approx(found.value, abs=1e-12)
+        assert counted[name]["human"] == pytest.approx(found.truth, abs=1e-12)
+        assert counted[name]["generated"] == pytest.approx(found.predicted, abs=1e-12)
+    # Classes are female, male: men over women, as in LIC's table.
+    sides = [ratio(x[side], first=1, second=0).value for side in ("a_human", "a_hat")]
+    assert [counted["ratio"][side] for side in ("human", "generated")] == pytest.approx(sides)
+    assert counted["ratio"]["published"] == pytest.approx(sides[1] / sides[0])
+    wrong = [error(x["a"][x["repeated"]], x["a_human"]).value, error(x["a"], x["a_hat"]).value]
+    assert [counted["error"][side] for side in ("human", "generated")] == pytest.approx(wrong)
+
+
+def test_real_captions_against_naive_counts(real: Corpus, counted: dict[str, dict[str, float]]) -> None:
+    """BA of objects by dictionaries: of all captions of a side that name one gender, with each object."""
+    assert real.labels is not None
+    shares: list[dict[str, dict[str, float]]] = []
+    images = real.human.by_image.keys() & real.generated[0].by_image.keys() & real.labels.by_image.keys()
+    for captions in (real.human, real.generated[0]):
+        together: dict[str, Counter[str]] = {}
+        for image in images:
+            for text in captions.by_image[image]:
+                named = GENDER.mentions(tokenize(text))
+                if len(named) == 1:
+                    for thing in TASKS.mentions(tokenize(text)) - {"person"}:
+                        together.setdefault(thing, Counter()).update(named)
+        shares.append({thing: {name: of[name] / of.total() for name in PEOPLE} for thing, of in together.items()})
+    both = shares[0].keys() & shares[1].keys()
+    added = [
+        shares[1][thing][name] - shares[0][thing][name]
+        for thing in both
+        for name in PEOPLE
+        if shares[0][thing][name] > 0.5
+    ]
+    assert counted["ba-objects"]["published"] == pytest.approx(sum(added) / len(both), abs=1e-12)
+    bias = [max(shares[0][thing].values()) for thing in both]
+    assert counted["ba-objects"]["human"] == pytest.approx(np.mean(bias), abs=1e-12)
+
+
+def test_words_of_lics_vocabulary(real: Corpus) -> None:
+    """BA's words by hand: neither function words nor gender words, each often enough with each gender."""
+    least = 40
+    assert real.labels is not None
+    images = sorted(real.human.by_image.keys() & real.generated[0].by_image.keys() & real.labels.by_image.keys())
+    together: dict[str, Counter[str]] = {}
+    for image in images:
+        for text in real.human.by_image[image] + real.generated[0].by_image[image]:
+            words = tokenize(text)
+            named = GENDER.mentions(words)
+            if len(named) == 1:
+                for word in set(words):
+                    together.setdefault(word, Counter()).update(named)
+    frequent = {word for word, counts in together.items() if all(counts[name] >= least for name in PEOPLE)}
+    result = evaluate(replace(real, generated=real.generated[:1]), metrics="ba", least=least, resamples=100)
+    chosen = {word for words in result.counts["words"] for word in words.split("|")} - {""}
+    assert chosen <= frequent
+    assert {"tennis", "holding", "young", "phone", "standing", "front"} <= chosen
+    assert not {"woman", "man", "girl", "boy", "her", "his"} & chosen
+    # What is left out: words without a sense of their own, gender words, and what is no word.
+    left = {word for word in frequent - chosen if word[0].isalpha() and len(word) > 1} - ENGLISH_STOP_WORDS
+    left -= {"it's", "near", "outside"}
+    assert not {word for word in left if not GENDER.mentions((word,)) and word not in GENDER.hidden_only}
+    assert result.run["captioners"]["nic_plus"]["counted"] == {"words": len(chosen), "least": least}
+
+
+@pytest.mark.parametrize("direction", ["at", "ta"])
+def test_multi_against_the_plain_function(direction: str) -> None:
+    corpus = draw(300)
+    x = arrays(corpus)
+    if direction == "ta":
+        x = naming(x)
+    told = (x["t_hat"], None) if direction == "at" else (None, x["a_hat"])
+    asked = "A->T" if direction == "at" else "T->A"
+    pairs = MultiVariant(largest=2)
+    found = multi(x["a"], x["t"], *told, direction=asked)  # type: ignore[arg-type]
+    exact = multi(x["a"], x["t"], *told, direction=asked, variant=pairs)  # type: ignore[arg-type]
+    name = f"multi-{direction}:annotation"
+    names = [
+        name,
+        f"multi-{direction}:variance:annotation",
+        f"multi-{direction}:pairs:annotation",
+        f"multi-{direction}",
+    ]
+    table = rows(evaluate(corpus, metrics=names, **QUICK))
+    assert table[names[0]]["published"] == pytest.approx(found.value, abs=1e-12)
+    assert table[names[1]]["published"] == pytest.approx(found.variance, abs=1e-12)
+    assert table[names[2]]["published"] == pytest.approx(exact.value, abs=1e-12)
+    people = multi(*by_people(x)) if direction == "at" else found
+    assert table[names[3]]["published"] == pytest.approx(people.value, abs=1e-12)
+
+
+def test_variants_are_those_of_the_plain_functions() -> None:
+    corpus = draw(200)
+    x = arrays(corpus)
+    attacker = DpaVariant(unit="attacker")
+    some = naming(x)
+    kerner, people = DbaVariant(empty="zero", per="mentions"), by_people(x)
+    wanted = {
+        "dba-o:princeton": dba(*people, variant=DbaVariant(tie="zero")).value,
+        "dba-o:princeton:annotation": dba(x["a"], x["t"], x["t_hat"], variant=DbaVariant(tie="zero")).value,
+        "dba-o:kerner-lab": dba(*people, variant=kerner).value,
+        "dba-g:kerner-lab": dba(some["a"], some["t"], None, some["a_hat"], "T->A", variant=kerner).value,
+        "dpa-ta:balanced": dpa(
+            some["a"], some["t"], None, some["a_hat"], "T->A", variant=DpaVariant(score="balanced")
+        ).value,
+        "dpa-ta:attacker": dpa(some["a"], some["t"], None, some["a_hat"], "T->A", variant=attacker).value,
+        "dpa-at:attacker:annotation": dpa(x["a"], x["t"], x["t_hat"], variant=attacker).value,
+        "ba-objects": ba_mals(
+            neutral(x["a_human"]), x["t_human"], x["t_generated"][x["repeated"]], neutral(x["a_hat"])[x["repeated"]]
+        ).value,
+        "error:naming": error(x["a"], x["a_hat"], among="naming").value
+        - error(x["a"][x["repeated"]], x["a_human"], among="naming").value,
+    }
+    table = rows(evaluate(corpus, metrics=list(wanted), **QUICK))
+    for name, value in wanted.items():
+        assert table[name]["published"] == pytest.approx(value, abs=1e-12), name
+    assert find_metric("dba-o:princeton").title == "DBA_O (A->T), princeton"
+
+
+# ---- Any number of classes -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tones(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Path]:
+    """Three classes of unequal size, each with words of its own; a lexicon for them."""
+    lexicon = tmp_path_factory.mktemp("tones") / "tone.yaml"
+    lexicon.write_text("name: tone\nclasses: {dark: [umber], light: [ivory], medium: [ochre]}\n", encoding="utf-8")
+    words = {"dark": "umber", "light": "ivory", "medium": "ochre"}
+    rng = np.random.default_rng(3)
+    human, generated, classes, shown = {}, {}, {}, {}
+    for number in range(240):
+        image, name = f"{number:03d}", str(rng.choice(list(words), p=[0.15, 0.6, 0.25]))
+        things = [str(rng.choice(OBJECTS, p=[0.6, 0.2, 0.2] if name == "light" else [0.2, 0.5, 0.3])) for _ in range(2)]
+        classes[image], shown[image] = name, tuple(sorted({OBJECTS.index(thing) for thing in things}))
+        human[image] = tuple(f"an {words[name]} figure with a {thing} outside" for thing in things)
+        told = words[str(rng.choice(list(words)))] if rng.random() < 0.3 else words[name]
+        generated[image] = (f"an {told} figure with a {things[0]} outside",)
+    labels = Labels("tone", tuple(sorted(words)), classes, "drawn")
+    tasks = Tasks(OBJECTS, shown, "drawn")
+    return Corpus(Captions("human", human), (Captions("cap", generated),), labels, tasks), lexicon
+
+
+def test_three_classes_in_every_variant(tones: tuple[Corpus, Path]) -> None:
+    names = [
+        f"{name}:{variant}" if variant else name
+        for name in COUNTED
+        for variant in ("", *VARIANTS[METRICS[name].counted.kind])  # type: ignore[union-attr]
+    ]
+    table = evaluate(tones[0], metrics=names, lexicon=str(tones[1]), **QUICK).table()
+    assert list(table["metric"]) == names
+    assert table["published"].notna().all()
+    kinds = [find_metric(name) for name in names]
+    exchanged = np.array([of.exchangeable for of in kinds])
+    for column in ("amplification", "low", "p_value"):
+        assert (table[column].notna() == exchanged).all()
+    assert table.loc[exchanged, "p_value"].between(0, 1).all()
+    sided = table["metric"].str.startswith(("ba", "ratio", "error", "dpa"))
+    assert table.loc[sided, ["human", "generated"]].notna().all(axis=None)
+    assert table.loc[~sided, ["human", "generated"]].isna().all(axis=None)
+    assert set(table["judge"]) == {"counted"}
+    assert set(table["seeds"]) == {0}
+
+
+def test_ratio_of_the_most_and_the_least_named(tones: tuple[Corpus, Path]) -> None:
+    """Light (0.6 of images) over dark (0.15), unless others are asked for."""
+    corpus, lexicon = tones
+    result = evaluate(corpus, metrics=["ratio", "ratio:medium/dark"], lexicon=str(lexicon), **QUICK)
+    assert result.run["ratios"] == {"ratio": ["light", "dark"], "ratio:medium/dark": ["medium", "dark"]}
+    counts = Counter(corpus.labels.by_image.values())  # type: ignore[union-attr]
+    table = rows(result)
+    assert table["ratio"]["human"] == pytest.approx(counts["light"] / counts["dark"])
+    assert table["ratio:medium/dark"]["human"] == pytest.approx(counts["medium"] / counts["dark"])
+
+
+def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus, Path]) -> None:
+    corpus = tones[0]
+    table = rows(evaluate(corpus, metrics=["ba-objects", "dba-o:annotation", "dpa-at"], lexicon="none", **QUICK))
+    x = [np.array([corpus.labels.by_image[image] for image in corpus.human.by_image])]  # type: ignore[union-attr]
+    shown = corpus.tasks.table(list(corpus.human.by_image))  # type: ignore[union-attr]
+    told = hot(said(corpus.generated[0].by_image, list(corpus.human.by_image), TASKS), list(OBJECTS))
+    classes = hot([{name} for name in x[0]], ["dark", "light", "medium"])
+    told_so = warnings(evaluate(corpus, metrics="ba-objects", lexicon="none", **QUICK))
+    assert told_so == ["no words of tone are known: BA counts the annotated classes, on both sides."]
+    assert table["dba-o:annotation"]["published"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
+    for metric in ("ratio", "error", "dba-g", "dpa-ta", "multi-ta"):
+        with pytest.raises(JudgeError, match="no words of them are known"):
+            evaluate(corpus, metrics=metric, lexicon="none", **QUICK)
+
+
+# ---- What must be so -------------------------------------------------------------------------------------------------
+
+
+def test_identical_sides_amplify_nothing() -> None:
+    corpus = draw(150, captions=1)
+    same = Captions("same", corpus.human.by_image)
+    table = rows(evaluate(replace(corpus, generated=(same,)), metrics=["ba", "ba-objects", "ratio", "error"], **QUICK))
+    assert [table[name]["published"] for name in ("ba", "ba-objects", "error")] == [0, 0, 0]
+    assert table["ratio"]["published"] == 1
+    assert {row["amplification"] for row in table.values()} == {0.0}
+    assert {row["p_value"] for row in table.values()} == {1.0}
+
+
+def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
+    """An image's only caption weighs as much as another's three; a caption three times over changes no count.
+
+    (What there is by chance it does change: of more captions one changes sides the more rarely.)
+    """
+    corpus = draw(120, captions=1)
+    copies = {image: texts * (1 + int(image) % 3) for image, texts in corpus.human.by_image.items()}
+    names = ["ba-objects", "ratio", "error", "dba"]
+    plain = evaluate(corpus, metrics=names, **QUICK)
+    more = evaluate(replace(corpus, human=Captions("human", copies)), metrics=names, **QUICK)
+    wanted, found = rows(plain), rows(more)
+    for name, row in wanted.items():
+        for column in ("human", "generated", "published"):
+            assert found[name][column] == pytest.approx(row[column], nan_ok=True), (name, column)
+
+
+def test_ratio_has_the_standard_error_of_the_delta_method() -> None:
+    """From halves of the images: within a third of it in each of four worlds, and within a tenth on average."""
+    shares = []
+    for seed in range(4):
+        corpus = draw(1500, captions=1, seed=seed)
+        row = rows(evaluate(corpus, metrics="ratio", resamples=500))["ratio"]
+        named = [
+            [GENDER.mentions(tokenize(of[image][0])) for image in corpus.human.by_image] for of in both_sides(corpus)
+        ]
+        # log of the ratio of ratios: a sum over images of influence values.
+        influence = np.zeros(1500)
+        for sign, side in zip((-1, 1), named, strict=True):
+            for name, way in (("male", 1), ("female", -1)):
+                says = np.array([of == {name} for of in side], dtype=float)
+                influence += sign * way * says / says.sum()
+        shares.append(row["standard_error"] / (row["published"] * np.sqrt((influence**2).sum())))
+        assert row["high"] - row["amplification"] == pytest.approx(stats.t.ppf(0.975, 30) * row["standard_error"])
+    assert all(0.66 < share < 1.5 for share in shares)
+    assert np.mean(shares) == pytest.approx(1, abs=0.12)
+
+
+def both_sides(corpus: Corpus) -> list[Mapping[str, tuple[str, ...]]]:
+    return [corpus.human.by_image, corpus.generated[0].by_image]
+
+
+def test_p_is_uniform_where_nobody_amplifies() -> None:
+    """Sides that come from one source, three captions and one: of 40 worlds p is below 0.2 in about a fifth.
+
+    BA prefers the pairs of the human side, whose shares are the steadier: permutations of whole sides, or under these
+    pairs, would find amplification (or its opposite) in nearly all.
+    """
+    found = []
+    for seed in range(40):
+        corpus = draw(60, seed=seed, captions=4)
+        first = {image: texts[:1] for image, texts in corpus.human.by_image.items()}
+        others = {image: texts[1:] for image, texts in corpus.human.by_image.items()}
+        alike = replace(corpus, human=Captions("human", others), generated=(Captions("cap", first),))
+        found.append(rows(evaluate(alike, metrics="ba-objects", resamples=200))["ba-objects"]["p_value"])
+    below = sum(p < 0.2 for p in found)
+    assert 2 <= below <= 16  # Binomial(40, 0.2): 0.9992 of its mass.
+
+
+def test_captions_and_annotations_are_not_exchanged(real: Corpus) -> None:
+    """People mention a part of what images show: against the annotation the published value alone is told."""
+    result = evaluate(real, metrics=["dba-o:annotation", "multi-at:annotation", "dba-o"], resamples=100)
+    found = {row.metric: row for row in result.summaries}
+    plain = found.pop("dba-o")
+    for row in found.values():
+        assert row.published is not None
+        assert (row.amplification, row.interval, row.p_value) == (None, None, None)
+    assert plain.p_value is not None
+    (note,) = [note for note in warnings(result) if "annotation" in note]
+    assert note.startswith("DBA_O (A->T), annotation and Multi A->T, annotation: ")
+
+
+def test_a_captioner_that_exaggerates_is_found() -> None:
+    """In 0.3 of the images it says the class's own animal whatever is there: 0.79 of each class's, not 0.7.
+
+    P(own | class) rises by 0.09, that of the other animal falls by as much, the kite stays: DBA is (4 x 0.09) / 6.
+    With 0.4 women BA's pairs are the dog's women, 0.28 of 0.46, and the cat's men, 0.42 of 0.54: 0.316 of 0.442 and
+    0.474 of 0.558 when it has spoken; the kite's men, 0.6, stay.
+    """
+    corpus = draw(4000, error=0, leaning=0.3)
+    table = rows(evaluate(corpus, metrics=["ba-objects", "dba-o", "error"], **QUICK))
+    for name in ("ba-objects", "dba-o"):
+        assert table[name]["low"] > 0
+        assert table[name]["p_value"] < 0.02
+    assert table["dba-o"]["published"] == pytest.approx(0.06, abs=0.01)
+    added = (0.316 / 0.442 - 0.28 / 0.46 + 0.474 / 0.558 - 0.42 / 0.54) / 3
+    assert table["ba-objects"]["published"] == pytest.approx(added, abs=0.015)
+    assert table["error"]["generated"] == 0
+
+
+def test_error_and_ratio_in_closed_form() -> None:
+    """Of 0.4 women and 0.6 men, 0.8 are named, 0.3 of them wrongly: 0.54 men over 0.46 women, against 0.6 over 0.4."""
+    table = rows(evaluate(draw(4000, error=0.3, captions=1), metrics=["ratio", "error"], **QUICK))
+    assert table["error"]["generated"] == pytest.approx(0.3 * 0.8, abs=0.02)
+    assert table["error"]["human"] == 0
+    derived = replace(draw(60), labels=None)
+    assert "by construction" in warnings(evaluate(derived, metrics="error", **QUICK))[0]
+    assert table["ratio"]["human"] == pytest.approx(1.5, abs=0.1)
+    assert table["ratio"]["generated"] == pytest.approx(0.54 / 0.46, abs=0.1)
+
+
+# ---- Files, command, faults ------------------------------------------------------------------------------------------
+
+
+def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
+    """The command on real captions of four captioners; counts.parquet alone gives the same numbers again."""
+    out = tmp_path / "run"
+    names = "ba,dba,dpa,ratio,error"
+    arguments = ["evaluate", "--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--out", out]
+    arguments += ["--objects", coco / "objects.json", "--metrics", names]
+    for path in sorted((coco / "results").iterdir()):
+        arguments += ["--captions", path]
+    done = CliRunner().invoke(app, [*map(str, arguments), "--resamples", "200"])
+    assert done.exit_code == 0, done.output
+    assert "DBA_G (T->A) (counted)" in done.stdout
+    assert "Ratio: captions that name male over captions that name female." in done.stdout
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    order = ["nic_balanced", "nic_equalizer", "nic_plus", "nic_upweight"]
+    rows_of = ["ba", "dba-o", "dba-g", "dpa-at", "dpa-ta", "ratio", "error"]
+    assert [(row["captioner"], row["metric"]) for row in found] == [(name, row) for name in order for row in rows_of]
+    again = summarise_counts(pd.read_parquet(out / "counts.parquet"), names.split(","), resamples=200)
+    assert [row.amplification for row in again] == [row["amplification"] for row in found]
+    assert [row.p_value for row in again] == [row["p_value"] for row in found]
+    assert [row.by_chance for row in again] == [row["by_chance"] for row in found]
+    assert [[row.interval.low, row.interval.high] for row in again if row.interval] == [row["ci"] for row in found]
+    assert not (out / "scores.parquet").exists()
+    by_name = {(row["captioner"], row["metric"]): row for row in found}
+    # LIC's Table 1: NIC+ Ratio 2.89 and Error 12.9, its equaliser 1.91 and 7.7 (on other images).
+    assert by_name["nic_plus", "ratio"]["generated"] > 2.5 > by_name["nic_equalizer", "ratio"]["generated"]
+    assert by_name["nic_plus", "error"]["generated"] == pytest.approx(0.129, abs=0.02)
+    assert by_name["nic_equalizer", "error"]["generated"] == pytest.approx(0.077, abs=0.02)
+    # BA of NIC+ is the greater there too, 6.07 and 5.08, and DBA_O is above 0, 0.17 and 0.20. (DBA_G, 2.08 and 3.05, is
+    # not found again: -1.5 and -1.4.)
+    assert by_name["nic_plus", "ba"]["published"] > 0.03 > by_name["nic_equalizer", "ba"]["published"]
+    assert by_name["nic_equalizer", "dba-o"]["published"] > by_name["nic_plus", "dba-o"]["published"] > 0
+
+
+def test_words_are_chosen_so_that_p_can_be_trusted(real: Corpus) -> None:
+    """One of the five human captions plays the captioner: nobody amplifies, and rare words are counted.
+
+    Words of people alone gave p below 0.05 in five of twelve such worlds.
+    """
+    assert real.labels is not None
+    rng = np.random.default_rng(0)
+    found = []
+    images = [image for image in real.human.by_image if image in real.labels.by_image][:1000]
+    for _ in range(10):
+        chosen = {image: int(rng.integers(5)) for image in images}
+        texts = {image: real.human.by_image[image] for image in images}
+        player = Captions("player", {image: (texts[image][at],) for image, at in chosen.items()})
+        others = Captions("human", {i: texts[i][:at] + texts[i][at + 1 :] for i, at in chosen.items()})
+        alike = replace(real, human=others, generated=(player,))
+        row = rows(evaluate(alike, metrics="ba", resamples=200))["ba"]
+        found.append(row["p_value"])
+        assert row["by_chance"] < 0  # Shares of five captions choose pairs; those of one fall back.
+    assert sum(p < 0.1 for p in found) <= 4  # Binomial(10, 0.1): 0.998 of its mass.
+
+
+def test_a_captioner_that_keeps_silent_changes_nothing_in_t_to_a() -> None:
+    """It says "person" in 0.8 of its captions, and is right in the others: P(a^|l) is of those that name a class."""
+    row = rows(evaluate(draw(3000, error=0, leaning=0, silent=0.8), metrics="dba-g", resamples=100))["dba-g"]
+    assert row["published"] == pytest.approx(0, abs=1e-12)
+    assert row["images"] == pytest.approx(600, abs=80)
+
+
+def test_a_captioner_that_never_names_a_class(tmp_path: Path) -> None:
+    corpus = draw(60)
+    mute = Captions("mute", dict.fromkeys(corpus.human.by_image, ("a park",)))
+    mute_only = replace(corpus, generated=(mute,))
+    result = evaluate(mute_only, metrics=["dba-g", "ratio", "error", "ba-objects"], out=tmp_path / "run", **QUICK)
+    assert [row.amplification for row in result.summaries] == [None, None, 0, None]
+    told = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))["results"]
+    assert [(row["amplification"], row["ci"], row["p_value"]) for row in told[:2]] == [(None, None, None)] * 2
+
+
+def test_a_label_of_one_side_alone() -> None:
+    """Benches are the captioner's alone: left out of |L|, or of share 0 with the variant that says so."""
+    corpus = draw(100)
+    more = {image: (f"{texts[0]} on a bench",) for image, texts in corpus.generated[0].by_image.items()}
+    corpus = replace(corpus, generated=(Captions("cap", more),))
+    table = rows(evaluate(corpus, metrics=["ba-objects", "ba-objects:kerner-lab"], **QUICK))
+    x = arrays(corpus)
+    sides = neutral(x["a_human"]), x["t_human"], x["t_generated"][x["repeated"]], neutral(x["a_hat"])[x["repeated"]]
+    said = (x["t_human"].any(axis=0) | x["t_generated"].any(axis=0)).nonzero()[0]
+    assert len(said) == 4
+    plain = ba_mals(sides[0], sides[1], sides[2], sides[3]).value
+    assert table["ba-objects"]["published"] == pytest.approx(plain, abs=1e-12)
+    kerner = BaVariant(share="joint", empty="zero")
+    found = ba_mals(sides[0], sides[1][:, said], sides[2][:, said], sides[3], variant=kerner).value
+    assert table["ba-objects:kerner-lab"]["published"] == pytest.approx(found, abs=1e-12)
+
+
+def test_a_settings_file_repeats_the_run(tmp_path: Path) -> None:
+    corpus = draw(80)
+    paths = []
+    for side in (corpus.human, corpus.generated[0]):
+        path = tmp_path / f"{side.name}.json"
+        found = [{"image_id": image, "caption": text} for image, texts in side.by_image.items() for text in texts]
+        path.write_text(json.dumps(found), encoding="utf-8")
+        paths.append(str(path))
+    names = "ratio:female / male,dba-o:Princeton,dba:princeton,ba-objects:Sony"
+    first = ["evaluate", "--human", paths[0], "--captions", paths[1], "--metrics", names, "--resamples", "100"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert CliRunner().invoke(app, [*first, "--out", str(one)]).exit_code == 0
+    again = CliRunner().invoke(app, ["evaluate", str(one / "run.yaml"), "--out", str(two)])
+    assert again.exit_code == 0, again.output
+    assert (one / "metrics.json").read_bytes() == (two / "metrics.json").read_bytes()
+    told = json.loads((two / "metrics.json").read_text(encoding="utf-8"))
+    rows_of = ["ratio:female/male", "dba-o:princeton", "dba-g:princeton", "ba-objects:sony"]
+    assert [row["metric"] for row in told["results"]] == rows_of
+    assert told["run"]["tasks"]["source"] == "what human captions name"
+
+
+def test_faults(tmp_path: Path) -> None:
+    corpus = draw(60)
+    spelt = {image: name.replace("female", "fe|male") for image, name in corpus.labels.by_image.items()}  # type: ignore[union-attr]
+    with pytest.raises(JudgeError, match=r"'fe\|male' holds a '\|'"):
+        evaluate(replace(corpus, labels=Labels("gender", ("fe|male", "male"), spelt, "test")), metrics="ratio")
+    alone = Tasks(
+        ("kite", "person"), {image: (1,) if int(image) % 2 else () for image in corpus.human.by_image}, "test"
+    )
+    with pytest.raises(JudgeError, match="images show nothing but people"):
+        evaluate(replace(corpus, tasks=alone), metrics="dba")
+    with pytest.raises(JudgeError, match="unknown variant 'counted'"):
+        evaluate(corpus, metrics="ba:counted")
+    # Before the first judge is trained: nothing is begun, nothing thrown away.
+    with pytest.raises(JudgeError, match="no image is of class 'Male'"):
+        evaluate(corpus, metrics="lic,ratio:Male/female", out=tmp_path / "run", report=_never_train)
+    with pytest.raises(JudgeError, match=r"unknown variant 'princetown'. Did you mean 'princeton'"):
+        evaluate(corpus, metrics="dba-o:princetown")
+    with pytest.raises(JudgeError, match=r"no image is of class 'boy'. Known: female, male"):
+        evaluate(corpus, metrics="ratio:boy/female")
+    with pytest.raises(JudgeError, match=r"no word stands in 500 captions .* Lower --least"):
+        evaluate(corpus, metrics="ba", least=500)
+    with pytest.raises(JudgeError, match="'least'"):
+        evaluate(corpus, metrics="ba", least=0)
+
+
+def test_names_of_families_and_other_names() -> None:
+    assert spell_out(["DBA"]) == spell_out(["dba-at", "dba-ta"]) == ("dba-o", "dba-g")
+    assert spell_out(["dba:sony", "multi", "ratio:female/male"]) == (
+        "dba-o:sony", "dba-g:sony", "multi-at", "multi-ta", "ratio:female/male",
+    )  # fmt: skip
+
+
+def test_nothing_to_train(tmp_path: Path, coco: Path) -> None:
+    arguments = ["train", "--human", coco / "captions_human.json", "--captions", coco / "results" / "nic_plus.json"]
+    arguments += ["--metrics", "ratio", "--checkpoints", tmp_path / "judges"]
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 2
+    assert "there is no judge to train" in done.output
+
+
+def _never_train(what: str, done: int, total: int) -> None:
+    assert "training" not in what

@@ -1,0 +1,248 @@
+"""DPA in closed form: by hand, at its Bayes rate, against loops, by invariants."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.metrics.counted.contingency import incidence
+from judge.metrics.counted.dpa import DpaVariant, attack, dpa, freeze_dpa
+from judge.types import Direction
+
+VARIANTS = [DpaVariant(unit, score) for unit in ("mention", "label") for score in ("accuracy", "balanced")]  # type: ignore[arg-type]
+DIRECTIONS: list[Direction] = ["A->T", "T->A"]
+
+
+def test_by_hand() -> None:
+    """Class 0 has labels 0 0 1 2, class 1 has 1 1 2 2. Guessing 0 and 1 is right 2 + 2 times of 8; told, 4 + 2.
+
+    From the labels: 0 is of class 0 (2 right), 1 of class 1 (2 of 3), 2 of class 1 (2 of 3): 6 of 8.
+    """
+    classes, held = [0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 2, 1, 1, 2, 2]
+    told = [0, 0, 0, 0, 1, 1, 2, 2]
+    found = dpa(classes, held, told)
+    assert (found.truth, found.predicted) == (4 / 8, 6 / 8)
+    assert found.value == pytest.approx((6 - 4) / (6 + 4))
+    assert found.pairs.tolist() == [[2 / 8, 0, 0], [0, 0, 0]]
+    back = dpa(classes, held, None, [0, 0, 0, 1, 1, 1, 1, 1], "T->A")
+    # Told: 0 is of class 0 (2), 1 once of class 0 and twice of 1, 2 thrice of class 1.
+    assert (back.truth, back.predicted) == (6 / 8, 7 / 8)
+    assert back.pairs.tolist() == [[0, 0, 0], [0, 0, 1 / 8]]
+
+
+@pytest.mark.parametrize("imbalance", [30, 35, 40, 45])
+def test_controlled_captions_have_no_association(imbalance: int) -> None:
+    """DBAC, Table 2 and 3: three tasks, 50 captions of each gender and task; only verbs differ, which DPA sees not.
+
+    Verbs as the tasks have the Bayes rate of the imbalance: 30 of 50 and so on.
+    """
+    gender = np.repeat([0, 1], 150)
+    task = np.tile(np.repeat([0, 1, 2], 50), 2)
+    assert dpa(gender, task, direction="T->A").truth == 0.5
+    assert dpa(gender, task).truth == pytest.approx(1 / 3)
+    for direction in DIRECTIONS:
+        by_label = dpa(gender, task, direction=direction, variant=DpaVariant("label", "balanced"))
+        assert by_label.truth == pytest.approx(0.5)
+        assert dpa(gender, task, direction=direction).value == 0
+    verb = 2 * task + (np.arange(300) % 50 >= np.where(gender == 0, imbalance, 50 - imbalance))
+    assert dpa(gender, verb, direction="T->A").truth == pytest.approx(imbalance / 50)
+
+
+@pytest.mark.parametrize("score", ["accuracy", "balanced"])
+def test_classes_of_unequal_sizes(score: str) -> None:
+    """80 and 20, each with the same halves: accuracy is 0.8 without any association, balanced 1/2."""
+    classes, held = np.repeat([0, 1], [80, 20]), np.tile([0, 1], 50)
+    found = dpa(classes, held, direction="T->A", variant=DpaVariant("mention", score))  # type: ignore[arg-type]
+    assert found.truth == pytest.approx(0.8 if score == "accuracy" else 0.5)
+
+
+def test_a_task_that_is_there_or_not() -> None:
+    """One column: by label, class 0 has it 3 of 4 times, class 1 never: 7 of 8 right, (3/3 + 4/5) / 2 balanced."""
+    classes, held = [0, 0, 0, 0, 1, 1, 1, 1], np.array([1, 1, 1, 0, 0, 0, 0, 0])[:, None]
+    assert dpa(classes, held, variant=DpaVariant("label")).truth == 7 / 8
+    assert dpa(classes, held, variant=DpaVariant("label", "balanced")).truth == pytest.approx(0.9)
+    # From the task to the class: there 3 of 3, not there 4 of 5; balanced, 3/4 and 4/4.
+    assert dpa(classes, held, direction="T->A", variant=DpaVariant("label")).truth == 7 / 8
+    assert dpa(classes, held, direction="T->A", variant=DpaVariant("label", "balanced")).truth == pytest.approx(7 / 8)
+    # Among one label there is nothing to guess.
+    assert math.isnan(dpa(classes, held).value)
+    assert math.isnan(dpa(classes, held).truth)
+
+
+def test_labels_of_all_or_none_are_not_asked() -> None:
+    """Of three labels only the last is a question; the model never tells it: balanced, it is guessed by chance."""
+    classes, held = [0, 0, 1, 1], np.array([[1, 0, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0]])
+    told = held * [1, 1, 0]
+    found = dpa(classes, held, told, variant=DpaVariant("label", "balanced"))
+    assert (found.truth, found.predicted) == (1, 0.5)
+    assert (found.pairs[:, :2] == 0).all()
+    assert math.isnan(dpa(classes, held[:, :2], variant=DpaVariant("label")).value)
+
+
+def test_nobody_has_a_label() -> None:
+    assert math.isnan(dpa([0, 1], np.zeros((2, 2))).value)
+    assert math.isnan(dpa([0, 1], np.eye(2), np.zeros((2, 2))).value)
+
+
+def guessed(conditions: Sequence[object], answers: Sequence[object], score: str, number: int) -> float:
+    """Share of right guesses, and the mean over answers, by looking through the samples."""
+    right = 0.0
+    total = Counter(answers)
+    for condition in set(conditions):
+        met = Counter(answer for own, answer in zip(conditions, answers, strict=True) if own == condition)
+        if score == "accuracy":
+            right += max(met.values()) / len(answers)
+        else:
+            right += max(count / total[answer] for answer, count in met.items()) / number
+    return right
+
+
+Labels = tuple[list[int], list[int], list[int], list[int]]
+
+
+@st.composite
+def labels(draw: st.DrawFn) -> Labels:
+    number = draw(st.integers(1, 20))
+
+    def some(greatest: int) -> list[int]:
+        return draw(st.lists(st.integers(0, greatest), min_size=number, max_size=number))
+
+    return some(3), some(3), some(3), some(3)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: f"{variant.unit}, {variant.score}")
+@given(drawn=labels())
+def test_against_loops(variant: DpaVariant, direction: Direction, drawn: Labels) -> None:
+    a, t, t_hat, a_hat = drawn
+    sides = [(a, t), (a, t_hat) if direction == "A->T" else (a_hat, t)]
+    questions = []
+    if variant.unit == "mention":
+        questions = [sides]
+    else:
+        questions = [[(own, [k == label for label in held]) for own, held in sides] for k in range(4)]
+    expected: list[list[float]] = [[], []]
+    for question in questions:
+        asked = question if direction == "A->T" else [(held, own) for own, held in question]
+        number = len(set(asked[0][1]) | set(asked[1][1]))
+        if variant.unit == "label" and direction == "A->T" and number < 2:
+            continue
+        for side, (conditions, answers) in zip(expected, asked, strict=True):
+            side.append(guessed(conditions, answers, variant.score, number))
+    eye = np.eye(4)
+    found = dpa(eye[a], eye[t], eye[t_hat], eye[a_hat], direction, variant=variant)
+    if not expected[0]:
+        assert math.isnan(found.value)
+        return
+    before, after = (sum(side) / len(side) for side in expected)
+    assert (found.truth, found.predicted) == (pytest.approx(before), pytest.approx(after))
+    assert found.value == pytest.approx((after - before) / (after + before), abs=1e-12)
+    assert found.pairs.sum() == pytest.approx(after - before, abs=1e-12)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: f"{variant.unit}, {variant.score}")
+@given(seed=st.integers(0, 1000))
+def test_invariants(variant: DpaVariant, direction: Direction, seed: int) -> None:
+    """Several attributes at once. Order, repetition and nobody's labels change nothing; sides swap the sign."""
+    generator = np.random.default_rng(seed)
+    a, a_hat = generator.random((2, 15, 3)) < 0.5
+    t, t_hat = generator.random((2, 15, 4)) < 0.4
+
+    def value(*given: np.ndarray) -> float:
+        return dpa(*given, direction=direction, variant=variant).value
+
+    whole = value(a, t, t_hat, a_hat)
+    rows, classes, tasks = (generator.permutation(size) for size in (15, 3, 4))
+    moved = a[rows][:, classes], t[rows][:, tasks], t_hat[rows][:, tasks], a_hat[rows][:, classes]
+    assert value(*moved) == pytest.approx(whole, abs=1e-12)
+    twice = [np.concatenate([part, part]) for part in (a, t, t_hat, a_hat)]
+    assert value(*twice) == pytest.approx(whole, abs=1e-12)
+    assert value(a, t) == 0
+    if direction == "A->T":
+        none = np.zeros((15, 1), dtype=bool)
+        assert value(a, np.hstack([t, none]), np.hstack([t_hat, none])) == pytest.approx(whole, abs=1e-12)
+        assert value(a, t_hat, t) == pytest.approx(-whole, abs=1e-12)
+    else:
+        assert value(a_hat, t, t, a) == pytest.approx(-whole, abs=1e-12)
+    assert -1 < whole < 1
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: f"{variant.unit}, {variant.score}")
+def test_resamples_under_frozen_guesses(variant: DpaVariant, direction: Direction) -> None:
+    """Weights give what each resample gives by itself; never more than a guesser of its own would."""
+    generator = np.random.default_rng(1)
+    a, t, t_hat = generator.random((60, 3)) < 0.5, generator.random((60, 4)) < 0.4, generator.random((60, 4)) < 0.4
+    frozen = freeze_dpa(incidence(a, t), incidence(a, t_hat), direction, variant=variant)
+    drawn = generator.integers(0, 60, (20, 60))
+    weights = np.stack([np.bincount(row, minlength=60) for row in drawn])
+    found = frozen.evaluate(incidence(a, t, weights=weights), incidence(a, t_hat, weights=weights))
+    assert (found.value.shape, found.pairs.shape) == ((20,), (20, 3, 4))
+    for index, row in enumerate(drawn):
+        tables = incidence(a[row], t[row]), incidence(a[row], t_hat[row])
+        one = frozen.evaluate(*tables)
+        assert found.value[index] == pytest.approx(float(one.value), abs=1e-12)
+        assert found.pairs[index] == pytest.approx(one.pairs, abs=1e-12)
+        anew = freeze_dpa(*tables, direction, variant=variant).evaluate(*tables)
+        assert one.truth <= anew.truth + 1e-12
+    assert found.pairs.sum(axis=(-2, -1)) == pytest.approx(found.predicted - found.truth)
+
+
+def test_another_direction() -> None:
+    with pytest.raises(ValueError, match='the direction is "A->T" or "T->A", not \'up\''):
+        dpa([0, 1], [0, 1], direction="up")  # type: ignore[arg-type]
+
+
+# ---- An attacker -----------------------------------------------------------------------------------------------------
+
+
+def test_an_attacker_sees_what_labels_say_together() -> None:
+    """Women have both labels or none (0.9), men one of two: no label by itself tells anything, nor their sum, which is
+    all that a linear guesser sees. With a third label for "both or none" it guesses 0.9 right.
+    """
+    rng = np.random.default_rng(0)
+    classes = rng.integers(2, size=4000)
+    alike = np.where(rng.random(4000) < 0.9, classes == 0, classes == 1)
+    first = rng.random(4000) < 0.5
+    labels = np.stack([first, np.where(alike, first, ~first)], axis=1)
+    attacker = DpaVariant(unit="attacker")
+    assert dpa(classes, labels, direction="T->A").truth == pytest.approx(0.5, abs=0.03)
+    assert dpa(classes, labels, direction="T->A", variant=attacker).truth == pytest.approx(0.5, abs=0.05)
+    told = np.column_stack([labels, alike])
+    found = dpa(classes, told, predicted_attribute=1 - classes, direction="T->A", variant=attacker)
+    assert found.truth == pytest.approx(0.9, abs=0.02)
+    assert found.value == pytest.approx(0, abs=0.01)  # The predictions are as predictable as the truth.
+    # Every label by the class: those of chance 0.5, the third 0.9.
+    back = dpa(classes, told, variant=attacker)
+    assert back.truth == pytest.approx((0.5 + 0.5 + 0.9) / 3, abs=0.02)
+    assert np.isnan(back.pairs).all()
+
+
+def test_an_attacker_is_the_closed_form_where_samples_have_one_label() -> None:
+    """Nothing is told together: the trained guesser answers as the best one of the counts (but for held-out folds)."""
+    rng = np.random.default_rng(1)
+    classes = rng.integers(3, size=3000)
+    labels = (classes + rng.choice(4, p=[0.6, 0.2, 0.1, 0.1], size=3000)) % 4
+    trained = dpa(classes, labels, direction="T->A", variant=DpaVariant(unit="attacker")).truth
+    assert trained == pytest.approx(dpa(classes, labels, direction="T->A").truth, abs=0.01)
+
+
+def test_an_attacker_leaves_out_who_has_no_class() -> None:
+    rng = np.random.default_rng(2)
+    labels = rng.random((400, 3)) < 0.5
+    named = np.stack([labels[:, 0], ~labels[:, 0]], axis=1)
+    silent = named & (rng.random((400, 1)) < 0.5)
+    found = dpa(named, labels, predicted_attribute=silent, direction="T->A", variant=DpaVariant(unit="attacker"))
+    assert (found.truth, found.predicted) == (1, 1)
+    images = np.repeat(np.arange(200), 2)
+    together = attack(labels, named, images)
+    assert together.tolist() == [1] * 400
+    with pytest.raises(ValueError, match="an attacker learns from samples"):
+        freeze_dpa(incidence(named, labels), incidence(named, labels), "T->A", variant=DpaVariant(unit="attacker"))

@@ -1,0 +1,100 @@
+"""Scores and amplifications against numbers worked by hand and their invariants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.metrics import METRICS
+from judge.metrics.amplification import AMPLIFICATIONS
+from judge.metrics.scores import SCORES, Judged
+from judge.types import Predictions, Sample, Target
+
+PROBABILITY = np.array([0.9, 0.6, 0.2])
+CORRECT = np.array([True, True, False])
+
+
+EXPECTED = {
+    "accuracy": 2 / 3,
+    "confident_accuracy": (0.9 + 0.6) / 3,
+    "confidence": (0.9 + 0.6 + 0.2) / 3,
+    # The mean of three -log p is -log of their product, over three.
+    "inverse_cross_entropy": 3 / -np.log(0.9 * 0.6 * 0.2),
+}
+
+
+def judged(probability: np.ndarray, correct: np.ndarray) -> Judged:
+    with np.errstate(divide="ignore"):
+        return Judged(probability, correct, -np.log(probability))
+
+
+def value(name: str, said: Judged) -> float:
+    score = SCORES[name]
+    mean = score.quantity(said).mean()
+    return float(score.pool(mean) if score.pool else mean)
+
+
+@pytest.mark.parametrize(("name", "expected"), EXPECTED.items())
+def test_by_hand(name: str, expected: float) -> None:
+    assert value(name, judged(PROBABILITY, CORRECT)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_every_score_is_checked_by_hand() -> None:
+    assert set(EXPECTED) == set(SCORES)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("k", [2, 3, 9])
+def test_chance(name: str, k: int) -> None:
+    """A judge that says 1/K everywhere and is right by luck once in K."""
+    probability = np.full(k, 1 / k)
+    correct = np.arange(k) == 0
+    assert value(name, judged(probability, correct)) == pytest.approx(SCORES[name].chance(k))
+
+
+def test_a_certain_error_costs_everything() -> None:
+    assert value("inverse_cross_entropy", judged(np.array([0.0, 1.0]), np.array([False, True]))) == 0.0
+
+
+def test_what_predictions_say_of_samples_by_hand() -> None:
+    """Of a class its probability; of tasks the product over all, and the mean of their losses."""
+    one = Predictions(np.array([[0.25, 0.75], [0.5, 0.5]]), Target("attribute", ("a", "b")))
+    said = Judged.of([Sample("1", "human", 0, (), (1,)), Sample("2", "human", 0, (), (1,))], one)
+    assert said.probability == pytest.approx([0.75, 0.5])
+    assert said.correct.tolist() == [True, False]  # Of equals the first is guessed.
+    assert said.loss == pytest.approx(-np.log([0.75, 0.5]))
+    several = Predictions(np.array([[0.9, 0.2, 0.5]]), Target("tasks", ("cup", "dog", "tie")))
+    said = Judged.of([Sample("1", "human", 0, (), (0, 2))], several)
+    assert said.probability == pytest.approx(0.9 * 0.8 * 0.5)
+    assert said.correct.tolist() == [True]
+    assert said.loss == pytest.approx(-np.log(0.9 * 0.8 * 0.5) / 3)
+
+
+scores = st.floats(0.01, 1.0)
+
+
+@given(scores, scores)
+def test_amplifications(human: float, generated: float) -> None:
+    h, g = np.float64(human), np.float64(generated)
+    assert AMPLIFICATIONS["difference"](h, g) == -AMPLIFICATIONS["difference"](g, h)
+    assert AMPLIFICATIONS["normalised"](h, g) == pytest.approx(-AMPLIFICATIONS["normalised"](g, h), abs=1e-9)
+    assert -1 < AMPLIFICATIONS["normalised"](h, g) < 1
+    assert AMPLIFICATIONS["ratio"](h, g) * AMPLIFICATIONS["ratio"](g, h) == pytest.approx(1)
+    assert AMPLIFICATIONS["difference"](h, h) == AMPLIFICATIONS["normalised"](h, h) == 0
+    assert np.isnan(AMPLIFICATIONS["one_side"](h, g))
+
+
+def test_ratio_of_nothing_is_undefined() -> None:
+    assert np.isnan(AMPLIFICATIONS["ratio"](np.float64(0), np.float64(0.5)))
+
+
+def test_rows_point_at_what_exists() -> None:
+    bibliography = (Path(__file__).parents[2] / "judge" / "references.bib").read_text(encoding="utf-8")
+    for row in METRICS.values():
+        assert row.counted or row.score in SCORES
+        assert row.amplification in AMPLIFICATIONS
+        assert f"{{{row.reference.split(',')[0]}," in bibliography

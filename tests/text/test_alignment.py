@@ -1,0 +1,267 @@
+"""Substitution against hand cases, a naive alignment, and its invariants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.text import alignment
+from judge.text.alignment import (
+    DELTAS,
+    UNKNOWN,
+    AlignmentReport,
+    Substitution,
+    align,
+    find_gaps,
+    is_special,
+    nearest,
+    substitute,
+)
+from judge.text.vectors import Vectors
+
+Words = tuple[str, ...]
+FUNCTION = {"a", "the"}
+SPOKEN = [*sorted(FUNCTION), "cat", "dog", "sits", "rare", "odd", "<gender>", "<unk>"]
+WORDS = st.lists(st.sampled_from(SPOKEN), max_size=6).map(tuple)
+CAPTIONS = st.lists(WORDS, max_size=6)
+
+
+def vectors_of(table: dict[str, list[float]], missing: int = 0) -> Vectors:
+    words = sorted(table)
+    matrix = np.array([table[word] for word in words], dtype=np.float32).reshape(len(words), -1)
+    return Vectors({word: row for row, word in enumerate(words)}, matrix, "test", missing)
+
+
+# Whole numbers in few dimensions: equal distances are frequent, and words without a vector too.
+VECTORS = st.dictionaries(
+    st.sampled_from(SPOKEN),
+    st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=2).filter(any),
+    min_size=1,
+).map(vectors_of)
+
+
+def naive(human: list[Words], generated: list[Words], vectors: Vectors, delta: float) -> list[Words]:
+    """Word by word, as the papers say it."""
+    vocabulary = {word for words in generated for word in words}
+
+    def distance(one: str, other: str) -> float:
+        u, v = (vectors.matrix[vectors.rows[word]].astype(np.float64) for word in (one, other))
+        return 1 - float(u @ v) / (math.hypot(*u) * math.hypot(*v))
+
+    def aligned(word: str) -> str:
+        if word.startswith("<") or word in vocabulary:
+            return word
+        best, least = UNKNOWN, delta
+        for other in sorted(vocabulary):
+            alike = (word in FUNCTION) == (other in FUNCTION)
+            # A hair's breadth is the same distance: the first in the alphabet stays.
+            if alike and not other.startswith("<") and {word, other} <= vectors.rows.keys():
+                found = distance(word, other)
+                if found < least - (1e-9 if best != UNKNOWN else 0):
+                    best, least = other, found
+        return best
+
+    return [tuple(aligned(word) for word in words) for words in human]
+
+
+def total(report: AlignmentReport) -> list[float]:
+    return [
+        report.words_kept + report.words_substituted + report.words_unknown,
+        report.tokens_kept + report.tokens_substituted + report.tokens_unknown,
+    ]
+
+
+# Constant, none.
+
+
+def test_by_hand() -> None:
+    human = [("a", "<gender>", "feeds", "a", "giraffe"), ("a", "cat")]
+    aligned, report = align(human, [("a", "cat", "feeds")], how="constant")
+    assert aligned == [("a", "<gender>", "feeds", "a", UNKNOWN), ("a", "cat")]
+    # Words: a, feeds, giraffe, cat; tokens: a x3, feeds, giraffe, cat. The hidden word counts as neither.
+    assert (report.words, report.tokens) == (4, 6)
+    assert report.words_kept == pytest.approx(3 / 4)
+    assert report.tokens_unknown == pytest.approx(1 / 6)
+    assert report.tokens_substituted == 0
+    assert (report.delta, report.lacking_substituted) == (0, 0)
+
+
+def test_none_keeps_all() -> None:
+    human = [("a", "giraffe")]
+    aligned, report = align(human, [("x",)], how="none")
+    assert aligned == human
+    assert report.tokens_kept == report.words_kept == 1
+    assert (report.delta, report.lacking_substituted) == (0, None)
+
+
+@given(CAPTIONS, CAPTIONS)
+def test_invariants(human: list[Words], generated: list[Words]) -> None:
+    aligned, report = align(human, generated, how="constant")
+    vocabulary = {word for words in generated for word in words}
+    assert [len(words) for words in aligned] == [len(words) for words in human]
+    assert {word for words in aligned for word in words} <= vocabulary | {UNKNOWN, "<gender>"}
+    assert align(aligned, generated, how="constant")[0] == aligned
+    assert align(generated, generated, how="constant")[0] == generated
+    assert total(report) == pytest.approx([1, 1])
+
+
+# Contextual.
+
+# Cosines with couch: 24/25, 1, 3/5, -1.
+FURNITURE = vectors_of({"sofa": [24.0, 7.0], "couch": [1.0, 0.0], "stool": [3.0, 4.0], "moon": [-1.0, 0.0]})
+
+
+def test_contextual_by_hand() -> None:
+    human = [("sofa", "<gender>", "stool"), ("moon", "sofa", "giraffe", "couch")]
+    # Distances from couch: sofa 1 - 24/25 = 0.04, stool 1 - 3/5 = 0.4, moon 2; giraffe has no vector.
+    aligned, report = align(human, [("couch", "<gender>")], how="contextual", vectors=FURNITURE, delta=0.41)
+    assert aligned == [("couch", "<gender>", "couch"), (UNKNOWN, "couch", UNKNOWN, "couch")]
+    # Words: sofa (2 tokens), stool, moon, giraffe, couch.
+    assert (report.words_kept, report.words_substituted, report.words_unknown) == pytest.approx((1 / 5, 2 / 5, 2 / 5))
+    assert (report.tokens_kept, report.tokens_substituted) == pytest.approx((1 / 6, 3 / 6))
+    # Lacking: sofa twice, stool, moon, giraffe; sofa and stool find a word.
+    assert (report.delta, report.lacking_substituted) == (0.41, 3 / 5)
+    gaps = find_gaps(human, [("couch",)], FURNITURE)
+    rows = gaps.substitutions(0.41)
+    assert [(row.word, row.substitute, row.tokens) for row in rows] == [("sofa", "couch", 2), ("stool", "couch", 1)]
+    assert [row.distance for row in rows] == pytest.approx([0.04, 0.4])
+    assert isinstance(rows[0], Substitution)
+
+
+def test_function_words_and_content_words_keep_apart() -> None:
+    """However near they lie: marks and numbers are no content either."""
+    east = {"during": [1.0, 0.0], "tennis": [1.0, 0.0], "golf": [1.0, 0.1], "at": [4.0, 3.0]}
+    vectors = vectors_of(east | {"2": [0.0, 1.0], "two": [0.1, 1.0], "pair": [0.0, 1.0]})
+    human = [("during", "golf", "2")]
+    aligned, _ = align(human, [("tennis", "at", "two", "pair")], how="contextual", vectors=vectors, delta=0.5)
+    assert aligned == [("at", "tennis", "two")]
+    aligned, report = align(human, [("tennis", "pair")], how="contextual", vectors=vectors, delta=2)
+    assert aligned == [(UNKNOWN, "tennis", UNKNOWN)]
+    assert report.lacking_substituted == 1 / 3
+
+
+def test_vectors_bring_their_threshold_along() -> None:
+    human, generated = [("stool",)], [("couch",)]
+    for threshold, expected in ((0.39, UNKNOWN), (0.41, "couch")):
+        vectors = replace(FURNITURE, delta=threshold)
+        aligned, report = align(human, generated, how="contextual", vectors=vectors)
+        assert (aligned, report.delta) == ([(expected,)], threshold)
+    assert align(human, generated, how="contextual", vectors=vectors, delta=0.0)[0] == [(UNKNOWN,)]
+
+
+def test_delta_is_not_reached() -> None:
+    """Less than delta, not delta itself: a right angle lies at exactly 1."""
+    vectors = vectors_of({"east": [1.0, 0.0], "north": [0.0, 2.0]})
+    for delta, expected in ((1.0, UNKNOWN), (1.0001, "north")):
+        assert align([("east",)], [("north",)], how="contextual", vectors=vectors, delta=delta)[0] == [(expected,)]
+
+
+def test_ties_go_by_the_alphabet_wherever_words_stand() -> None:
+    """The same direction at several lengths, among so many candidates that a product works in pieces."""
+    rng = np.random.default_rng(0)
+    direction = rng.normal(size=300)
+    table = {f"w{number:04}": list(rng.normal(size=300)) for number in range(999)}
+    for number in (998, 401, 37, 700):
+        table[f"w{number:04}"] = list(direction * (1 + number))
+    vectors = vectors_of({**table, "asked": list(direction), "told": list(3 * direction)})
+    found = nearest(["asked", "told"], table, vectors)
+    assert found.neighbours == ("w0037", "w0037")
+    assert found.distances == pytest.approx([0, 0], abs=1e-6)
+    assert (found.distances >= 0).all()
+
+
+@given(CAPTIONS, CAPTIONS, VECTORS, st.sampled_from([0.0, 0.1, 0.4, 1.0, 1.5, 2.0]))
+def test_equals_a_naive_alignment(human: list[Words], generated: list[Words], vectors: Vectors, delta: float) -> None:
+    aligned, report = align(human, generated, how="contextual", vectors=vectors, delta=delta)
+    expected = naive(human, generated, vectors, delta)
+    # At a distance that rounding alone tells from delta, either answer is right.
+    exact = find_gaps(human, generated, vectors).nearest.distances
+    if not np.any(np.abs(exact - delta) < 1e-9):
+        assert aligned == expected
+    vocabulary = {word for words in generated for word in words}
+    spoken = [word for words in human for word in words if not is_special(word)]
+    kept = sum(word in vocabulary for word in spoken)
+    assert report.tokens == len(spoken)
+    assert report.tokens_kept == pytest.approx(kept / len(spoken) if spoken else 1)
+
+
+@given(CAPTIONS, CAPTIONS, VECTORS, st.sampled_from([0.0, 0.4, 1.5]))
+def test_contextual_invariants(human: list[Words], generated: list[Words], vectors: Vectors, delta: float) -> None:
+    aligned, report = align(human, generated, how="contextual", vectors=vectors, delta=delta)
+    assert [len(words) for words in aligned] == [len(words) for words in human]
+    again, second = align(aligned, generated, how="contextual", vectors=vectors, delta=delta)
+    assert again == aligned
+    assert second.tokens_kept == 1
+    for before, after in zip(human, aligned, strict=True):
+        for one, other in zip(before, after, strict=True):
+            assert not is_special(one) or other == one
+            assert not is_special(other) or other in {one, UNKNOWN}
+    assert total(report) == pytest.approx([1, 1])
+
+
+@given(CAPTIONS, CAPTIONS, VECTORS)
+def test_the_curve_is_that_of_separate_alignments(human: list[Words], generated: list[Words], vectors: Vectors) -> None:
+    gaps = find_gaps(human, generated, vectors)
+    curve = gaps.curve(DELTAS)
+    for delta, report in zip(DELTAS[::5], curve[::5], strict=True):
+        assert report == align(human, generated, how="contextual", vectors=vectors, delta=delta)[1]
+    assert curve[0] == align(human, generated, how="constant")[1]
+    assert substitute(human, gaps.substitutes(0)) == align(human, generated, how="constant")[0]
+    substituted = [report.words_substituted for report in curve]
+    assert substituted == sorted(substituted)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    words = [f"w{number:03}" for number in range(300)]
+    vectors = vectors_of({word: list(rng.integers(-1, 2, 6).astype(float) + 0.5) for word in words})
+    whole = nearest(words[:150], words[150:], vectors)
+    monkeypatch.setattr(alignment, "_BLOCK", 7 * 150)
+    monkeypatch.setattr(alignment, "_PAIRS", 5)
+    pieces = nearest(words[:150], words[150:], vectors)
+    assert pieces.neighbours == whole.neighbours
+    np.testing.assert_array_equal(pieces.distances, whole.distances)
+
+
+def test_nothing_to_choose_from() -> None:
+    found = nearest(["sofa", "ghost"], ["<gender>", "unheard"], FURNITURE)
+    assert found.neighbours == (None, None)
+    assert np.isnan(found.distances).all()
+    aligned, report = align([], [], how="contextual", vectors=FURNITURE)
+    assert aligned == []
+    assert (report.words, report.tokens_kept) == (0, 1)
+
+
+def test_misuse() -> None:
+    with pytest.raises(ValueError, match="needs vectors"):
+        align([("a",)], [("b",)], how="contextual")
+    for delta in (-0.1, 2.1, math.nan):
+        with pytest.raises(ValueError, match="between 0 and 2"):
+            align([("a",)], [("b",)], how="contextual", vectors=FURNITURE, delta=delta)
+
+
+def test_the_benchmarks_loops_agree() -> None:
+    """The benchmark's yardstick answers the same."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("bench", Path(__file__).parents[2] / "scripts/bench_alignment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    rng = np.random.default_rng(2)
+    words = [f"w{number}" for number in range(80)]
+    vectors = bench.make_vectors(words, 8, 0)
+    human = [tuple(words[n] for n in rng.integers(0, 80, 9)) for _ in range(20)]
+    model = words[::2]
+    unit = {word: row / np.linalg.norm(row) for word, row in zip(words, vectors.matrix.astype(float), strict=True)}
+    aligned, report = align(human, [tuple(model)], how="contextual", vectors=vectors)
+    assert 0 < report.tokens_substituted < 1 - report.tokens_kept
+    for whole in (False, True):
+        assert bench.loop(human, model, unit, whole=whole) == aligned

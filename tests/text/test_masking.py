@@ -1,0 +1,253 @@
+"""Tokenising, hiding, mentions: hand cases, any script, and what must hold of every text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judge.corpus.reading import read_captions
+from judge.errors import JudgeError
+from judge.text.coverage import measure_coverage
+from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.masking import mask
+from judge.text.tokens import first_sentence, tokenize
+
+GENDER, WIDE = load_lexicon("gender"), load_lexicon("gender-wide")
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("A man rides a Horse.", "a man rides a horse ."),
+        ("A woman's bag, on her t-shirt!", "a woman's bag , on her t - shirt !"),
+        ("don’t", "don't"),
+        ("Une fille à l'école", "une fille à l'école"),
+        ("e\u0301cole", "\u00e9cole"),  # NFC
+        ("स्त्री चल रही है।", "स्त्री चल रही है ।"),  # vowel signs are not split off
+        ("رجل يركض", "رجل يركض"),
+        ("a chef 👩‍🍳🏽 cooks", "a chef 👩‍🍳🏽 cooks"),  # one emoji sequence is one token
+        ("a <gender> cat", "a < gender > cat"),  # nobody can write our token
+        ("  \t\n ", ""),
+    ],
+)
+def test_tokenize(caption: str, expected: str) -> None:
+    assert tokenize(caption) == tuple(expected.split())
+
+
+def test_split_contractions() -> None:
+    assert tokenize("A woman's dog doesn't", contractions="split") == ("a", "woman", "'s", "dog", "doesn", "'t")
+
+
+def test_masking_hides_possessives_that_are_no_mention() -> None:
+    words = tokenize("A woman's bag and the boys' toys; he's here, a pregnant zebra in Queens")
+    expected = "a <gender> bag and the <gender> ' toys ; <gender> here , a <gender> zebra in <gender>"
+    assert mask(words, GENDER) == tuple(expected.split())
+    assert GENDER.mentions(words) == {"male"}  # "boys"; the bag, the zebra and New York name nobody
+
+
+def test_no_lexicon_hides_nothing() -> None:
+    assert mask(("a", "man"), None) == ("a", "man")
+
+
+def test_longest_entry_first() -> None:
+    foods = Lexicon(
+        "food", "<food>", {"sausage": frozenset({"hot dog"}), "animal": frozenset({"dog"}), "hot": frozenset({"hot"})}
+    )
+    assert foods.mentions(("a", "hot", "dog")) == {"sausage"}
+    assert foods.mentions(("a", "dog", "hot")) == {"animal", "hot"}
+    # One token an entry: two would tell a hot dog from a dog.
+    assert mask(("a", "hot", "dog"), foods) == ("a", "<food>")
+    assert mask(("a", "dog", "hot", "dog's", "tail"), foods) == ("a", "<food>", "<food>", "tail")
+
+
+def test_entries_are_cut_as_captions_are() -> None:
+    """Hyphens and apostrophes in a lexicon's entries: hidden and mentioned all the same."""
+    skin = Lexicon("skin", "<skin>", {"darker": frozenset({"dark-skinned", "ma'am"})})
+    for how in ("whole", "split"):
+        words = tokenize("A dark-skinned ma’am waits", contractions=how)
+        assert skin.mentions(words) == {"darker"}
+        assert set(mask(words, skin)) == {"a", "<skin>", "waits"}
+
+
+@pytest.mark.parametrize("token", ["gender", "[g]", "<unk>", "<a b>"])
+def test_a_token_that_could_be_a_word_is_refused(tmp_path: Path, token: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"token: '{token}'\nclasses: {{a: [x]}}\n", encoding="utf-8")
+    with pytest.raises(JudgeError, match="could be a word"):
+        load_lexicon(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("classes: {a: [x, y], b: [y]}", "'y' stands in 'a' and in 'b'"),
+        ("classes: {a: [no]}", "'classes.a' is not a list of words"),
+        ("klasses: {}", "no 'classes'"),
+        ("classes: {a: [x]}\nhiden_only: [y]", "unknown key 'hiden_only'. Did you mean 'hidden_only'?"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_faulty_lexicons(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JudgeError) as found:
+        load_lexicon(str(path))
+    assert message in str(found.value)
+    assert str(path) in str(found.value)
+
+
+def test_an_extended_lexicon_has_both_words(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("extends: gender\nclasses: {male: [gaffer], third: [enby]}\nhidden_only: [skirt]\n", "utf-8")
+    own = load_lexicon(str(path))
+    assert (own.name, own.token, own.source) == ("gender", "<gender>", str(path))
+    assert own.classes["male"] == GENDER.classes["male"] | {"gaffer"}
+    assert own.classes["female"] == GENDER.classes["female"]
+    assert own.classes["third"] == {"enby"}
+    assert own.hidden_only == GENDER.hidden_only | {"skirt"}
+    assert own.spellings == GENDER.spellings
+    assert " ".join(mask(("a", "gaffer", "and", "a", "woman", "in", "a", "skirt"), own)).count("<gender>") == 3
+    # A file extends a file; what it says of itself comes first, and words to hide may be all that it adds.
+    (tmp_path / "more.yaml").write_text(
+        f"name: sex\ntoken: <sex>\nextends: {path}\nhidden_only: [beard]\nspellings: {{third: [x]}}\n", "utf-8"
+    )
+    more = load_lexicon(str(tmp_path / "more.yaml"))
+    assert (more.name, more.token, more.classes) == ("sex", "<sex>", own.classes)
+    assert more.hidden_only == own.hidden_only | {"beard"}
+    assert more.spellings == {**GENDER.spellings, "third": {"x"}}
+
+
+def test_faulty_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "a.yaml": "extends: b.yaml\nclasses: {x: [y]}",
+        "b.yaml": "extends: a.yaml\nclasses: {x: [z]}",
+        "self.yaml": "extends: self.yaml\nclasses: {x: [z]}",
+        "typo.yaml": "extends: gendre\nclasses: {x: [z]}",
+        "gone.yaml": "extends: none.yaml\nclasses: {x: [z]}",
+        "both.yaml": "extends: gender\nclasses: {male: [woman]}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for name, message in {
+        "a.yaml": "b.yaml: lexicons extend each other (a.yaml by b.yaml by a.yaml). Take 'extends' out of one of them.",
+        "self.yaml": "self.yaml: lexicons extend each other (self.yaml by self.yaml)",
+        "typo.yaml": "typo.yaml, 'extends': no lexicon 'gendre'. Did you mean 'gender'?; or give a .yaml path.",
+        "gone.yaml": "none.yaml: lexicon cannot be read",
+        "both.yaml": "both.yaml: 'woman' stands in 'female' and in 'male'",
+    }.items():
+        with pytest.raises(JudgeError) as found:
+            load_lexicon(name)
+        assert message in str(found.value)
+
+
+def test_the_wider_list_of_gendered_words() -> None:
+    assert (WIDE.name, WIDE.token, WIDE.spellings) == (GENDER.name, GENDER.token, GENDER.spellings)
+    for name in ("female", "male"):
+        assert WIDE.classes[name] > GENDER.classes[name]
+    for caption, expected in {
+        "A policeman beside a police officer": {"male"},
+        "the bride and groom": {"female", "male"},
+        "two moms, a businesswoman": {"female"},
+        "a king size bed, a queen-sized one, burger king": {"female"},  # LIC's "queen"; no king
+        "a grandfather clock; the cat grooms itself with nun-chucks": set(),
+        "a mans hat, his girlfriend": {"male"},  # "his"
+        "a snowman, a human, a German shepherd, an ottoman, miss kitty": set(),
+    }.items():
+        assert WIDE.mentions(tokenize(caption)) == expected, caption
+    hidden = mask(tokenize("a mans hat, grandfather's clock, the firemen's mom"), WIDE)
+    assert " ".join(hidden) == "a <gender> hat , <gender> clock , the <gender> <gender>"
+
+
+def test_the_wider_list_on_real_captions(coco: Path) -> None:
+    """What the file's header says: agreement with an image's other captions, coverage, and what LIC's list leaves."""
+    human = read_captions(coco / "captions_human.json", side="human").by_image
+    agree, other = 0, 0
+    for texts in human.values():
+        said = [tokenize(text) for text in texts]
+        named = [GENDER.mentions(words) for words in said]
+        for place, words in enumerate(said):
+            others = frozenset[str]().union(*named[:place], *named[place + 1 :])
+            for name in ("female", "male"):
+                used = {word.partition("'")[0] for word in words} & (WIDE.classes[name] - GENDER.classes[name])
+                agree += len(used) * (name in others)
+                other += len(used) * bool(others and name not in others)
+    assert (agree, other) == (127, 5)
+    for file, shares in {
+        "captions_human.json": (0.2382, 0.7487, 0.2389, 0.7472, 0.0029),
+        "results/nic_plus.json": (0.3909, 0.6014, 0.3909, 0.6003, 0.0012),
+        "results/nic_equalizer.json": (0.2832, 0.7166, 0.2832, 0.7155, 0.0013),
+    }.items():
+        captions = read_captions(coco / file, side="human").by_image
+        words = [tokenize(text) for texts in captions.values() for text in texts]
+        found = []
+        for lexicon in (GENDER, WIDE):
+            named = [lexicon.mentions(said) for said in words]
+            coverage = measure_coverage(named, lexicon.classes, empty=0, refused=0)
+            found += [coverage.one, coverage.none]
+        found.append(sum(mask(mask(said, GENDER), WIDE) != mask(said, GENDER) for said in words) / len(words))
+        assert found == pytest.approx(shares, abs=6e-5)
+
+
+@given(st.text(max_size=80))
+def test_any_text(text: str) -> None:
+    words = tokenize(text)
+    assert all(word and not word.isspace() for word in words)
+    assert tokenize(" ".join(words)) == words  # splitting is stable
+    hidden = mask(words, GENDER)
+    assert len(hidden) == len(words)
+    assert mask(hidden, GENDER) == hidden
+    assert not GENDER.mentions(hidden)
+
+
+entries = sorted({word for words in GENDER.classes.values() for word in words} | GENDER.hidden_only)
+
+
+@given(st.lists(st.sampled_from([*entries, "cat", "on", "table's"]), max_size=12), st.booleans())
+def test_no_lexicon_word_survives_in_any_case(words: list[str], shout: bool) -> None:
+    text = " ".join(words)
+    hidden = mask(tokenize(text.upper() if shout else text), GENDER)
+    assert not set(hidden) & set(entries)
+    assert [word for word in hidden if word != GENDER.token] == [word for word in words if word not in entries]
+
+
+def test_lexicon_is_the_papers() -> None:
+    """CVPR supplement B: 20 feminine or neutral and 21 masculine entries, before plurals."""
+    feminine = (
+        "woman female lady mother girl aunt wife actress princess waitress sister queen daughter she her hers herself"
+    )
+    masculine = (
+        "man male father gentleman boy uncle husband actor prince waiter son brother guy emperor dude cowboy "
+        "he his him himself"
+    )
+    assert set(feminine.split()) <= GENDER.classes["female"]
+    assert set(masculine.split()) <= GENDER.classes["male"]
+    assert GENDER.hidden_only == {"pregnant", "queens", "actors"}
+    assert len(GENDER.classes["female"]) + len(GENDER.classes["male"]) == 29 + 35
+    assert "CVPR 2022" in GENDER.source
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("A dog. It barks.", "A dog."),
+        ("A dog at 3.5 m!", "A dog at 3.5 m!"),
+        ("Is it? Yes.", "Is it?"),
+        ("一个女人。她在跑。", "一个女人。"),
+        ("No stop\nSecond line", "No stop"),
+        ("  ", ""),
+    ],
+)
+def test_first_sentence(text: str, first: str) -> None:
+    assert first_sentence(text) == first
+
+
+def test_coverage_by_hand() -> None:
+    captions = [tokenize(text) for text in ("a man", "a woman and her boy", "a person", "a girl")]
+    found = measure_coverage([GENDER.mentions(words) for words in captions], GENDER.classes, empty=1, refused=2)
+    assert (found.captions, found.one, found.none, found.several) == (4, 0.5, 0.25, 0.25)
+    assert (found.empty, found.refused) == (1, 2)
+    assert found.classes == {"female": 0.5, "male": 0.5}
