@@ -34,7 +34,7 @@ from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicons
-from judge.training.setup import Workshop, is_main_process
+from judge.training.setup import TrainingSetup, is_main_process
 from judge.types import Report
 
 
@@ -102,20 +102,20 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     lexicons = choose_lexicons(config)
     corpus = corpus or read_corpus(config, lexicons)
     told = describe_people(config, corpus)
-    plan, workshop = make_plan(config), make_workshop(config)
+    plan, setup = make_plan(config), make_setup(config)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
     looking = partial(see, config, report=report) if config.images else None
     if directory is None:
         corpus = _captioned(config, corpus, plan, silent=silent, directory=None, report=report)
-        result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report)
+        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, report=report)
         return replace(result, run={**result.run, **describe_sight(config), **told})
-    workshop = replace(workshop, store=config.checkpoints or directory.store)
+    setup = replace(setup, store=config.checkpoints or directory.store)
     with directory.working():
         corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, report=report)
         # Where captions have been written, the folder has been begun.
         ready = None if silent else directory.begin
-        result = measure(corpus, plan, lexicons=lexicons, workshop=workshop, see=looking, report=report, ready=ready)
+        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, report=report, ready=ready)
         result = replace(result, run={**result.run, **describe_sight(config), **told})
         if is_main_process():
             directory.finish(config.to_yaml(), result)
@@ -233,9 +233,9 @@ def make_plan(config: RunConfig) -> Plan:
     )
 
 
-def make_workshop(config: RunConfig) -> Workshop:
+def make_setup(config: RunConfig) -> TrainingSetup:
     """The part of ``config`` that says how judges are trained."""
-    return Workshop(
+    return TrainingSetup(
         recipe=config.recipe(),
         store=config.checkpoints,
         keeps_weights=config.checkpoints is not None,

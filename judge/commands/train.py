@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.commands.captioner_checkpoints import silent_models
-from judge.commands.evaluate import make_plan, make_workshop, open_checkpoints, read_corpus
+from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus
 from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import see
 from judge.config import TrainConfig
@@ -64,9 +64,7 @@ def train_judges(config: TrainConfig, *, report: Report | None = None) -> Traini
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
     before = open_checkpoints(config.checkpoints)
     looking = partial(see, config, report=report) if config.images else None
-    found = train(
-        corpus, make_plan(config), lexicons=lexicons, workshop=make_workshop(config), see=looking, report=report
-    )
+    found = train(corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), see=looking, report=report)
     if is_main_process():
         _write_index(config.checkpoints, found)
     kept = {judge.key for judge in found} & before

@@ -21,7 +21,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.members import train_members
-from judge.training.setup import Workshop, is_main_process, name_members
+from judge.training.setup import TrainingSetup, is_main_process, name_members
 from judge.types import Labels, Report, Side
 
 __all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]
@@ -34,7 +34,7 @@ def measure(
     plan: Plan,
     *,
     lexicons: Lexicons,
-    workshop: Workshop | None = None,
+    setup: TrainingSetup | None = None,
     see: See | None = None,
     report: Report | None = None,
     ready: Callable[[], None] | None = None,
@@ -45,7 +45,7 @@ def measure(
         corpus: captions of both sides, and labels.
         plan: what to measure.
         lexicons: the words that reveal the attribute, and tasks.
-        workshop: how judges are trained.
+        setup: how judges are trained.
         report: told of progress.
         see: gives the pictures of images, people hidden; None where there are none.
         ready: called once all that can be refused has been looked at, before the first judge is trained.
@@ -56,10 +56,10 @@ def measure(
     if plan.quality:
         require("quality", "pycocoevalcap", "matplotlib")
     work = lay_out(corpus, plan, lexicons)
-    workshop = _furnish(workshop or Workshop(), work.jobs, see)
+    setup = _with_pictures(setup or TrainingSetup(), work.jobs, see)
     counts = pd.concat([part.rows for part in work.tallies], ignore_index=True) if work.tallies else pd.DataFrame()
     names = [metric.name for metric in work.metrics]
-    check_refits(work.jobs, plan, workshop)
+    check_refits(work.jobs, plan, setup)
     if report and work.tallies:
         report("counting", 0, 0)
     # Before the judges, who take longer: it may find what has to be refused.
@@ -67,14 +67,14 @@ def measure(
     if ready:
         ready()
     members = [job.member for job in work.jobs]
-    workshop = workshop.look(members, report) if members else workshop
-    answers = train_members(members, workshop, then=answer_rows, report=report) if members else []
+    setup = setup.look(members, report) if members else setup
+    answers = train_members(members, setup, then=answer_rows, report=report) if members else []
     notes = [chosen for _, chosen in answers]
-    refits = refit(work.jobs, notes, plan, workshop, report=report)
+    refits = refit(work.jobs, notes, plan, setup, report=report)
     if report:
         report("intervals and tests", 0, 0)
     scores = score_table(work.jobs, [rows for rows, _ in answers])
-    summaries = [*summarise(scores, refits, _settings(work, plan, workshop)), *counted]
+    summaries = [*summarise(scores, refits, _settings(work, plan, setup)), *counted]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
     quality = _qualities(corpus, plan, work.truth.labels, report)
@@ -83,9 +83,9 @@ def measure(
     return Result(tuple(summaries), scores, counts, replicates, run, quality)
 
 
-def _settings(work: Work, plan: Plan, workshop: Workshop) -> Settings:
+def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
     ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
-    untrained = {job.judge for job in work.jobs if not workshop.is_trained(job.member)}
+    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member)}
     return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
 
 
@@ -113,7 +113,7 @@ def _qualities(corpus: Corpus, plan: Plan, labels: Labels, report: Report | None
 
 @dataclass(frozen=True, slots=True)
 class TrainedJudge:
-    """A judge that a run needs, and the name of its files in the workshop's store; several may share them."""
+    """A judge that a run needs, and the name of its files in the setup's store; several may share them."""
 
     captioner: str
     metrics: tuple[str, ...]
@@ -130,11 +130,11 @@ def train(
     plan: Plan,
     *,
     lexicons: Lexicons,
-    workshop: Workshop,
+    setup: TrainingSetup,
     see: See | None = None,
     report: Report | None = None,
 ) -> list[TrainedJudge]:
-    """Train all judges that :func:`measure` would ask, and keep them in the workshop's store, where it finds them.
+    """Train all judges that :func:`measure` would ask, and keep them in the setup's store, where it finds them.
 
     Of refits only what they say is kept, and they are not among the judges that are returned.
 
@@ -146,10 +146,10 @@ def train(
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
     members = [job.member for job in jobs]
-    workshop = _furnish(workshop, jobs, see).look(members, report)
-    check_refits(jobs, plan, workshop)
-    answers = train_members(members, workshop, then=answer_rows, report=report)
-    refit(jobs, [chosen for _, chosen in answers], plan, workshop, report=report)
+    setup = _with_pictures(setup, jobs, see).look(members, report)
+    check_refits(jobs, plan, setup)
+    answers = train_members(members, setup, then=answer_rows, report=report)
+    refit(jobs, [chosen for _, chosen in answers], plan, setup, report=report)
     return [
         TrainedJudge(
             job.evidence.captioner,
@@ -161,21 +161,21 @@ def train(
             job.member.split.fold,
             key,
         )
-        for job, key in zip(jobs, name_members(members, workshop), strict=True)
+        for job, key in zip(jobs, name_members(members, setup), strict=True)
     ]
 
 
-def _furnish(workshop: Workshop, jobs: Sequence[Job], see: See | None) -> Workshop:
-    """A workshop with the pictures that its judges look at."""
+def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], see: See | None) -> TrainingSetup:
+    """A setup with the pictures that its judges look at."""
     evidence = {id(job.evidence): job.evidence for job in jobs}.values()
     images = sorted({image for one in evidence if one.sides.uses_images for image in one.classes})
     if not images:
-        return workshop
+        return setup
     if see is None:
         names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.looks)
         what = f"judges of {', '.join(names)} see pictures, and there are none"
         raise JudgeError(what, where="--images", mend="give the folder of pictures")
-    return replace(workshop, materials=replace(workshop.materials, pictures=see(images)))
+    return replace(setup, materials=replace(setup.materials, pictures=see(images)))
 
 
 def check(corpus: Corpus, plan: Plan, *, lexicons: Lexicons) -> None:

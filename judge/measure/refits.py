@@ -25,7 +25,7 @@ from judge.metrics import Metric
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import CELL, Cell, Statistic
 from judge.training.members import train_members
-from judge.training.setup import Workshop
+from judge.training.setup import TrainingSetup
 from judge.types import FloatArray, Report, Side
 
 COLUMNS = ["captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"]
@@ -47,7 +47,7 @@ def refit(
     jobs: Sequence[Job],
     notes: Sequence[Mapping[str, float]],
     plan: Plan,
-    workshop: Workshop,
+    setup: TrainingSetup,
     *,
     report: Report | None = None,
 ) -> pd.DataFrame:
@@ -57,30 +57,30 @@ def refit(
         jobs: the run's own.
         notes: what each of their judges chose.
         plan: how many refits of which kind; see :meth:`~judge.measure.plan.Plan.resamples_of`.
-        workshop: how judges are trained.
+        setup: how judges are trained.
         report: told of progress.
 
     Raises:
         JudgeError: fewer images than the resampling needs.
     """
-    refits = list(_lay_out(jobs, notes, plan, workshop))
+    refits = list(_lay_out(jobs, notes, plan, setup))
     tell = partial(_as_refits, report) if report else None
     again = [job.member for one in refits for job in one.jobs]
     if any(find_judge(member.judge).reader for member in again):
-        workshop = replace(workshop, sights=None)  # Captions that have not been read yet.
-    found = iter(train_members(again, workshop, then=answer_sums, report=tell) if again else [])
+        setup = replace(setup, sights=None)  # Captions that have not been read yet.
+    found = iter(train_members(again, setup, then=answer_sums, report=tell) if again else [])
     rows = [row for one in refits for row in _values(one, [next(found) for _ in one.jobs], plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def check_refits(jobs: Sequence[Job], plan: Plan, workshop: Workshop) -> None:
+def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
     """Refuse what :func:`refit` would refuse, before any judge is trained.
 
     Raises:
         JudgeError: as ``refit``; refits were asked for, and no judge is trained.
     """
     compared = [job for job in jobs if compares(job.metrics)]
-    trained = [job for job in compared if workshop.is_trained(job.member)]
+    trained = [job for job in compared if setup.is_trained(job.member)]
     if plan.refits and compared and not trained:
         what = f"judge '{compared[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"
@@ -105,7 +105,7 @@ def _check_halves(evidence: Evidence, plan: Plan) -> None:
 
 
 def _lay_out(
-    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, workshop: Workshop
+    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup
 ) -> Iterator[_Refit]:
     groups: dict[tuple[int, tuple[str, ...], str], dict[tuple[int, int], Mapping[str, float]]] = {}
     first: dict[tuple[int, tuple[str, ...], str], Job] = {}
@@ -115,7 +115,7 @@ def _lay_out(
         crew = find_judge(job.member.judge).crew is not None
         groups.setdefault(key, {})[job.member.seed, job.member.split.fold] = chosen if crew else {}
     for key, job in first.items():
-        if not workshop.is_trained(job.member):
+        if not setup.is_trained(job.member):
             continue
         compared = compares(job.metrics)
         for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():

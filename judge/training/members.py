@@ -24,7 +24,7 @@ from judge.evidence import Slot
 from judge.judges import Blueprint, Judge, find_judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
-from judge.training.setup import Member, Workshop, assign, is_main_process, launched, name_members
+from judge.training.setup import Member, TrainingSetup, assign, is_main_process, launched, name_members
 from judge.types import IntArray, Predictions, Report, Target
 
 # Refits of the same captions that travel to a worker together.
@@ -35,13 +35,13 @@ Then = Callable[[Member, Predictions], R]
 
 
 def train_members(
-    members: Sequence[Member], workshop: Workshop, *, then: Then[R], report: Report | None = None
+    members: Sequence[Member], setup: TrainingSetup, *, then: Then[R], report: Report | None = None
 ) -> list[R]:
     """Train and score every member, in this process and its companions.
 
     Args:
         members: in any order; two with the same evidence, split and seed are trained once.
-        workshop: how.
+        setup: how.
         then: makes the result of a member out of its predictions on its ``test()`` samples; a function at the top of a
             module, or a partial of one, as it travels to other processes.
         report: told of this process's work, about twice a second.
@@ -52,18 +52,18 @@ def train_members(
     Raises:
         JudgeError: NaN loss; a launch that promised several processes and gave one.
     """
-    workshop = workshop.look(members, report)
+    setup = setup.look(members, report)
     alike: dict[str, list[tuple[int, Member]]] = {}
-    for position, key in enumerate(name_members(members, workshop)):
+    for position, key in enumerate(name_members(members, setup)):
         alike.setdefault(key, []).append((position, members[position]))
     jobs = [_Job(key, tuple(of)) for key, of in alike.items()]
     batches = list(_batches(jobs))
-    share = _share(batches, workshop) if launched() else batches
+    share = _share(batches, setup) if launched() else batches
     tell = partial(report, "training judges") if report else None
-    total = sum(workshop.units(job.member) for batch in share for job in batch)
+    total = sum(setup.units(job.member) for batch in share for job in batch)
     with _progress(len(members), total, tell) as units:
         work = partial(_work, units=units, then=then)
-        done = dict(_launched(share, workshop, work) if launched() else _local(batches, workshop, work))
+        done = dict(_launched(share, setup, work) if launched() else _local(batches, setup, work))
     return [done[position] for position in range(len(members))]
 
 
@@ -87,24 +87,24 @@ Batch = list[_Job]
 Work = Callable[..., list[tuple[int, Any]]]
 
 
-def _local(batches: Sequence[Batch], workshop: Workshop, work: Work) -> Iterator[tuple[int, Any]]:
+def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Work) -> Iterator[tuple[int, Any]]:
     """Batches on the cores of this machine, in worker processes of joblib's."""
     from joblib import Parallel, delayed
 
     jobs = [job for batch in batches for job in batch]
-    workers = min(workshop.workers or _default_workers(jobs), max(1, len(batches)))
+    workers = min(setup.workers or _default_workers(jobs), max(1, len(batches)))
     pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", max_nbytes=None)
     with warnings.catch_warnings():
         # loky renews a worker that has grown by 300 MB (importing torch does) and says so from its manager's thread.
         # Where warnings are errors, that thread would die of it and this one wait for ever.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-        travelling = (delayed(_each)(work, task, _luggage(task[0][0], workshop)) for task in _tasks(batches))
+        travelling = (delayed(_each)(work, task, _luggage(task[0][0], setup)) for task in _tasks(batches))
         for finished in pool(travelling):
             yield from finished
 
 
-def _each(work: Work, batches: Sequence[Batch], workshop: Workshop) -> list[tuple[int, Any]]:
-    return [finished for batch in batches for finished in work(batch, workshop)]
+def _each(work: Work, batches: Sequence[Batch], setup: TrainingSetup) -> list[tuple[int, Any]]:
+    return [finished for batch in batches for finished in work(batch, setup)]
 
 
 def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
@@ -122,43 +122,43 @@ def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     yield from waiting.values()
 
 
-def _luggage(job: _Job, workshop: Workshop) -> Workshop:
-    """What of a workshop travels to a worker.
+def _luggage(job: _Job, setup: TrainingSetup) -> TrainingSetup:
+    """What of a setup travels to a worker.
 
     Features of its own samples alone, and masks of all pictures only for a judge that reads pictures itself.
     """
     blueprint = find_judge(job.member.judge)
-    if workshop.sights and workshop.sights.features:
-        own = workshop.sights.features.get(blueprint.name)
+    if setup.sights and setup.sights.features:
+        own = setup.sights.features.get(blueprint.name)
         # What a refit sees is not made before it gets there.
         narrow = own if own is None or job.member.is_refit else own.narrowed(job.member.samples)
         features = {blueprint.name: narrow} if narrow else {}
-        workshop = replace(workshop, sights=replace(workshop.sights, features=features))
+        setup = replace(setup, sights=replace(setup.sights, features=features))
     if blueprint.backbone is None and "image" in blueprint.senses:
-        return workshop
-    return replace(workshop, materials=replace(workshop.materials, pictures=None))
+        return setup
+    return replace(setup, materials=replace(setup.materials, pictures=None))
 
 
-def _share(batches: Sequence[Batch], workshop: Workshop) -> list[Batch]:
+def _share(batches: Sequence[Batch], setup: TrainingSetup) -> list[Batch]:
     """This process's batches in a launch: those that all processes do together, then its part of the whole ones."""
     from judge.training.processes import make_accelerator
 
-    accelerator = make_accelerator(mixed_precision=workshop.mixed_precision)
-    together = [batch for batch in batches if workshop.sharing_of(batch[0].member) == "data"]
-    whole = [batch for batch in batches if workshop.sharing_of(batch[0].member) == "members"]
+    accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
+    together = [batch for batch in batches if setup.sharing_of(batch[0].member) == "data"]
+    whole = [batch for batch in batches if setup.sharing_of(batch[0].member) == "members"]
     return together + whole[accelerator.process_index :: accelerator.num_processes]
 
 
-def _launched(share: Sequence[Batch], workshop: Workshop, work: Work) -> list[tuple[int, Any]]:
+def _launched(share: Sequence[Batch], setup: TrainingSetup, work: Work) -> list[tuple[int, Any]]:
     """Do the share of this process; everybody's results, in every process."""
     from judge.training.processes import gather, in_company
 
-    together = [batch for batch in share if workshop.sharing_of(batch[0].member) == "data"]
+    together = [batch for batch in share if setup.sharing_of(batch[0].member) == "data"]
     with in_company():
-        mine = [finished for batch in together for finished in work(batch, workshop)]
+        mine = [finished for batch in together for finished in work(batch, setup)]
     failure: JudgeError | None = None
     try:
-        mine += [finished for batch in share[len(together) :] for finished in work(batch, workshop)]
+        mine += [finished for batch in share[len(together) :] for finished in work(batch, setup)]
     except JudgeError as error:  # The other processes wait in gather: tell them before giving up.
         failure = error
     everybody = gather((mine, failure))
@@ -181,13 +181,13 @@ def _batches(jobs: Sequence[_Job]) -> Iterator[Batch]:
     yield from crews.values()
 
 
-def _work(batch: Batch, workshop: Workshop, units: Path, then: Then[R]) -> list[tuple[int, R]]:
+def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> list[tuple[int, R]]:
     """Train, or take from the store, the judges of one batch."""
     counter = np.memmap(units, dtype=np.int64, mode="r+")
-    kept = [_load(job, workshop) for job in batch]
+    kept = [_load(job, setup) for job in batch]
     crew = find_judge(batch[0].member.judge).crew
     # A crew chooses together: it is trained whole.
-    found = [_train(batch[0], workshop, counter)] if crew is None and kept[0] is None else kept
+    found = [_train(batch[0], setup, counter)] if crew is None and kept[0] is None else kept
     if crew is not None and any(answers is None for answers in kept):
         with _threads(1):
             found = _asked(batch, crew(batch[0].member.target, assign([job.member for job in batch])))
@@ -195,8 +195,8 @@ def _work(batch: Batch, workshop: Workshop, units: Path, then: Then[R]) -> list[
     for job, before, predictions in zip(batch, kept, found, strict=True):
         assert predictions is not None
         if before is None:
-            _store(job, workshop, predictions)
-        counter[job.position] = workshop.units(job.member)
+            _store(job, setup, predictions)
+        counter[job.position] = setup.units(job.member)
         results += [(position, then(member, predictions)) for position, member in job.alike]
     for member in (member for job in batch for _, member in job.alike):
         if isinstance(member.samples, Slot) and member.is_refit:
@@ -204,19 +204,19 @@ def _work(batch: Batch, workshop: Workshop, units: Path, then: Then[R]) -> list[
     return results
 
 
-def _load(job: _Job, workshop: Workshop) -> Predictions | None:
-    path = workshop.file_of(job.key)
+def _load(job: _Job, setup: TrainingSetup) -> Predictions | None:
+    path = setup.file_of(job.key)
     kept = load_predictions(path) if path else None
     return kept and Predictions(kept[0], job.member.target, kept[1])
 
 
-def _store(job: _Job, workshop: Workshop, found: Predictions) -> None:
+def _store(job: _Job, setup: TrainingSetup, found: Predictions) -> None:
     """Refuse what is no number, and keep the rest."""
-    member, path = job.member, workshop.file_of(job.key)
+    member, path = job.member, setup.file_of(job.key)
     if not np.isfinite(found.probabilities).all():
         mend = "lower --learning-rate, or use --precision no"
         raise JudgeError(f"judge '{member.judge}' predicts NaN", where=f"seed {member.seed}", mend=mend)
-    if path and (workshop.sharing_of(member) == "members" or is_main_process()):
+    if path and (setup.sharing_of(member) == "members" or is_main_process()):
         save_predictions(path, found.probabilities, found.notes)
         with suppress(OSError):  # None was written, or it may not go: it does no harm.
             _under_way(path).unlink()
@@ -239,17 +239,17 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
     return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
 
 
-def _train(job: _Job, workshop: Workshop, counter: IntArray) -> Predictions:
+def _train(job: _Job, setup: TrainingSetup, counter: IntArray) -> Predictions:
     """Train one judge, by itself or with all processes, and ask it."""
-    member, blueprint, path = job.member, find_judge(job.member.judge), workshop.file_of(job.key)
-    alone = workshop.sharing_of(member) == "members"
+    member, blueprint, path = job.member, find_judge(job.member.judge), setup.file_of(job.key)
+    alone = setup.sharing_of(member) == "members"
     with _threads(1 if alone else None):
-        judge = _build(blueprint, member.target, workshop, path, on_epoch=partial(_tick, counter, job.position))
+        judge = _build(blueprint, member.target, setup, path, on_epoch=partial(_tick, counter, job.position))
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
         found = judge.predict(member.test())
         if member.validates:
             found = _validated(member, found, judge.predict(member.validation()))
-        if path and workshop.keeps_weights and not member.is_refit:
+        if path and setup.keeps_weights and not member.is_refit:
             _keep(judge, path if alone or is_main_process() else None)
     return found
 
@@ -261,12 +261,12 @@ def _tick(counter: IntArray, position: int, done: int, loss: float) -> None:
 def _build(
     blueprint: Blueprint,
     target: Target,
-    workshop: Workshop,
+    setup: TrainingSetup,
     path: Path | None,
     *,
     on_epoch: Callable[[int, float], None],
 ) -> Judge:
-    recipe = workshop.recipe_of(blueprint)
+    recipe = setup.recipe_of(blueprint)
     if blueprint.judge is not None or recipe is None:
         assert blueprint.judge is not None
         return blueprint.judge(target)
@@ -274,13 +274,13 @@ def _build(
     from judge.training.trainer import NetworkJudge, Trainer
 
     trainer = Trainer(
-        make_accelerator(mixed_precision=workshop.mixed_precision),
-        sharing=workshop.sharing or recipe.sharing,
+        make_accelerator(mixed_precision=setup.mixed_precision),
+        sharing=setup.sharing or recipe.sharing,
         checkpoint=_under_way(path) if path else None,
         on_epoch=on_epoch,
     )
-    features = workshop.sights.features.get(blueprint.name) if workshop.sights else None
-    return NetworkJudge(blueprint, target, recipe, trainer, replace(workshop.materials, features=features))
+    features = setup.sights.features.get(blueprint.name) if setup.sights else None
+    return NetworkJudge(blueprint, target, recipe, trainer, replace(setup.materials, features=features))
 
 
 def _keep(judge: Judge, path: Path | None) -> None:

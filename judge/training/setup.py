@@ -1,4 +1,4 @@
-"""What is to be trained, and how: members, the workshop, and a name for each result.
+"""What is to be trained, and how: members, the setup, and a name for each result.
 
 A member is one judge to train: what it learns from, what it is scored on, its seed.
 """
@@ -141,7 +141,7 @@ class Sights:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class TrainingSetup:
     """How members are trained.
 
     Attributes:
@@ -167,8 +167,8 @@ class Workshop:
     features: Path = Path("runs/features")
     sights: Sights | None = None
 
-    def look(self, members: Sequence[Member], report: Report | None = None) -> Workshop:
-        """A workshop in which what judges see has been looked at; by all processes of a launch, each a share.
+    def look(self, members: Sequence[Member], report: Report | None = None) -> TrainingSetup:
+        """A setup in which what judges see has been looked at; by all processes of a launch, each a share.
 
         Raises:
             JudgeError: as :func:`~judge.training.precompute.look` and :func:`~judge.training.precompute.read`.
@@ -270,9 +270,9 @@ def one_by_one(members: Iterable[Member]) -> Iterator[Member]:
         held.evidence.release()
 
 
-def name_members(members: Sequence[Member], workshop: Workshop) -> list[str]:
-    """A name for each member's result: equal names, equal numbers. The workshop must have looked."""
-    assert workshop.sights is not None
+def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
+    """A name for each member's result: equal names, equal numbers. The setup must have looked."""
+    assert setup.sights is not None
     known: dict[object, str] = {}
     splits: dict[int, str] = {}
     digests: dict[object, str] = {}
@@ -280,23 +280,23 @@ def name_members(members: Sequence[Member], workshop: Workshop) -> list[str]:
     for member in one_by_one(members):
         view = id(member.samples), find_judge(member.judge).blanked
         if view not in known:
-            known[view] = _evidence_digest(member, workshop.sights, digests)
+            known[view] = _evidence_digest(member, setup.sights, digests)
         if id(member.split) not in splits:
             splits[id(member.split)] = hashlib.blake2b(repr(member.split).encode(), digest_size=16).hexdigest()
-        names.append(_key(member, workshop, splits[id(member.split)], known[view]))
+        names.append(_key(member, setup, splits[id(member.split)], known[view]))
     return names
 
 
-def _key(member: Member, workshop: Workshop, split: str, evidence: str) -> str:
+def _key(member: Member, setup: TrainingSetup, split: str, evidence: str) -> str:
     """A name for the member's result: everything that decides it, hashed. Equal names, equal numbers."""
     blueprint = find_judge(member.judge)
-    recipe = workshop.recipe_of(blueprint)
+    recipe = setup.recipe_of(blueprint)
     packages = [_version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
-    assert workshop.sights is not None
-    seen = workshop.sights.backbones.get(blueprint.name), workshop.materials.told if recipe else None
-    start = blueprint.mark(workshop.materials) if blueprint.mark else None
+    assert setup.sights is not None
+    seen = setup.sights.backbones.get(blueprint.name), setup.materials.told if recipe else None
+    start = blueprint.mark(setup.materials) if blueprint.mark else None
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
-    place = recipe and (workshop.mixed_precision if workshop.keeps_weights else _place(member, workshop))
+    place = recipe and (setup.mixed_precision if setup.keeps_weights else _place(member, setup))
     chosen = member.settings, member.validates
     setting = (packages, blueprint.name, member.target, recipe, member.stream, chosen, place, seen, start)
     return hashlib.blake2b(repr((setting, split, evidence)).encode(), digest_size=16).hexdigest()
@@ -305,13 +305,13 @@ def _key(member: Member, workshop: Workshop, split: str, evidence: str) -> str:
 _version = cache(version)
 
 
-def _place(member: Member, workshop: Workshop) -> tuple[str, ...]:
+def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
     """Precision, device and, where processes train one judge together, their number, and their threads on CPUs."""
     import torch
 
-    precision = workshop.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    precision = setup.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
-    if workshop.sharing_of(member) == "members":
+    if setup.sharing_of(member) == "members":
         return precision, device, "whole"
     threads = str(torch.get_num_threads()) if device == "cpu" else ""
     return precision, device, os.environ.get("WORLD_SIZE", "1"), threads

@@ -20,7 +20,7 @@ from judge.judges.bert import BatchNorm, PretrainedClassifier
 from judge.judges.frozen import FrozenClassifier
 from judge.training.members import train_members
 from judge.training.processes import make_accelerator
-from judge.training.setup import Member, Workshop, name_members
+from judge.training.setup import Member, TrainingSetup, name_members
 from judge.training.texts import TextCache
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
@@ -119,7 +119,7 @@ def test_a_clue_is_learnt_and_bert_with_it_or_not(name: str, folder: Path, tmp_p
 
 
 def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
-    """Through the workshop; another reader is another judge, and for bert-ft too."""
+    """Through the setup; another reader is another judge, and for bert-ft too."""
     samples = tuple(make_samples(60))
     split = Split(tuple(map(str, range(40))), tuple(map(str, range(40, 60))), {"female": 1.0, "male": 1.0})
     other = tmp_path / "other"
@@ -128,17 +128,17 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
         make_tokenizer().save_pretrained(other)
     for name in ("bert-pre", "bert-ft"):
         member = Member(name, GENDER, samples, split, 0)
-        workshops = [
-            Workshop({"epochs": 1}, workers=1, features=tmp_path / "kept", materials=Materials(reader=str(reader)))
+        setups = [
+            TrainingSetup({"epochs": 1}, workers=1, features=tmp_path / "kept", materials=Materials(reader=str(reader)))
             for reader in (folder, folder, other)
         ]
         one, same, another = (
-            train_members([member], workshop, then=keep_predictions)[0].probabilities for workshop in workshops
+            train_members([member], setup, then=keep_predictions)[0].probabilities for setup in setups
         )
         assert one.shape == (20, 2)
         assert np.array_equal(one, same)
         assert not np.allclose(one, another)
-        keys = [name_members([member], workshop.look([member]))[0] for workshop in workshops]
+        keys = [name_members([member], setup.look([member]))[0] for setup in setups]
         assert keys[0] == keys[1] != keys[2]
 
 
@@ -146,11 +146,11 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
 def test_no_reader_is_one_line(name: str, tmp_path: Path) -> None:
     split = Split(("0", "1"), ("2",), {"female": 1.0, "male": 1.0})
     member = Member(name, GENDER, tuple(make_samples(3)), split, 0)
-    workshop = Workshop(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / "none")))
+    setup = TrainingSetup(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / "none")))
     with pytest.raises(JudgeError, match=rf"--reader {tmp_path / 'none'}: no such folder\. Check the path\."):
-        train_members([member], workshop, then=keep_predictions)
+        train_members([member], setup, then=keep_predictions)
     # Nor does a text judge ask for pictures.
     (tmp_path / "empty").mkdir()
-    workshop = replace(workshop, materials=Materials(reader=str(tmp_path / "empty")))
+    setup = replace(setup, materials=Materials(reader=str(tmp_path / "empty")))
     with pytest.raises(JudgeError, match=r"no checkpoint of transformers is there \(config\.json\)"):
-        train_members([member], workshop, then=keep_predictions)
+        train_members([member], setup, then=keep_predictions)

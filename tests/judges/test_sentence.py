@@ -27,7 +27,7 @@ from judge.judges.bert import load_reader
 from judge.judges.frozen import FrozenEncoder
 from judge.training.features import FeatureStore
 from judge.training.members import _Job, _luggage, train_members
-from judge.training.setup import Member, Workshop, name_members
+from judge.training.setup import Member, TrainingSetup, name_members
 from judge.training.texts import TextCache, name_words
 from judge.types import Sample
 from judge.utils.hub import quiet
@@ -189,11 +189,11 @@ def test_minilm_from_end_to_end(minilm: Path, tmp_path: Path) -> None:
                     images[part].append(image)
     split = Split(tuple(images["train"]), tuple(images["test"]), {"female": 1.0, "male": 1.0})
     member = Member(f"sentence:{minilm}", GENDER, tuple(samples), split, 0)
-    workshop = Workshop({"epochs": 30}, workers=1, features=tmp_path)
-    (found,) = train_members([member], workshop, then=keep_predictions)
+    setup = TrainingSetup({"epochs": 30}, workers=1, features=tmp_path)
+    (found,) = train_members([member], setup, then=keep_predictions)
     assert accuracy(found.probabilities, member.test()) > 0.8
     # A bag of words has nothing to go by.
-    (found,) = train_members([Member("linear", GENDER, tuple(samples), split, 0)], workshop, then=keep_predictions)
+    (found,) = train_members([Member("linear", GENDER, tuple(samples), split, 0)], setup, then=keep_predictions)
     assert accuracy(found.probabilities, member.test()) == pytest.approx(0.5, abs=0.2)
 
 
@@ -312,15 +312,15 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
         for split in splits
         for seed in range(2)
     ]
-    workshop = Workshop({"epochs": 1}, workers=1, features=tmp_path)
-    first = train_members(members, workshop, then=keep_predictions)
+    setup = TrainingSetup({"epochs": 1}, workers=1, features=tmp_path)
+    first = train_members(members, setup, then=keep_predictions)
     assert sum(asked) == len({sample.words for samples in sides for sample in samples})
     asked.clear()
-    again = train_members(members, workshop, then=keep_predictions)
+    again = train_members(members, setup, then=keep_predictions)
     assert asked == []
     for one, other in zip(first, again, strict=True):
         assert np.array_equal(one.probabilities, other.probabilities)
-    looked = workshop.look(members)
+    looked = setup.look(members)
     assert looked.sights
     # To a worker goes what its own judge reads.
     sent = _luggage(_Job("key", ((0, members[0]),)), looked).sights
@@ -341,12 +341,12 @@ def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
     samples = tuple(make_samples(20))
     split = Split(("0", "1", "2"), ("3",), {"female": 1.0, "male": 1.0})
     member = Member(f"sentence:{folder}", GENDER, samples, split, 0)
-    workshop = Workshop(features=tmp_path / "features")
-    before = name_members([member], workshop.look([member]))
-    assert name_members([member], workshop.look([member])) == before
+    setup = TrainingSetup(features=tmp_path / "features")
+    before = name_members([member], setup.look([member]))
+    assert name_members([member], setup.look([member])) == before
     weights = load_file(folder / "model.safetensors")
     save_file({name: weight * 1.01 for name, weight in weights.items()}, folder / "model.safetensors", {"format": "pt"})
-    assert name_members([member], workshop.look([member])) != before
+    assert name_members([member], setup.look([member])) != before
 
 
 # What cannot be had.

@@ -21,7 +21,7 @@ from judge.masking.seen import SeenPictures
 from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.members import _Job, _luggage, train_members
-from judge.training.setup import Member, Sights, Workshop, name_members
+from judge.training.setup import Member, Sights, TrainingSetup, name_members
 from judge.types import Predictions, Side, Target
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
@@ -43,8 +43,8 @@ def make_members(judge: str, *, seeds: int = 2) -> list[Member]:
     return [Member(judge, GENDER, samples, split, seed) for seed in range(seeds) for split in splits]
 
 
-def numbers(members: list[Member], workshop: Workshop) -> list[np.ndarray]:
-    return [found.probabilities for found in train_members(members, workshop, then=keep_predictions)]
+def numbers(members: list[Member], setup: TrainingSetup) -> list[np.ndarray]:
+    return [found.probabilities for found in train_members(members, setup, then=keep_predictions)]
 
 
 @pytest.mark.parametrize("judge", ["linear", "lstm"])
@@ -55,10 +55,10 @@ def test_workers_and_company_change_nothing(judge: str) -> None:
     digits that its tolerance leaves open.
     """
     members = make_members(judge)
-    one = numbers(members, Workshop(QUICK, workers=1))
-    two = numbers(members, Workshop(QUICK, workers=2))
-    backwards = numbers(members[::-1], Workshop(QUICK, workers=1))[::-1]
-    alone = numbers(members[2:3], Workshop(QUICK, workers=1))
+    one = numbers(members, TrainingSetup(QUICK, workers=1))
+    two = numbers(members, TrainingSetup(QUICK, workers=2))
+    backwards = numbers(members[::-1], TrainingSetup(QUICK, workers=1))[::-1]
+    alone = numbers(members[2:3], TrainingSetup(QUICK, workers=1))
     for first, second, third in zip(one, two, backwards, strict=True):
         assert np.array_equal(first, second)
         assert np.array_equal(first, third)
@@ -69,9 +69,9 @@ def test_workers_and_company_change_nothing(judge: str) -> None:
 
 def test_precision_of_one_run_does_not_leak_into_the_next() -> None:
     members = make_members("lstm", seeds=1)[:1]
-    (before,) = numbers(members, Workshop(QUICK, workers=1))
-    (rough,) = numbers(members, Workshop(QUICK, workers=1, mixed_precision="bf16"))
-    (after,) = numbers(members, Workshop(QUICK, workers=1))
+    (before,) = numbers(members, TrainingSetup(QUICK, workers=1))
+    (rough,) = numbers(members, TrainingSetup(QUICK, workers=1, mixed_precision="bf16"))
+    (after,) = numbers(members, TrainingSetup(QUICK, workers=1))
     assert np.array_equal(before, after)
     assert not np.array_equal(before, rough)
     assert rough == pytest.approx(before, abs=0.05)
@@ -90,7 +90,7 @@ def test_equal_members_are_trained_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(linear.BLUEPRINTS, "linear", replace(blueprint, crew=counted))
     members = make_members("linear", seeds=1)
     again = [Member(m.judge, m.target, (*m.samples,), m.split, m.seed) for m in members]
-    found = numbers([*members, *again], Workshop(workers=1))
+    found = numbers([*members, *again], TrainingSetup(workers=1))
     assert trained == [2]
     assert np.array_equal(found[0], found[2])
 
@@ -100,7 +100,7 @@ def test_what_comes_back_is_made_of_each_members_own_predictions() -> None:
     members = make_members("linear", seeds=1)
     other = tuple(replace(sample, side="generated") for sample in members[0].samples)
     members.append(replace(members[0], samples=other))
-    found = train_members(members, Workshop(workers=1), then=whose)
+    found = train_members(members, TrainingSetup(workers=1), then=whose)
     assert [side for side, _ in found] == ["human", "human", "generated"]
     assert found[0][1] == found[2][1] != found[1][1]
 
@@ -141,17 +141,17 @@ def make_refits(kind: ResampleKind) -> list[Member]:
 def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: Path) -> None:
     """Nothing of them is made before, travels, or is kept; one worker, two, and the store give the same numbers."""
     members = make_refits(kind)
-    name_members(members, Workshop(sights=Sights()))
+    name_members(members, TrainingSetup(sights=Sights()))
     evidence = members[0].samples.evidence  # type: ignore[attr-defined]
     assert "_cut" not in evidence.__dict__
     assert len(evidence.slots["human", 0]) in {30, 60}
     travelled = pickle.loads(pickle.dumps(evidence))
     assert set(travelled.__dict__) == {"sides", "resample"}
-    one = numbers(members, Workshop(workers=1))
+    one = numbers(members, TrainingSetup(workers=1))
     assert "_cut" not in evidence.__dict__
-    two = numbers([*make_refits(kind), *other_refits()], Workshop(workers=2, store=tmp_path))
+    two = numbers([*make_refits(kind), *other_refits()], TrainingSetup(workers=2, store=tmp_path))
     assert len(list(tmp_path.iterdir())) == 18
-    kept = numbers(make_refits(kind), Workshop(workers=1, store=tmp_path))
+    kept = numbers(make_refits(kind), TrainingSetup(workers=1, store=tmp_path))
     for first, second, third in zip(one, two[:9], kept, strict=True):
         assert np.array_equal(first, second)
         assert np.array_equal(first, third)
@@ -168,7 +168,7 @@ def other_refits() -> list[Member]:
 
 def test_names_of_refits_say_what_they_are_drawn_from() -> None:
     """Another draw, kind or word of either side is another judge; of halves without alignment a side is its own."""
-    base, other = (name_members(make_refits(kind), Workshop(sights=Sights())) for kind in ("half", "exchanged"))
+    base, other = (name_members(make_refits(kind), TrainingSetup(sights=Sights())) for kind in ("half", "exchanged"))
     assert len(set(base)) == 9
     assert set(base).isdisjoint(other)
     for how, kind, same in (("none", "half", True), ("constant", "half", False), ("none", "exchanged", False)):
@@ -182,32 +182,32 @@ def test_names_of_refits_say_what_they_are_drawn_from() -> None:
 
 def test_finished_members_are_taken_from_the_store(tmp_path: Path) -> None:
     members = make_members("lstm", seeds=1)
-    workshop = Workshop(QUICK, workers=1, store=tmp_path)
-    first = numbers(members, workshop)
+    setup = TrainingSetup(QUICK, workers=1, store=tmp_path)
+    first = numbers(members, setup)
     kept = sorted(tmp_path.iterdir())
     assert [path.suffix for path in kept] == [".safetensors"] * 2
     save_predictions(kept[0], np.full((8, 2), 0.5), {})  # Tampered with, so that a hit shows.
-    again = numbers(members, workshop)
+    again = numbers(members, setup)
     assert sum(not np.array_equal(a, b) for a, b in zip(first, again, strict=True)) == 1
-    other = numbers(members, Workshop(QUICK | {"epochs": 1}, workers=1, store=tmp_path))
+    other = numbers(members, TrainingSetup(QUICK | {"epochs": 1}, workers=1, store=tmp_path))
     assert len(list(tmp_path.iterdir())) == 4  # Another recipe is another member.
     assert not np.array_equal(other[1], first[1])
 
 
 def test_damaged_answers_are_found_anew_and_a_disk_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     members = make_members("lstm", seeds=1)[:1]
-    workshop = Workshop(QUICK, workers=1, store=tmp_path)
-    first = numbers(members, workshop)
+    setup = TrainingSetup(QUICK, workers=1, store=tmp_path)
+    first = numbers(members, setup)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
     for size in (0, 5, len(whole) - 1):
         path.write_bytes(whole[:size])
-        assert np.array_equal(numbers(members, workshop), first)
+        assert np.array_equal(numbers(members, setup), first)
         assert path.read_bytes() == whole
     path.unlink()
     path.mkdir()
     with pytest.raises(JudgeError, match=rf"{path.name}: cannot be written \(Is a directory\)\. Name a folder"):
-        numbers(members, workshop)
+        numbers(members, setup)
 
 
 def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
@@ -222,7 +222,9 @@ def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
 
     def distinct(judge: str) -> tuple[int, int]:
         members = [Member(judge, GENDER, evidence, split, 0, evidence[0].index) for evidence in others]
-        return len(set(name_members(members, Workshop(sights=Sights())))), len({member.stream for member in members})
+        return len(set(name_members(members, TrainingSetup(sights=Sights())))), len(
+            {member.stream for member in members}
+        )
 
     assert distinct("sat-image-only") == (1, 1)
     assert distinct("sat") == distinct("sat-caption-only") == (3, 2)
@@ -235,7 +237,7 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
         found = set()
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found |= set(name_members(members, Workshop(sights=Sights(), **sharing)))
+            found |= set(name_members(members, TrainingSetup(sights=Sights(), **sharing)))
         return found
 
     try:
@@ -247,10 +249,10 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
 
 def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
     pictures = SeenPictures(Path(), {str(n): f"{n}.png" for n in range(40)})
-    workshop = Workshop(materials=Materials(pictures=pictures))
+    setup = TrainingSetup(materials=Materials(pictures=pictures))
     for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
         members = make_members("lstm", seeds=1)
-        sent = _luggage(_Job("key", ((0, replace(members[0], judge=judge)),)), workshop).materials.pictures
+        sent = _luggage(_Job("key", ((0, replace(members[0], judge=judge)),)), setup).materials.pictures
         assert (sent is pictures) == travels
         assert travels or sent is None
 
@@ -259,14 +261,14 @@ def test_progress_counts_epochs() -> None:
     told: list[tuple[int, int]] = []
     members = make_members("lstm")
     how = {"then": keep_predictions, "report": lambda what, *units: told.append(units)}
-    train_members([*members, members[0]], Workshop(QUICK, workers=1), **how)
+    train_members([*members, members[0]], TrainingSetup(QUICK, workers=1), **how)
     assert told == sorted(told)
     assert told[-1] == (4 * 2, 4 * 2)
 
 
 def test_a_fault_in_a_worker_is_told_in_one_line() -> None:
     with pytest.raises(JudgeError, match="loss is"):
-        numbers(make_members("lstm"), Workshop({"epochs": 3, "learning_rate": 1e38}, workers=2))
+        numbers(make_members("lstm"), TrainingSetup({"epochs": 3, "learning_rate": 1e38}, workers=2))
 
 
 def test_predictions_on_disk(tmp_path: Path) -> None:
