@@ -67,7 +67,7 @@ def measure(
     if ready:
         ready()
     members = [job.member for job in work.jobs]
-    setup = setup.look(members, report) if members else setup
+    setup = setup.precompute(members, report) if members else setup
     answers = train_members(members, setup, then=answer_rows, report=report) if members else []
     notes = [chosen for _, chosen in answers]
     refits = refit(work.jobs, notes, plan, setup, report=report)
@@ -146,7 +146,7 @@ def train(
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
     members = [job.member for job in jobs]
-    setup = _with_pictures(setup, jobs, see).look(members, report)
+    setup = _with_pictures(setup, jobs, see).precompute(members, report)
     check_refits(jobs, plan, setup)
     answers = train_members(members, setup, then=answer_rows, report=report)
     refit(jobs, [chosen for _, chosen in answers], plan, setup, report=report)

@@ -67,7 +67,7 @@ def refit(
     tell = partial(_as_refits, report) if report else None
     again = [job.member for one in refits for job in one.jobs]
     if any(find_judge(member.judge).reader for member in again):
-        setup = replace(setup, sights=None)  # Captions that have not been read yet.
+        setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
     found = iter(train_members(again, setup, then=answer_sums, report=tell) if again else [])
     rows = [row for one in refits for row in _values(one, [next(found) for _ in one.jobs], plan)]
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -52,7 +52,7 @@ def train_members(
     Raises:
         JudgeError: NaN loss; a launch that promised several processes and gave one.
     """
-    setup = setup.look(members, report)
+    setup = setup.precompute(members, report)
     alike: dict[str, list[tuple[int, Member]]] = {}
     for position, key in enumerate(name_members(members, setup)):
         alike.setdefault(key, []).append((position, members[position]))
@@ -128,12 +128,12 @@ def _luggage(job: _Job, setup: TrainingSetup) -> TrainingSetup:
     Features of its own samples alone, and masks of all pictures only for a judge that reads pictures itself.
     """
     blueprint = find_judge(job.member.judge)
-    if setup.sights and setup.sights.features:
-        own = setup.sights.features.get(blueprint.name)
+    if setup.precomputed and setup.precomputed.features:
+        own = setup.precomputed.features.get(blueprint.name)
         # What a refit sees is not made before it gets there.
         narrow = own if own is None or job.member.is_refit else own.narrowed(job.member.samples)
         features = {blueprint.name: narrow} if narrow else {}
-        setup = replace(setup, sights=replace(setup.sights, features=features))
+        setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
     if blueprint.backbone is None and "image" in blueprint.senses:
         return setup
     return replace(setup, materials=replace(setup.materials, pictures=None))
@@ -279,7 +279,7 @@ def _build(
         checkpoint=_under_way(path) if path else None,
         on_epoch=on_epoch,
     )
-    features = setup.sights.features.get(blueprint.name) if setup.sights else None
+    features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, target, recipe, trainer, replace(setup.materials, features=features))
 
 

@@ -13,7 +13,7 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache, FeatureStore
 from judge.training.processes import gather, make_accelerator
-from judge.training.setup import Member, Sights, one_by_one
+from judge.training.setup import Member, Precomputed, one_by_one
 from judge.training.texts import TextCache
 from judge.types import Report, Words
 
@@ -26,7 +26,7 @@ def look(
     *,
     launched: bool = False,
     report: Report | None = None,
-) -> Sights:
+) -> Precomputed:
     """What ``judges`` see of ``images``.
 
     Args:
@@ -64,7 +64,7 @@ def look(
             eyes[make] = backbone.key if told is keys else f"{backbone.key} {_digest(told)}"
             opened[make] = cache.open()
     by_judge = {name: blueprint.backbone for name, blueprint in judges.items() if blueprint.backbone is not None}
-    return Sights(
+    return Precomputed(
         keys,
         {name: eyes[make] for name, make in by_judge.items()},
         {name: opened[make] for name, make in by_judge.items()},
@@ -78,7 +78,7 @@ def read(
     *,
     launched: bool = False,
     report: Report | None = None,
-) -> Sights:
+) -> Precomputed:
     """What frozen readers make of the captions of ``members``; as :func:`look`, for those judges that have one.
 
     Raises:
@@ -98,7 +98,7 @@ def read(
             cache.compute(missing[rank::world], device=device, report=report)
         backbones |= dict.fromkeys(judges, cache.reader.key)
         features |= dict.fromkeys(judges, cache.open())
-    return Sights(backbones=backbones, features=features)
+    return Precomputed(backbones=backbones, features=features)
 
 
 def _by_reader(

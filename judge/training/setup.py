@@ -126,7 +126,7 @@ def _stream(*numbers: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Sights:
+class Precomputed:
     """What the judges of a run see, and what frozen readers read for them, before the first is trained.
 
     Attributes:
@@ -154,7 +154,7 @@ class TrainingSetup:
         keeps_weights: whether trained networks are kept there too.
         materials: what judges are given beside their samples.
         features: folder of pictures' and captions' features, shared by all runs.
-        sights: what judges see, and what is read for them; None where it has not been looked at.
+        precomputed: what judges see, and what is read for them; None where it has not been looked at.
     """
 
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -165,36 +165,34 @@ class TrainingSetup:
     keeps_weights: bool = False
     materials: Materials = NOTHING
     features: Path = Path("runs/features")
-    sights: Sights | None = None
+    precomputed: Precomputed | None = None
 
     def look(self, members: Sequence[Member], report: Report | None = None) -> TrainingSetup:
         """A setup in which what judges see has been looked at; by all processes of a launch, each a share.
 
         Raises:
-            JudgeError: as :func:`~judge.training.precompute.look` and :func:`~judge.training.precompute.read`.
+            JudgeError: as :func:`~judge.training.precompute.precompute_pictures` and :func:`~judge.training.precompute.precompute_captions`.
         """
-        if self.sights is not None:
+        if self.precomputed is not None:
             return self
         judges = {
             found.name: found for found in {member.judge: find_judge(member.judge) for member in members}.values()
         }
-        sights = Sights()
+        precomputed = Precomputed()
         if any("image" in blueprint.senses for blueprint in judges.values()):
-            from judge.training.precompute import look
-
             slots = {id(member.samples): member.samples for member in members}.values()
             images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-            sights = look(judges, sorted(images), self.materials, self.features, launched=launched(), report=report)
-        if any(blueprint.reader for blueprint in judges.values()):
-            from judge.training.precompute import read
-
-            read_too = read(members, self.materials, self.features, launched=launched(), report=report)
-            sights = replace(
-                sights,
-                backbones={**sights.backbones, **read_too.backbones},
-                features={**sights.features, **read_too.features},
+            precomputed = look(
+                judges, sorted(images), self.materials, self.features, launched=launched(), report=report
             )
-        return replace(self, sights=sights)
+        if any(blueprint.reader for blueprint in judges.values()):
+            read_too = read(members, self.materials, self.features, launched=launched(), report=report)
+            precomputed = replace(
+                precomputed,
+                backbones={**precomputed.backbones, **read_too.backbones},
+                features={**precomputed.features, **read_too.features},
+            )
+        return replace(self, precomputed=precomputed)
 
     def file_of(self, key: str) -> Path | None:
         """Where the answers of the member with this name are kept; its weights beside them."""
@@ -272,7 +270,7 @@ def one_by_one(members: Iterable[Member]) -> Iterator[Member]:
 
 def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
     """A name for each member's result: equal names, equal numbers. The setup must have looked."""
-    assert setup.sights is not None
+    assert setup.precomputed is not None
     known: dict[object, str] = {}
     splits: dict[int, str] = {}
     digests: dict[object, str] = {}
@@ -280,7 +278,7 @@ def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
     for member in one_by_one(members):
         view = id(member.samples), find_judge(member.judge).blanked
         if view not in known:
-            known[view] = _evidence_digest(member, setup.sights, digests)
+            known[view] = _evidence_digest(member, setup.precomputed, digests)
         if id(member.split) not in splits:
             splits[id(member.split)] = hashlib.blake2b(repr(member.split).encode(), digest_size=16).hexdigest()
         names.append(_key(member, setup, splits[id(member.split)], known[view]))
@@ -292,8 +290,8 @@ def _key(member: Member, setup: TrainingSetup, split: str, evidence: str) -> str
     blueprint = find_judge(member.judge)
     recipe = setup.recipe_of(blueprint)
     packages = [_version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
-    assert setup.sights is not None
-    seen = setup.sights.backbones.get(blueprint.name), setup.materials.told if recipe else None
+    assert setup.precomputed is not None
+    seen = setup.precomputed.backbones.get(blueprint.name), setup.materials.told if recipe else None
     start = blueprint.mark(setup.materials) if blueprint.mark else None
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
     place = recipe and (setup.mixed_precision if setup.keeps_weights else _place(member, setup))
@@ -317,7 +315,7 @@ def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
     return precision, device, os.environ.get("WORLD_SIZE", "1"), threads
 
 
-def _evidence_digest(member: Member, sights: Sights, known: dict[object, str]) -> str:
+def _evidence_digest(member: Member, precomputed: Precomputed, known: dict[object, str]) -> str:
     """Of what the member's judge perceives; of a crew that chooses together, of what all of it do.
 
     ``known``: of samples, filled here: all of a crew read those of all.
@@ -326,7 +324,9 @@ def _evidence_digest(member: Member, sights: Sights, known: dict[object, str]) -
     digest = hashlib.blake2b(digest_size=16)
     if isinstance(slot, Slot) and member.is_refit and not blueprint.blanked:
         # Not made before it is trained on.
-        seen = [sights.keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
+        seen = (
+            [precomputed.keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
+        )
         told = slot.side, slot.position, slot.evidence.digest(None if blueprint.crew else slot.side), seen
         digest.update(repr(told).encode())
         return digest.hexdigest()
@@ -334,14 +334,14 @@ def _evidence_digest(member: Member, sights: Sights, known: dict[object, str]) -
     for samples in (slot, *together):
         key = id(samples), blueprint.blanked
         if key not in known:
-            known[key] = _samples_digest(map(blueprint.perceive, samples), sights)
+            known[key] = _samples_digest(map(blueprint.perceive, samples), precomputed)
         digest.update(known[key].encode())
     return digest.hexdigest()
 
 
-def _samples_digest(samples: Iterable[Sample], sights: Sights) -> str:
+def _samples_digest(samples: Iterable[Sample], precomputed: Precomputed) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for sample in samples:
-        picture = sights.keys.get(sample.image) if sample.image is not None else None
+        picture = precomputed.keys.get(sample.image) if sample.image is not None else None
         digest.update(repr((sample.image_id, sample.words, sample.answers, picture)).encode())
     return digest.hexdigest()

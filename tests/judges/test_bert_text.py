@@ -138,7 +138,7 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
         assert one.shape == (20, 2)
         assert np.array_equal(one, same)
         assert not np.allclose(one, another)
-        keys = [name_members([member], setup.look([member]))[0] for setup in setups]
+        keys = [name_members([member], setup.precompute([member]))[0] for setup in setups]
         assert keys[0] == keys[1] != keys[2]
 
 

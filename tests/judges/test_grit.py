@@ -17,7 +17,6 @@ from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covere
 from judge.judges.sat import ask
 from judge.masking.regions import MOST, Box
 from judge.masking.seen import SeenPictures
-from judge.training.precompute import look
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample

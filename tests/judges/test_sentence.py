@@ -320,17 +320,17 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
     assert asked == []
     for one, other in zip(first, again, strict=True):
         assert np.array_equal(one.probabilities, other.probabilities)
-    looked = setup.look(members)
-    assert looked.sights
+    looked = setup.precompute(members)
+    assert looked.precomputed
     # To a worker goes what its own judge reads.
-    sent = _luggage(_Job("key", ((0, members[0]),)), looked).sights
+    sent = _luggage(_Job("key", ((0, members[0]),)), looked).precomputed
     assert sent
     ((judge, store),) = sent.features.items()
     assert judge == f"sentence:{plain}+mlp3"
     assert store.places.keys() == {name_words(sample.words) for sample in sides[0]}  # type: ignore[attr-defined]
-    assert torch.equal(store.rows(sides[0]), looked.sights.features[judge].rows(sides[0]))
-    assert len(set(looked.sights.backbones.values())) == 1
-    assert all(isinstance(store, FeatureStore) for store in looked.sights.features.values())
+    assert torch.equal(store.rows(sides[0]), looked.precomputed.features[judge].rows(sides[0]))
+    assert len(set(looked.precomputed.backbones.values())) == 1
+    assert all(isinstance(store, FeatureStore) for store in looked.precomputed.features.values())
     assert len(set(name_members(members, looked))) == len(members)
 
 
@@ -342,11 +342,11 @@ def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
     split = Split(("0", "1", "2"), ("3",), {"female": 1.0, "male": 1.0})
     member = Member(f"sentence:{folder}", GENDER, samples, split, 0)
     setup = TrainingSetup(features=tmp_path / "features")
-    before = name_members([member], setup.look([member]))
-    assert name_members([member], setup.look([member])) == before
+    before = name_members([member], setup.precompute([member]))
+    assert name_members([member], setup.precompute([member])) == before
     weights = load_file(folder / "model.safetensors")
     save_file({name: weight * 1.01 for name, weight in weights.items()}, folder / "model.safetensors", {"format": "pt"})
-    assert name_members([member], setup.look([member])) != before
+    assert name_members([member], setup.precompute([member])) != before
 
 
 # What cannot be had.

@@ -22,7 +22,6 @@ from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache, FeatureStore
-from judge.training.precompute import look
 from judge.types import Sample
 
 IMAGES = 18  # More than one batch.
@@ -239,19 +238,19 @@ def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> Non
     materials = replace(EYES, pictures=seen(folder))
     images = [str(image) for image in range(IMAGES)]
     told: list[tuple[str, int, int]] = []
-    sights = look(
+    precomputed = look(
         judges("sat", "sat-image-only", "vl-lic-lstm", "linear"),
         images,
         materials,
         tmp_path / "kept",
         report=lambda *units: told.append(units),
     )
-    assert set(sights.features) == set(sights.backbones) == {"sat", "sat-image-only", "vl-lic-lstm"}
-    assert len(set(sights.backbones.values())) == 1
+    assert set(precomputed.features) == set(precomputed.backbones) == {"sat", "sat-image-only", "vl-lic-lstm"}
+    assert len(set(precomputed.backbones.values())) == 1
     assert told == [("looking at pictures", IMAGES - 1, IMAGES - 1)]
-    assert sights.keys == {image: materials.pictures.key(image) for image in images}
+    assert precomputed.keys == {image: materials.pictures.key(image) for image in images}
     expected = filled(seen(folder), tmp_path / "other")[0].rows(samples_of(*range(IMAGES)))
-    for features in sights.features.values():
+    for features in precomputed.features.values():
         torch.testing.assert_close(features.rows(samples_of(*range(IMAGES))), expected)
 
 

@@ -21,7 +21,7 @@ from judge.masking.seen import SeenPictures
 from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.members import _Job, _luggage, train_members
-from judge.training.setup import Member, Sights, TrainingSetup, name_members
+from judge.training.setup import Member, Precomputed, TrainingSetup, name_members
 from judge.types import Predictions, Side, Target
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
@@ -141,7 +141,7 @@ def make_refits(kind: ResampleKind) -> list[Member]:
 def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: Path) -> None:
     """Nothing of them is made before, travels, or is kept; one worker, two, and the store give the same numbers."""
     members = make_refits(kind)
-    name_members(members, TrainingSetup(sights=Sights()))
+    name_members(members, TrainingSetup(precomputed=Precomputed()))
     evidence = members[0].samples.evidence  # type: ignore[attr-defined]
     assert "_cut" not in evidence.__dict__
     assert len(evidence.slots["human", 0]) in {30, 60}
@@ -168,7 +168,9 @@ def other_refits() -> list[Member]:
 
 def test_names_of_refits_say_what_they_are_drawn_from() -> None:
     """Another draw, kind or word of either side is another judge; of halves without alignment a side is its own."""
-    base, other = (name_members(make_refits(kind), TrainingSetup(sights=Sights())) for kind in ("half", "exchanged"))
+    base, other = (
+        name_members(make_refits(kind), TrainingSetup(precomputed=Precomputed())) for kind in ("half", "exchanged")
+    )
     assert len(set(base)) == 9
     assert set(base).isdisjoint(other)
     for how, kind, same in (("none", "half", True), ("constant", "half", False), ("none", "exchanged", False)):
@@ -222,7 +224,7 @@ def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
 
     def distinct(judge: str) -> tuple[int, int]:
         members = [Member(judge, GENDER, evidence, split, 0, evidence[0].index) for evidence in others]
-        return len(set(name_members(members, TrainingSetup(sights=Sights())))), len(
+        return len(set(name_members(members, TrainingSetup(precomputed=Precomputed())))), len(
             {member.stream for member in members}
         )
 
@@ -237,7 +239,7 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
         found = set()
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found |= set(name_members(members, TrainingSetup(sights=Sights(), **sharing)))
+            found |= set(name_members(members, TrainingSetup(precomputed=Precomputed(), **sharing)))
         return found
 
     try:
