@@ -24,7 +24,7 @@ from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
 from judge.text.tokens import Contractions, first_sentence, tokenize
-from judge.text.vectors.cache import VectorShelf
+from judge.text.vectors.cache import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
 # Who has the attribute, and so is no task: what a caption calls a person ("a surfer", "a child") says nothing else.
@@ -141,7 +141,7 @@ class EvidenceBuilder:
         aligning: Aligning = DEFAULT_ALIGNING,
     ) -> None:
         self.corpus, self.truth, self.options, self.aligning = corpus, truth, options, aligning
-        self._shelf = VectorShelf(aligning.vectors, self._vocabulary)
+        self._cache = VectorCache(aligning.vectors, self._vocabulary)
         # People's captions are read, masked and searched for words once for all captioners.
         self._words = cache(options.words)
         self.mask = cache(partial(_mask, truth.words))
@@ -254,7 +254,7 @@ class EvidenceBuilder:
     def _aligner(self, rows: Mapping[Side, Sequence[Told]], metric: Metric) -> Aligner:
         """Vectors are learnt from the run's own captions; refits keep them."""
         how = self.aligning.how or metric.alignment
-        vectors = self._shelf.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
+        vectors = self._cache.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
         return Aligner(how, vectors, self.aligning.delta)
 
     @property

@@ -75,7 +75,7 @@ class FeatureStore:
         return torch.from_numpy(rows)
 
 
-class Shelf:
+class ArrayCache:
     """Rows of features by key, in a folder that runs and processes share: a file for each batch, written whole.
 
     Args:
@@ -146,11 +146,11 @@ class FeatureCache:
     def __init__(self, backbone: Backbone, pictures: SeenPictures, keys: Mapping[str, str], folder: Path) -> None:
         self.backbone, self.pictures, self.keys = backbone, pictures, keys
         self.batch = _BATCH
-        self.shelf = Shelf(folder, backbone.key)
+        self.cache = ArrayCache(folder, backbone.key)
 
     def missing(self) -> list[str]:
         """Images whose features are not kept yet; of several with one key the first."""
-        known = self.shelf.known()
+        known = self.cache.known()
         first: dict[str, str] = {}
         for image, key in self.keys.items():
             first.setdefault(key, image)
@@ -165,13 +165,13 @@ class FeatureCache:
         self.backbone.to(device)  # type: ignore[attr-defined]  # a module, as its protocol says
         for start in range(0, len(images), _SHARD):
             part = images[start : start + _SHARD]
-            self.shelf.keep([self.keys[image] for image in part], self._see(part, device), where="--backbone")
+            self.cache.keep([self.keys[image] for image in part], self._see(part, device), where="--backbone")
             if report:
                 report("looking at pictures", start + len(part), len(images))
 
     def open(self) -> FeatureStore:
         """The features of all images; all must have been computed."""
-        known = self.shelf.known()
+        known = self.cache.known()
         places = {image: known[key] for image, key in self.keys.items()}
         path, _ = next(iter(places.values()))
         _, positions, features = open_memmap(path, mode="r").shape

@@ -17,7 +17,7 @@ from accelerate.utils import send_to_device
 
 from judge.errors import JudgeError
 from judge.judges import FrozenReader
-from judge.training.features import FeatureStore, Shelf
+from judge.training.features import ArrayCache, FeatureStore
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Report, Sample, Words
 
@@ -53,11 +53,11 @@ class TextCache:
     def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
         self.reader, self.batch = reader, _BATCH
         self.captions: Mapping[str, Words] = {name_words(words): words for words in captions}
-        self.shelf = Shelf(folder, reader.key)
+        self.cache = ArrayCache(folder, reader.key)
 
     def missing(self) -> list[str]:
         """Keys of captions that are not kept yet; short ones first, as they go through the reader together."""
-        known = self.shelf.known()
+        known = self.cache.known()
         return sorted(self.captions.keys() - known.keys(), key=lambda key: (len(self.captions[key]), key))
 
     def compute(self, keys: Sequence[str], *, device: torch.device, report: Report | None = None) -> None:
@@ -69,13 +69,13 @@ class TextCache:
         self.reader.to(device)  # type: ignore[attr-defined]  # a module, as its protocol says
         for start in range(0, len(keys), _SHARD):
             part = keys[start : start + _SHARD]
-            self.shelf.keep(part, self._read([self.captions[key] for key in part], device), where="--judge")
+            self.cache.keep(part, self._read([self.captions[key] for key in part], device), where="--judge")
             if report:
                 report("reading captions", start + len(part), len(keys))
 
     def open(self) -> TextStore:
         """The vectors of all captions; all must have been computed."""
-        known = self.shelf.known()
+        known = self.cache.known()
         places = {key: known[key] for key in self.captions}
         path, _ = next(iter(places.values()))
         _, positions, width = np.load(path, mmap_mode="r").shape

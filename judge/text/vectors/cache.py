@@ -8,7 +8,7 @@ from judge.text.vectors import Vectors, load_vectors
 from judge.types import Words
 
 
-class VectorShelf:
+class VectorCache:
     """Vectors for aligning captions.
 
     Args:
@@ -21,7 +21,7 @@ class VectorShelf:
         self._known: dict[object, Vectors] = {}
 
     def vectors(self, captions: Sequence[Words]) -> Vectors:
-        """Those of the reference; of ``corpus``, learnt from these masked human captions (or taken from the shelf).
+        """Those of the reference; of ``corpus``, learnt from these masked human captions (or taken from the cache).
 
         Raises:
             JudgeError: as ``load_vectors``.
