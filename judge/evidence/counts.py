@@ -50,7 +50,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class CountRows:
     """What counted metrics read of one captioner.
 
     Attributes:
@@ -69,9 +69,9 @@ class Tally:
     counted: Mapping[str, int]
 
 
-def tally(
+def count_captions(
     builder: EvidenceBuilder, captioner: Captions, metrics: Collection[Metric], *, vocabulary: Vocabulary
-) -> Tally:
+) -> CountRows:
     """What the captions of ``captioner`` and of people say, for the counted rows among ``metrics``.
 
     Raises:
@@ -101,7 +101,7 @@ def tally(
         tables.append(_annotated(joined, shown))
     rows = pd.concat(tables, ignore_index=True)
     rows.insert(1, "captioner", captioner.name)
-    return Tally(captioner.name, rows, joined, dropped, counted)
+    return CountRows(captioner.name, rows, joined, dropped, counted)
 
 
 def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric]) -> None:

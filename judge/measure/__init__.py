@@ -57,10 +57,12 @@ def measure(
         require("quality", "pycocoevalcap", "matplotlib")
     work = lay_out(corpus, plan, lexicons)
     setup = _with_pictures(setup or TrainingSetup(), work.jobs, see)
-    counts = pd.concat([part.rows for part in work.tallies], ignore_index=True) if work.tallies else pd.DataFrame()
+    counts = (
+        pd.concat([part.rows for part in work.count_rows], ignore_index=True) if work.count_rows else pd.DataFrame()
+    )
     names = [metric.name for metric in work.metrics]
     check_refits(work.jobs, plan, setup)
-    if report and work.tallies:
+    if report and work.count_rows:
         report("counting", 0, 0)
     # Before the judges, who take longer: it may find what has to be refused.
     counted = summarise_counts(counts, names, **plan.resampling)

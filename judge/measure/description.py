@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from judge.evidence import Joined, Sides, Truth
-from judge.evidence.counts import Tally
+from judge.evidence.counts import CountRows
 from judge.measure.plan import Plan
 from judge.measure.refits import compares
 from judge.measure.walk import Job, Work
@@ -68,7 +68,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
     """Captioner -> what was read of it, and what was left out."""
     entries: dict[str, dict[str, Any]] = {}
     metrics = work.metrics
-    for part in work.tallies:
+    for part in work.count_rows:
         entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, plan))
         _leave_out(entry, part.joined.dropped)
         _leave_out(entry, part.dropped)
@@ -106,7 +106,7 @@ def _marks_of_judged(sides: Sides) -> dict[str, str]:
     return people | {"annotation": _mark(sides.answers)} if sides.target.kind == "tasks" else people
 
 
-def _marks_of_counts(part: Tally, metrics: Sequence[Metric]) -> dict[str, dict[str, str]]:
+def _marks_of_counts(part: CountRows, metrics: Sequence[Metric]) -> dict[str, dict[str, str]]:
     """The same, of counted metrics by name; the annotation is for those that compare with it."""
     people = _marks(part.joined.classes) | {"human captions": _mark(part.joined.rows["human"])}
     rows = part.rows[part.rows["side"] == "annotated"]

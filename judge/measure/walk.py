@@ -10,7 +10,7 @@ from types import MappingProxyType
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder, Truth, resolve_labels
-from judge.evidence.counts import Tally, tally
+from judge.evidence.counts import CountRows, count_captions
 from judge.judges import find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
@@ -41,13 +41,13 @@ class Work:
         truth: what judges are asked of each image, and the words that would tell them.
         metrics: rows of METRICS, in the order in which they were asked for.
         jobs: the judges.
-        tallies: what counted metrics read, one per captioner; none where no metric is counted.
+        count_rows: what counted metrics read, one per captioner; none where no metric is counted.
     """
 
     truth: Truth
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
-    tallies: tuple[Tally, ...]
+    count_rows: tuple[CountRows, ...]
 
 
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
@@ -61,10 +61,12 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
     builder = EvidenceBuilder(corpus, truth, options=plan.text, aligning=plan.aligning)
     counted = [metric for metric in metrics if metric.counted]
-    tallies = [
-        tally(builder, captioner, counted, vocabulary=plan.vocabulary) for captioner in corpus.generated if counted
+    count_rows = [
+        count_captions(builder, captioner, counted, vocabulary=plan.vocabulary)
+        for captioner in corpus.generated
+        if counted
     ]
-    return Work(truth, metrics, tuple(_jobs(builder, plan, metrics)), tuple(tallies))
+    return Work(truth, metrics, tuple(_jobs(builder, plan, metrics)), tuple(count_rows))
 
 
 def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:
