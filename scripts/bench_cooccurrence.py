@@ -21,7 +21,7 @@ import numpy as np
 import typer
 
 from judge.metrics.counted.association import MultiVariant, ba_mals, dba, dpa, error, multi, ratio
-from judge.metrics.counted.contingency import BoolArray, incidence
+from judge.metrics.counted.contingency import BoolArray, contingency
 
 
 def best_of(run: Callable[[], object], repeats: int) -> tuple[float, float]:
@@ -118,7 +118,7 @@ def main(
         typer.echo(f"| {name} | {seconds:.3f} | {worked:.3f} | {''.join(ratios)} |")
     small = min(4_000, samples)
     weights = generator.multinomial(small, np.full(small, 1 / small), size=resamples).astype(np.float64)
-    seconds, worked = best_of(lambda: incidence(attribute[:small], held[:small], weights=weights), repeats)
+    seconds, worked = best_of(lambda: contingency(attribute[:small], held[:small], weights=weights), repeats)
     typer.echo(f"| tables of {resamples} resamples of {small} | {seconds:.3f} | {worked:.3f} | |")
 
 

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, hstack, vstack
 from judge.errors import JudgeError
 from judge.evidence import mention_table
 from judge.metrics import Metric
-from judge.metrics.counted.contingency import Incidence, label_sets
+from judge.metrics.counted.contingency import ContingencyTable, label_sets
 from judge.metrics.counted.dpa import attack_terms
 from judge.metrics.counted.ratio_error import error_terms, naming_of, ratio_terms
 from judge.metrics.counted.spec import Against, Said
@@ -39,7 +39,7 @@ class CountedRows:
     shape: tuple[int, int]
     images: tuple[str, ...]
 
-    def read(self, sums: FloatArray) -> Incidence:
+    def read(self, sums: FloatArray) -> ContingencyTable:
         """Sums, [S, ...], as tables with the leading axes [...]."""
         classes, labels = self.shape
         moved = np.moveaxis(sums, 0, -1)
@@ -48,7 +48,7 @@ class CountedRows:
             moved, np.cumsum([cells, classes, labels, 1]), axis=-1
         )
         together = together.reshape(*moved.shape[:-1], classes, labels)
-        return Incidence(together, per_class, per_label, samples[..., 0], blank[..., 0])
+        return ContingencyTable(together, per_class, per_label, samples[..., 0], blank[..., 0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,7 +210,7 @@ def _holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
 
 
 def _flatten(named: BoolArray | FloatArray, labels: Sparse) -> Sparse:
-    """What each row adds to the fields of an Incidence, in their order, [C, S]."""
+    """What each row adds to the fields of an ContingencyTable, in their order, [C, S]."""
     blank = ~(named.any(axis=1) | np.asarray(labels.sum(axis=1) > 0))
     together = [labels.multiply(_sparse(column[:, None])) for column in named.T]
     others = [_sparse(named), labels, _sparse(np.ones((len(named), 1))), _sparse(blank[:, None])]

@@ -3,12 +3,12 @@
 Which pairs count, and with which sign, is chosen once from the truth (:class:`Frozen`); the bootstrap evaluates
 tables of resamples under it and never chooses again::
 
-    truth, predicted = incidence(attribute, tasks), incidence(attribute, predicted_tasks)
+    truth, predicted = contingency(attribute, tasks), contingency(attribute, predicted_tasks)
     frozen = freeze_dba(truth, "A->T")
     values, pairs = frozen.evaluate(truth, predicted)
     drawn = generator.multinomial(n, np.full(n, 1 / n), size=1000)      # [R, N]: how often each sample is drawn
     values, pairs = frozen.evaluate(
-        incidence(attribute, tasks, weights=drawn), incidence(attribute, predicted_tasks, weights=drawn)
+        contingency(attribute, tasks, weights=drawn), contingency(attribute, predicted_tasks, weights=drawn)
     )
 """
 
@@ -20,7 +20,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.contingency import Incidence, divide, hot, incidence, label_sets, same_samples, set_incidence
+from judge.metrics.counted.contingency import (
+    ContingencyTable,
+    contingency,
+    divide,
+    hot,
+    label_sets,
+    same_samples,
+    set_contingency,
+)
 from judge.metrics.counted.dpa import DpaVariant, dpa
 from judge.metrics.counted.ratio_error import error, ratio
 from judge.types import Direction, FloatArray, IntArray
@@ -159,7 +167,7 @@ class Frozen:
     empty: Literal["skip", "zero"]
     pool: Pool
 
-    def evaluate(self, truth: Incidence, predicted: Incidence) -> tuple[FloatArray, FloatArray]:
+    def evaluate(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[FloatArray, FloatArray]:
         """Values, [...], and signed pairs, [..., A, L], of tables with any leading axes."""
         change = self.change(truth, predicted)
         pairs = self.sign * change + 0.0  # No -0.
@@ -168,12 +176,12 @@ class Frozen:
         counted = defined.all(axis=-2) if self.pool == "sum over classes" else defined.sum(axis=-2)
         return divide(summed, counted.sum(axis=-1)), pairs
 
-    def change(self, truth: Incidence, predicted: Incidence) -> FloatArray:
+    def change(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
         """Delta: predicted minus true shares, without the sign, [..., A, L]; NaN where one is undefined."""
         before, after = self._sides(truth, predicted)
         return after - before
 
-    def bias(self, truth: Incidence, predicted: Incidence) -> tuple[FloatArray, FloatArray]:
+    def bias(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[FloatArray, FloatArray]:
         """BA's two sides, [...] each, whose difference is BA (:class:`BiasAmplification`)."""
         sides = self._sides(truth, predicted)
         counted = np.isfinite(sides[1] - sides[0]).all(axis=-2)
@@ -184,13 +192,13 @@ class Frozen:
         before, after = (divide(side, counted.sum(axis=-1)) for side in found)
         return before, after
 
-    def _sides(self, truth: Incidence, predicted: Incidence) -> tuple[FloatArray, FloatArray]:
+    def _sides(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[FloatArray, FloatArray]:
         """Shares in the truth and in what is predicted, [..., A, L]."""
         before, after = (_shares(table, self.share) for table in (truth, predicted))
         return (np.nan_to_num(before), np.nan_to_num(after)) if self.empty == "zero" else (before, after)
 
 
-def freeze_ba(truth: Incidence, *, variant: BaVariant = _BA) -> Frozen:
+def freeze_ba(truth: ContingencyTable, *, variant: BaVariant = _BA) -> Frozen:
     """BA's pairs: b_al > 1/A in the truth (Zhao et al. 2017, "Men also like shopping", eq. 1).
 
     Raises:
@@ -206,7 +214,9 @@ def freeze_ba(truth: Incidence, *, variant: BaVariant = _BA) -> Frozen:
     return Frozen(sign, share, variant.empty, "sum over classes")
 
 
-def freeze_dba(truth: Incidence, direction: Direction, *, variant: DbaVariant = _DBA, size: bool = False) -> Frozen:
+def freeze_dba(
+    truth: ContingencyTable, direction: Direction, *, variant: DbaVariant = _DBA, size: bool = False
+) -> Frozen:
     """DBA's signs: +1 where P(a, l) > P(a) P(l) in the truth, else -1 (Wang and Russakovsky 2021, eq. 1-3).
 
     Args:
@@ -258,7 +268,7 @@ def ba_mals(
     a, a_hat = hot("attribute", attribute, predicted_attribute)
     t, t_hat = hot("tasks", tasks, predicted_tasks)
     same_samples(attribute=a, tasks=t, predicted_tasks=t_hat, predicted_attribute=a_hat)
-    truth, predicted = incidence(a, t), incidence(a_hat, t_hat)
+    truth, predicted = contingency(a, t), contingency(a_hat, t_hat)
     frozen = freeze_ba(truth, variant=variant)
     value, pairs = frozen.evaluate(truth, predicted)
     before, after = frozen.bias(truth, predicted)
@@ -296,9 +306,9 @@ def dba(
     a, a_hat, train_a = hot("attribute", attribute, predicted_attribute, train_a)
     t, t_hat, train_t = hot("tasks", tasks, predicted_tasks, train_t)
     same_samples(attribute=a, tasks=t, predicted_tasks=t_hat, predicted_attribute=a_hat)
-    truth = incidence(a, t)
-    frozen = freeze_dba(truth if train is None else incidence(train_a, train_t), direction, variant=variant)
-    predicted = incidence(a, t_hat) if direction == "A->T" else incidence(a_hat, t)
+    truth = contingency(a, t)
+    frozen = freeze_dba(truth if train is None else contingency(train_a, train_t), direction, variant=variant)
+    predicted = contingency(a, t_hat) if direction == "A->T" else contingency(a_hat, t)
     value, pairs = frozen.evaluate(truth, predicted)
     return Amplification(float(value), pairs)
 
@@ -338,12 +348,12 @@ def multi(
     same_samples(attribute=a, tasks=t, predicted_tasks=t_hat, predicted_attribute=a_hat)
     sets = label_sets(train_t, exact=variant.sets == "exact", largest=variant.largest, least=variant.least)
     if train is not None:
-        kept = set_incidence(a, t, sets).tasks >= max(1, variant.least)
+        kept = set_contingency(a, t, sets).tasks >= max(1, variant.least)
         sets = tuple(labels for labels, keep in zip(sets, kept, strict=True) if keep)
-    truth = set_incidence(a, t, sets)
-    chooser = truth if train is None else set_incidence(train_a, train_t, sets)
+    truth = set_contingency(a, t, sets)
+    chooser = truth if train is None else set_contingency(train_a, train_t, sets)
     frozen = freeze_dba(chooser, direction, variant=variant.change, size=True)
-    predicted = set_incidence(a, t_hat, sets) if direction == "A->T" else set_incidence(a_hat, t, sets)
+    predicted = set_contingency(a, t_hat, sets) if direction == "A->T" else set_contingency(a_hat, t, sets)
     value, pairs = frozen.evaluate(truth, predicted)
     change = frozen.change(truth, predicted)
     spreads = {"change": change, "signed": pairs, "size": np.abs(change)}
@@ -380,7 +390,7 @@ def attribute_shares(table: IntArray) -> FloatArray:
     return np.asarray(np.divide(table, totals, out=np.full(table.shape, np.nan), where=totals > 0))
 
 
-def _shares(table: Incidence, share: Share) -> FloatArray:
+def _shares(table: ContingencyTable, share: Share) -> FloatArray:
     """c_al over what it is a share of, [..., A, L]; NaN where that is 0."""
     whole = {
         "of samples": table.samples[..., None, None],

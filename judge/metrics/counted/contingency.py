@@ -30,7 +30,7 @@ _WIDEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Incidence:
+class ContingencyTable:
     """Counts of samples. Every field adds up over samples, so that weights of samples make resamples of it.
 
     Attributes:
@@ -96,7 +96,9 @@ def same_samples(**arrays: BoolArray) -> None:
         raise ValueError(f"the arrays differ in their number of samples: {told}")
 
 
-def incidence(attribute: npt.ArrayLike, tasks: npt.ArrayLike, *, weights: npt.ArrayLike | None = None) -> Incidence:
+def contingency(
+    attribute: npt.ArrayLike, tasks: npt.ArrayLike, *, weights: npt.ArrayLike | None = None
+) -> ContingencyTable:
     """Counts of classes and labels that occur together.
 
     Args:
@@ -138,19 +140,19 @@ def label_sets(
     return tuple(sorted(found, key=lambda labels: (len(labels), labels)))
 
 
-def set_incidence(
+def set_contingency(
     attribute: npt.ArrayLike,
     tasks: npt.ArrayLike,
     sets: Sequence[tuple[int, ...]],
     *,
     weights: npt.ArrayLike | None = None,
-) -> Incidence:
-    """Like :func:`incidence`, with a column for each set of labels: the samples that have all of them.
+) -> ContingencyTable:
+    """Like :func:`contingency`, with a column for each set of labels: the samples that have all of them.
 
     ``blank`` still counts samples without any class and any label.
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
-    whole = incidence(classes, labels, weights=weights)
+    whole = contingency(classes, labels, weights=weights)
     together = np.empty((*whole.together.shape[:-1], len(sets)))
     per_set = np.empty((*whole.tasks.shape[:-1], len(sets)))
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -178,7 +180,7 @@ def set_incidence(
             together[..., chosen], per_set[..., chosen] = part.together[..., near], part.tasks[..., near]
         else:
             together[..., chosen], per_set[..., chosen] = whole.together[..., last], whole.tasks[..., last]
-    return Incidence(together, whole.attribute, per_set, whole.samples, whole.blank)
+    return ContingencyTable(together, whole.attribute, per_set, whole.samples, whole.blank)
 
 
 def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> FloatArray:
@@ -211,12 +213,12 @@ def _columns(labels: BoolArray) -> BoolArray:
     return turned
 
 
-def _table(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike | None) -> Incidence:
+def _table(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike | None) -> ContingencyTable:
     """The counts of samples, or of resamples."""
     return _count(classes, labels) if weights is None else _weigh(classes, labels, weights)
 
 
-def _weigh(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike) -> Incidence:
+def _weigh(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike) -> ContingencyTable:
     """The counts of resamples: a few matrix products."""
     drawn = np.asarray(weights, dtype=np.float64)
     if not drawn.ndim or drawn.shape[-1] != len(classes):
@@ -226,7 +228,7 @@ def _weigh(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike) -> Inc
         rows = np.flatnonzero(classes[:, index])
         together[..., index, :] = drawn[..., rows] @ labels[rows].astype(np.float64)
     neither = ~(classes.any(axis=1) | labels.any(axis=1))
-    return Incidence(
+    return ContingencyTable(
         together,
         drawn @ classes.astype(np.float64),
         drawn @ labels.astype(np.float64),
@@ -235,7 +237,7 @@ def _weigh(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike) -> Inc
     )
 
 
-def _count(classes: BoolArray, labels: BoolArray) -> Incidence:
+def _count(classes: BoolArray, labels: BoolArray) -> ContingencyTable:
     """The counts of all samples, block by block."""
     together = np.zeros((classes.shape[1], labels.shape[1]))
     per_class, per_label, blank = np.zeros(classes.shape[1]), np.zeros(labels.shape[1]), 0
@@ -246,7 +248,7 @@ def _count(classes: BoolArray, labels: BoolArray) -> Incidence:
         per_class += ones @ left
         per_label += ones @ right
         blank += int(np.count_nonzero((left.sum(axis=1) + right @ np.ones(right.shape[1], dtype=np.float32)) == 0))
-    return Incidence(together, per_class, per_label, np.asarray(float(len(classes))), np.asarray(float(blank)))
+    return ContingencyTable(together, per_class, per_label, np.asarray(float(len(classes))), np.asarray(float(blank)))
 
 
 def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.contingency import Incidence, divide, hot, incidence, same_samples
+from judge.metrics.counted.contingency import ContingencyTable, contingency, divide, hot, same_samples
 from judge.types import Direction, FloatArray
 
 
@@ -89,14 +89,14 @@ class FrozenGuesses:
     direction: Direction
     variant: DpaVariant
 
-    def evaluate(self, truth: Incidence, predicted: Incidence) -> Values:
+    def evaluate(self, truth: ContingencyTable, predicted: ContingencyTable) -> Values:
         """Values and pairs of tables with any leading axes."""
         sides = [self._right(guess, of) for guess, of in ((self.truth, truth), (self.predicted, predicted))]
         before, after = (right.sum(axis=(-3, -2, -1)) for right in sides)
         value = divide(after - before, before + after)
         return Values(value, _pairs(sides[1] - sides[0], self.direction, self.variant), before, after)
 
-    def _right(self, guess: FloatArray, table: Incidence) -> FloatArray:
+    def _right(self, guess: FloatArray, table: ContingencyTable) -> FloatArray:
         """Share of right guesses in each cell, [..., Q, X, Y]; NaN of a table without anything to guess."""
         cells = _cells(table, self.direction, self.variant)
         right = guess * cells * _worth(cells, self.answers, self.variant)
@@ -104,7 +104,7 @@ class FrozenGuesses:
 
 
 def freeze_dpa(
-    truth: Incidence, predicted: Incidence, direction: Direction, *, variant: DpaVariant = _DPA
+    truth: ContingencyTable, predicted: ContingencyTable, direction: Direction, *, variant: DpaVariant = _DPA
 ) -> FrozenGuesses:
     """The best guessers of two tables.
 
@@ -213,8 +213,8 @@ def dpa(
         before, after = (divide(*attack_terms(*side, direction).sum(axis=0)) for side in sides)
         pairs = np.full((a.shape[1], t.shape[1]), np.nan)
         return Predictability(float(divide(after - before, before + after)), pairs, float(before), float(after))
-    truth = incidence(a, t)
-    predicted = incidence(a, t_hat) if direction == "A->T" else incidence(a_hat, t)
+    truth = contingency(a, t)
+    predicted = contingency(a, t_hat) if direction == "A->T" else contingency(a_hat, t)
     found = freeze_dpa(truth, predicted, direction, variant=variant).evaluate(truth, predicted)
     return Predictability(float(found.value), found.pairs, float(found.truth), float(found.predicted))
 
@@ -237,7 +237,7 @@ def attack_terms(
     return terms
 
 
-def _cells(table: Incidence, direction: Direction, variant: DpaVariant) -> FloatArray:
+def _cells(table: ContingencyTable, direction: Direction, variant: DpaVariant) -> FloatArray:
     """Counts by question, condition and answer, [..., Q, X, Y]."""
     if variant.unit == "mention":
         cells = table.together[..., None, :, :]

@@ -13,7 +13,7 @@ import numpy as np
 
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.metrics.counted.association import BaVariant, DbaVariant, MultiVariant, freeze_ba, freeze_dba, variance
-from judge.metrics.counted.contingency import Incidence, divide
+from judge.metrics.counted.contingency import ContingencyTable, divide
 from judge.metrics.counted.dpa import DpaVariant, freeze_dpa
 from judge.metrics.counted.ratio_error import Both
 from judge.types import Direction, FloatArray
@@ -120,15 +120,17 @@ class Measured(NamedTuple):
     value: FloatArray
 
 
-Evaluate = Callable[[Incidence, Incidence], Measured]
+Evaluate = Callable[[ContingencyTable, ContingencyTable], Measured]
 
 
-def freeze(counting: Counting, direction: Direction | None, truth: Incidence, predicted: Incidence) -> Evaluate:
+def freeze(
+    counting: Counting, direction: Direction | None, truth: ContingencyTable, predicted: ContingencyTable
+) -> Evaluate:
     """The metric with its pairs, signs and guesses chosen from two tables, once; both may have the same leading axes.
 
     Tables of Ratio and Error, and of DPA's attackers (who learnt once), have one class and one label: what captions add
     above, and below (``judge.metrics.counted.ratio_error``, ``judge.metrics.counted.dpa.attack_terms``).
-    Those of Multi-> have a label for each set of labels (``judge.metrics.counted.contingency.set_incidence``).
+    Those of Multi-> have a label for each set of labels (``judge.metrics.counted.contingency.set_contingency``).
     """
     kind, variant = counting.kind, counting.variant
     if counting.is_share:
@@ -141,7 +143,7 @@ def freeze(counting: Counting, direction: Direction | None, truth: Incidence, pr
     if kind == "dpa":
         guesses = freeze_dpa(truth, predicted, direction, variant=variant)
 
-        def predictability(before: Incidence, after: Incidence) -> Measured:
+        def predictability(before: ContingencyTable, after: ContingencyTable) -> Measured:
             found = guesses.evaluate(before, after)
             return Measured(found.truth, found.predicted, found.value)
 
@@ -150,7 +152,7 @@ def freeze(counting: Counting, direction: Direction | None, truth: Incidence, pr
     signed = freeze_dba(truth, direction, variant=variant.change if several else variant, size=several)
     if kind == "multi-variance":
 
-        def spread(before: Incidence, after: Incidence) -> Measured:
+        def spread(before: ContingencyTable, after: ContingencyTable) -> Measured:
             change = signed.change(before, after)
             spreads = {"change": change, "signed": signed.sign * change, "size": np.abs(change)}
             return _alone(variance(spreads[variant.spread], ddof=variant.ddof))
@@ -159,7 +161,9 @@ def freeze(counting: Counting, direction: Direction | None, truth: Incidence, pr
     return lambda before, after: _alone(signed.evaluate(before, after)[0])
 
 
-def _shares(before: Incidence, after: Incidence, amplify: Callable[[FloatArray, FloatArray], FloatArray]) -> Measured:
+def _shares(
+    before: ContingencyTable, after: ContingencyTable, amplify: Callable[[FloatArray, FloatArray], FloatArray]
+) -> Measured:
     human, generated = (divide(table.attribute[..., 0], table.tasks[..., 0]) for table in (before, after))
     return Measured(human, generated, amplify(human, generated))
 

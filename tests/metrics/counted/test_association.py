@@ -30,7 +30,7 @@ from judge.metrics.counted.association import (
     multi,
     variance,
 )
-from judge.metrics.counted.contingency import incidence, label_sets, set_incidence
+from judge.metrics.counted.contingency import contingency, label_sets, set_contingency
 from judge.types import Direction, Labels
 
 
@@ -376,20 +376,20 @@ def test_resamples_under_a_frozen_direction(of: str) -> None:
     a, t, t_hat = generator.integers(0, 3, 40), generator.random((40, 4)) < 0.4, generator.random((40, 4)) < 0.4
     sets = label_sets(t, largest=2) if of == "Multi" else ((0,), (1,), (2,), (3,))
     classes = np.eye(3)[a]
-    truth, predicted = set_incidence(a, t, sets), set_incidence(a, t_hat, sets)
+    truth, predicted = set_contingency(a, t, sets), set_contingency(a, t_hat, sets)
     frozen = freeze_ba(truth) if of == "BA" else freeze_dba(truth, "A->T", size=of == "Multi")
     drawn = generator.integers(0, 40, (25, 40))
     weights = np.stack([np.bincount(row, minlength=40) for row in drawn])
-    many = [set_incidence(a, side, sets, weights=weights) for side in (t, t_hat)]
+    many = [set_contingency(a, side, sets, weights=weights) for side in (t, t_hat)]
     values, pairs = frozen.evaluate(*many)
     assert (values.shape, pairs.shape) == ((25,), (25, 3, len(sets)))
     for row, value, of_pairs in zip(drawn, values, pairs, strict=True):
-        one = frozen.evaluate(*(set_incidence(classes[row], side[row], sets) for side in (t, t_hat)))
+        one = frozen.evaluate(*(set_contingency(classes[row], side[row], sets) for side in (t, t_hat)))
         assert value == pytest.approx(float(one[0]), abs=1e-12)
         assert of_pairs == pytest.approx(one[1], abs=1e-12, nan_ok=True)
     assert variance(pairs).shape == (25,)
-    whole, by_ones = frozen.evaluate(truth, predicted), incidence(a, t, weights=np.ones(40))
-    assert by_ones.together == pytest.approx(incidence(a, t).together)
+    whole, by_ones = frozen.evaluate(truth, predicted), contingency(a, t, weights=np.ones(40))
+    assert by_ones.together == pytest.approx(contingency(a, t).together)
     assert whole[0] == value_of("BA", a, t, t_hat) if of == "BA" else whole[0] != 0
 
 
@@ -403,12 +403,12 @@ def test_freezing_matters() -> None:
     a = np.repeat([0, 1], [46, 50])
     told = generator.permutation(a)
     held = np.ones((96, 1))
-    frozen = freeze_ba(incidence(a, held))
+    frozen = freeze_ba(contingency(a, held))
     weights = generator.multinomial(96, np.full(96, 1 / 96), size=400)
-    tables = incidence(a, held, weights=weights), incidence(told, held, weights=weights)
+    tables = contingency(a, held, weights=weights), contingency(told, held, weights=weights)
     values, _ = frozen.evaluate(*tables)
     assert abs(values.mean()) < 0.01
-    anew = [freeze_ba(incidence(a, held, weights=row)).sign.tolist() for row in weights]
+    anew = [freeze_ba(contingency(a, held, weights=row)).sign.tolist() for row in weights]
     flipped = np.mean([sign != frozen.sign.tolist() for sign in anew])
     assert 0.2 < flipped < 0.5
 

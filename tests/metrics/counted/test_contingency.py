@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from judge.metrics.counted import contingency as module
-from judge.metrics.counted.contingency import hot, incidence, label_sets, set_incidence
+from judge.metrics.counted.contingency import contingency, hot, label_sets, set_contingency
 
 A = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]])
 T = np.array([[1, 0], [1, 1], [0, 0], [0, 0]])
@@ -17,7 +17,7 @@ T = np.array([[1, 0], [1, 1], [0, 0], [0, 0]])
 
 def test_counts_by_hand() -> None:
     """Sample 1 has two classes and two labels, sample 2 has nothing, class 2 nobody."""
-    found = incidence(A, T)
+    found = contingency(A, T)
     assert found.together.tolist() == [[2, 1], [1, 1], [0, 0]]
     assert (found.attribute.tolist(), found.tasks.tolist()) == ([2, 2, 0], [2, 1])
     assert (float(found.samples), float(found.blank)) == (4, 1)
@@ -25,20 +25,20 @@ def test_counts_by_hand() -> None:
 
 def test_weighted_counts_by_hand() -> None:
     """Sample 1 twice, the blank one three times; and any axes."""
-    found = incidence(A, T, weights=[[[1, 2, 3, 0.5]]])
+    found = contingency(A, T, weights=[[[1, 2, 3, 0.5]]])
     assert found.together.tolist() == [[[[3, 2], [2, 2], [0, 0]]]]
     assert (found.attribute.tolist(), found.tasks.tolist()) == ([[[3, 2.5, 0]]], [[[3, 2]]])
     assert (found.samples.tolist(), found.blank.tolist()) == ([[6.5]], [[3]])
-    assert float(incidence(A, T, weights=[1, 2, 3, 0.5]).samples) == 6.5
+    assert float(contingency(A, T, weights=[1, 2, 3, 0.5]).samples) == 6.5
 
 
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     a, t = generator.integers(0, 3, 100), generator.integers(0, 2, (100, 5))
     sets = label_sets(t)
-    whole = incidence(a, t), set_incidence(a, t, sets)
+    whole = contingency(a, t), set_contingency(a, t, sets)
     monkeypatch.setattr(module, "_ROWS", 7)
-    parts = incidence(a, t), set_incidence(a, t, sets)
+    parts = contingency(a, t), set_contingency(a, t, sets)
     for one, other in zip(whole, parts, strict=True):
         for field in ("together", "attribute", "tasks", "samples", "blank"):
             assert np.array_equal(getattr(one, field), getattr(other, field))
@@ -46,7 +46,7 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sets_are_counted_as_their_labels_together() -> None:
     """{0, 1} is in sample 1 alone; {0} and {1} are the labels."""
-    found = set_incidence(A, T, ((0,), (1,), (0, 1)))
+    found = set_contingency(A, T, ((0,), (1,), (0, 1)))
     assert found.together.tolist() == [[2, 1, 1], [1, 1, 1], [0, 0, 0]]
     assert (found.tasks.tolist(), float(found.blank)) == ([2, 1, 1], 1)
     assert label_sets(T) == ((0,), (1,), (0, 1))
@@ -72,7 +72,7 @@ def test_pairs_against_loops(monkeypatch: pytest.MonkeyPatch, narrow: int, least
     assert len(kept) < len(every)
     # Not in order, with larger ones between, and one that nobody has.
     sets = [*every[::-1], (0, 1, 2), (3, 2), (1, 2, 3), (0, 4)]
-    found = set_incidence(a, t, sets)
+    found = set_contingency(a, t, sets)
     for index, chosen in enumerate(sets):
         has = [all(row[label] for label in chosen) for row in t]
         assert found.tasks[index] == sum(has)
@@ -126,7 +126,7 @@ def test_widths() -> None:
 )
 def test_refused(given: object, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)) as caught:
-        incidence(A, given)  # type: ignore[arg-type]
+        contingency(A, given)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
@@ -136,4 +136,4 @@ def test_refused_beside_another() -> None:
     with pytest.raises(ValueError, match="tasks: label 2 is beyond the 2 columns of the multi-hot array"):
         hot("tasks", np.zeros((1, 2)), [2])
     with pytest.raises(ValueError, match=re.escape("weights: one for each of 4 samples is needed, got shape (2, 3)")):
-        incidence(A, T, weights=np.ones((2, 3)))
+        contingency(A, T, weights=np.ones((2, 3)))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.metrics.counted.contingency import incidence
+from judge.metrics.counted.contingency import contingency
 from judge.metrics.counted.dpa import DpaVariant, attack, dpa, freeze_dpa
 from judge.types import Direction
 
@@ -180,13 +180,13 @@ def test_resamples_under_frozen_guesses(variant: DpaVariant, direction: Directio
     """Weights give what each resample gives by itself; never more than a guesser of its own would."""
     generator = np.random.default_rng(1)
     a, t, t_hat = generator.random((60, 3)) < 0.5, generator.random((60, 4)) < 0.4, generator.random((60, 4)) < 0.4
-    frozen = freeze_dpa(incidence(a, t), incidence(a, t_hat), direction, variant=variant)
+    frozen = freeze_dpa(contingency(a, t), contingency(a, t_hat), direction, variant=variant)
     drawn = generator.integers(0, 60, (20, 60))
     weights = np.stack([np.bincount(row, minlength=60) for row in drawn])
-    found = frozen.evaluate(incidence(a, t, weights=weights), incidence(a, t_hat, weights=weights))
+    found = frozen.evaluate(contingency(a, t, weights=weights), contingency(a, t_hat, weights=weights))
     assert (found.value.shape, found.pairs.shape) == ((20,), (20, 3, 4))
     for index, row in enumerate(drawn):
-        tables = incidence(a[row], t[row]), incidence(a[row], t_hat[row])
+        tables = contingency(a[row], t[row]), contingency(a[row], t_hat[row])
         one = frozen.evaluate(*tables)
         assert found.value[index] == pytest.approx(float(one.value), abs=1e-12)
         assert found.pairs[index] == pytest.approx(one.pairs, abs=1e-12)
@@ -245,4 +245,4 @@ def test_an_attacker_leaves_out_who_has_no_class() -> None:
     together = attack(labels, named, images)
     assert together.tolist() == [1] * 400
     with pytest.raises(ValueError, match="an attacker learns from samples"):
-        freeze_dpa(incidence(named, labels), incidence(named, labels), "T->A", variant=DpaVariant(unit="attacker"))
+        freeze_dpa(contingency(named, labels), contingency(named, labels), "T->A", variant=DpaVariant(unit="attacker"))
