@@ -57,9 +57,9 @@ def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
     Raises:
         JudgeError: none does.
     """
-    found = tuple(name for name in spell_out(metrics) if find_metric(name).looks)
+    found = tuple(name for name in spell_out(metrics) if find_metric(name).uses_images)
     if not found:
-        mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.looks)}"
+        mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.uses_images)}"
         raise JudgeError("no judge of these metrics sees pictures", where="--metrics", mend=mend)
     return found
 

@@ -111,7 +111,7 @@ def _optima(metrics: Sequence[str], *, looks: bool) -> dict[str, str]:
     found = {}
     for name, captioner in CAPTIONERS.items():
         for metric in map(find_metric, metrics):
-            if metric.looks or not looks:
+            if metric.uses_images or not looks:
                 human, generated = (
                     bayes_score(captioner=of, score=metric.score, looks=looks) for of in (FAITHFUL, captioner)
                 )

@@ -132,7 +132,7 @@ def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
 
 def describe_sight(config: RunConfig) -> dict[str, Any]:
     """What numbers of judges that see depend on beside captions, for ``metrics.json`` and under the table."""
-    if not any(find_metric(name).looks for name in spell_out(config.metrics)):
+    if not any(find_metric(name).uses_images for name in spell_out(config.metrics)):
         return {}
     names = ["mask", "answer_softmax"]
     if any(find_judge(judge).backbone for judge in config.judge):
@@ -178,7 +178,7 @@ def _captioned(
         return corpus
     pictures = pictures_to_caption(config, corpus)
     check(stand_ins(corpus, list(silent), pictures.names), plan, lexicons=choose_lexicons(config))
-    if any(find_metric(name).looks for name in spell_out(plan.metrics)):
+    if any(find_metric(name).uses_images for name in spell_out(plan.metrics)):
         see(config, [])
     return add_captions(config, corpus, silent, pictures, directory=directory, report=report)
 

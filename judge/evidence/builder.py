@@ -213,7 +213,7 @@ class EvidenceBuilder:
             answers,
             rows,
             aligner,
-            uses_images=metric.looks,
+            uses_images=metric.uses_images,
             coverage=joined.coverage,
             dropped=dropped,
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Batch = Mapping[str, Any]
 Sharing = Literal["members", "data"]
-Sense = Literal["caption", "image"]
+Modality = Literal["caption", "image"]
 Answering = Literal["restricted", "vocabulary"]
 Tuning = Literal["full", "frozen", "lora", "zero-shot"]
 
@@ -217,14 +217,14 @@ class Blueprint:
         crew: trains all judges of a captioner at once, if they share work or choices; beside ``judge``.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
-        senses: what it takes in; a judge that sees images measures metrics that hide people.
+        modalities: what it takes in; a judge that sees images measures metrics that hide people.
         backbone: makes the frozen network whose features ``network`` finds among its materials; None for none.
         regions: whether that is a :class:`RegionBackbone`.
         reader: likewise, the frozen network that reads captions for a judge without a backbone; None for none. Equal
             makers make the same reader, which then reads once for all judges that have it.
         mark: what its numbers depend on beside name and materials: the weights that it starts from.
         tuned: recipes of their own for ways of tuning.
-        blanked: senses that it is denied, to find where bias enters ("sat-image-only").
+        blanked: modalities that it is denied, to find where bias enters ("sat-image-only").
     """
 
     name: str
@@ -233,16 +233,16 @@ class Blueprint:
     crew: Crew | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
-    senses: frozenset[Sense] = frozenset({"caption"})
+    modalities: frozenset[Modality] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
     reader: Callable[[Materials], FrozenReader] | None = None
     mark: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
-    blanked: frozenset[Sense] = frozenset()
+    blanked: frozenset[Modality] = frozenset()
 
     def perceive(self, sample: Sample) -> Sample:
-        """What is left of a sample once the senses that are denied are blanked."""
+        """What is left of a sample once the modalities that are denied are blanked."""
         if not self.blanked:
             return sample
         words = () if "caption" in self.blanked else sample.words
@@ -275,16 +275,16 @@ HEADED = frozenset({"lstm", *(name for name, file in FILES.items() if file == "e
 HEADS = (3, 5)
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
-# A suffix of a judge's name, and the sense that is then blanked.
-BLANKED: dict[str, Sense] = {"-image-only": "caption", "-caption-only": "image"}
+# A suffix of a judge's name, and the modality that is then blanked.
+BLANKED: dict[str, Modality] = {"-image-only": "caption", "-caption-only": "image"}
 
 
 def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
-    A suffix blanks a sense ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder, and
+    A suffix blanks a modality ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder, and
     "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without,
-    those that have no output layer of their own have 3. "self" has senses alone: :func:`name_self` says whose it is.
+    those that have no output layer of their own have 3. "self" has modalities alone: :func:`name_self` says whose it is.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
@@ -293,7 +293,7 @@ def find_judge(name: str) -> Blueprint:
     for suffix, blanked in BLANKED.items():
         if key.endswith(suffix):
             whole = find_judge(name.strip()[: -len(suffix)])
-            left = whole.senses - whole.blanked
+            left = whole.modalities - whole.blanked
             if len(left) < 2:
                 what = f"judge '{whole.name}' takes in the {next(iter(left))} alone"
                 raise JudgeError(what, where="--judge", mend=f"use '{whole.name}'")
@@ -311,7 +311,7 @@ def find_judge(name: str) -> Blueprint:
 
         return make_sentence(base[len(SENTENCE) :], head)
     if key == SELF:
-        return Blueprint(SELF, "the captioner itself", senses=frozenset({"caption", "image"}))
+        return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
     return _find_registered(name, base.lower(), head)
 
 
@@ -356,7 +356,7 @@ def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
     """The name under which ``judge`` is found: of "self", the checkpoint that wrote the captions of ``captioner``.
 
     Args:
-        judge: "self", it with a sense blanked ("self-image-only"), or any other.
+        judge: "self", it with a modality blanked ("self-image-only"), or any other.
         captioner: whose captions are judged.
         models: captioner -> its checkpoint.
 

@@ -216,7 +216,7 @@ BLUEPRINTS = {
         "abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, supplement A.1; devlin2019bert",
         network=_vl_lic,
         recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64, keep="best"),
-        senses=frozenset({"caption", "image"}),
+        modalities=frozenset({"caption", "image"}),
         backbone=_backbone,
         mark=_mark,
     ),

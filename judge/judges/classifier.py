@@ -65,7 +65,7 @@ BLUEPRINTS = {
         "abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, supplement A.1",
         network=_vl_lic,
         recipe=Recipe(epochs=20, learning_rate=2e-4, batch_size=64, keep="best"),
-        senses=frozenset({"caption", "image"}),
+        modalities=frozenset({"caption", "image"}),
         backbone=_backbone,
     )
 }

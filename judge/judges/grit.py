@@ -262,7 +262,7 @@ BLUEPRINTS = {
         "nguyen2022grit; liu2021swin; abdelrahman2024imagecaptioner2, section 4.2",
         network=_grit,
         recipe=Recipe(epochs=40, learning_rate=1e-4, batch_size=128, keep="best"),
-        senses=frozenset({"caption", "image"}),
+        modalities=frozenset({"caption", "image"}),
         backbone=_backbone,
         regions=True,
     )

@@ -201,5 +201,5 @@ def make_blueprint(reference: str) -> Blueprint:
         # A pretrained network forgets under a larger rate; LoRA stands ten times as much.
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
-        senses=frozenset({"caption", "image"}),
+        modalities=frozenset({"caption", "image"}),
     )

@@ -177,7 +177,7 @@ BLUEPRINTS = {
         "xu2015show; abdelrahman2024imagecaptioner2, section 4.2",
         network=_sat,
         recipe=Recipe(epochs=40, learning_rate=4e-4, batch_size=128, keep="best"),
-        senses=frozenset({"caption", "image"}),
+        modalities=frozenset({"caption", "image"}),
         backbone=_backbone,
     )
 }

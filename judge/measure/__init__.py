@@ -174,7 +174,7 @@ def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], see: See | None) -
     if not images:
         return setup
     if see is None:
-        names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.looks)
+        names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.uses_images)
         what = f"judges of {', '.join(names)} see pictures, and there are none"
         raise JudgeError(what, where="--images", mend="give the folder of pictures")
     return replace(setup, materials=replace(setup.materials, pictures=see(images)))

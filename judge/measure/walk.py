@@ -111,7 +111,7 @@ def jobs_of(
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` that have the senses ``metric`` asks for.
+    """Those of ``judges`` that have the modalities ``metric`` asks for.
 
     Where none has, "linear" reads, and the judge of the metric's own paper sees.
 
@@ -119,8 +119,8 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
         JudgeError: no such judge.
     """
     known = [find_judge(name) for name in judges]
-    fitting = [blueprint.name for blueprint in known if ("image" in blueprint.senses) == metric.looks]
-    return fitting or [metric.judge if metric.looks else DEFAULT_JUDGE]
+    fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
+    return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]
 
 
 def _group(metrics: Sequence[Metric]) -> list[tuple[Metric, ...]]:

@@ -72,7 +72,7 @@ class Metric:
         return self.evidence, self.holdout, self.head, self.balanced, self.aggregate
 
     @property
-    def looks(self) -> bool:
+    def uses_images(self) -> bool:
         """Whether its judges see images."""
         return "people" in self.hidden
 

@@ -314,9 +314,9 @@ def _not_asked(result: Result) -> Iterator[str]:
     for metric, judge in rows:
         row = find_metric(metric)
         if judge not in result.run["judges"] and not row.counted:
-            sense = "see pictures" if row.looks else "read captions alone"
+            modality = "see pictures" if row.uses_images else "read captions alone"
             named = ", ".join(result.run["judges"])
-            yield f"{row.title} was measured with {judge}: its judges {sense}, which {named} cannot."
+            yield f"{row.title} was measured with {judge}: its judges {modality}, which {named} cannot."
 
 
 def _unmentioned(result: Result) -> Iterator[str]:

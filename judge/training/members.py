@@ -134,7 +134,7 @@ def _luggage(job: _Job, setup: TrainingSetup) -> TrainingSetup:
         narrow = own if own is None or job.member.is_refit else own.narrowed(job.member.samples)
         features = {blueprint.name: narrow} if narrow else {}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
-    if blueprint.backbone is None and "image" in blueprint.senses:
+    if blueprint.backbone is None and "image" in blueprint.modalities:
         return setup
     return replace(setup, materials=replace(setup.materials, pictures=None))
 

@@ -179,7 +179,7 @@ class TrainingSetup:
             found.name: found for found in {member.judge: find_judge(member.judge) for member in members}.values()
         }
         precomputed = Precomputed()
-        if any("image" in blueprint.senses for blueprint in judges.values()):
+        if any("image" in blueprint.modalities for blueprint in judges.values()):
             slots = {id(member.samples): member.samples for member in members}.values()
             images = {sample.image for samples in slots for sample in samples if sample.image is not None}
             precomputed = look(

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # With an MLP of a metric's choice, and any sentence encoder, too.
 HEADED = ["lstm+mlp3", "transformer-1+mlp5"]
 NAMES = [*FILES, *HEADED, SENTENCE]
-SEEING = [name for name in FILES if "image" in find_judge(name).senses]
+SEEING = [name for name in FILES if "image" in find_judge(name).modalities]
 READING = [name for name in NAMES if name not in SEEING]
 
 

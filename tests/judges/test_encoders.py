@@ -180,7 +180,7 @@ def test_names() -> None:
     }.items():
         assert find_judge(typed).name == name
         assert find_judge(name).name == name
-        assert find_judge(name).senses == {"caption"}
+        assert find_judge(name).modalities == {"caption"}
     for name in HEADED - {"lstm"}:
         layers = [
             sum(isinstance(part, nn.Linear) for part in make(f"{name}{end}").head) for end in ("", "+mlp3", "+mlp5")

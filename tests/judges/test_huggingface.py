@@ -482,7 +482,7 @@ def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Callable[
 def test_answering_and_blueprint(checkpoint: Callable[[str], Path]) -> None:
     blueprint = make_blueprint(f"hf:{checkpoint('git')}")
     assert blueprint.name == make_blueprint(str(checkpoint("git"))).name == f"hf:{checkpoint('git')}"
-    assert blueprint.senses == {"caption", "image"}
+    assert blueprint.modalities == {"caption", "image"}
     assert blueprint.backbone is None
     assert blueprint.recipe
     assert (blueprint.recipe.keep, blueprint.recipe.sharing) == ("best", "data")

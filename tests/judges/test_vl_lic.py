@@ -107,10 +107,10 @@ def test_blanked_caption_blanked_picture_and_a_caption_too_long(folder: Path) ->
     assert np.ptp(logits(network, long), axis=0) == pytest.approx(0, abs=1e-5)
 
 
-@pytest.mark.parametrize("sense", ["caption", "image"])
-def test_a_clue_of_either_sense_is_learnt_and_bert_with_it(folder: Path, sense: str) -> None:
-    samples = make_samples(320, clue=float(sense == "caption"))
-    network = make(folder, make_glimpses(samples, clue=float(sense == "image")))
+@pytest.mark.parametrize("modality", ["caption", "image"])
+def test_a_clue_of_either_sense_is_learnt_and_bert_with_it(folder: Path, modality: str) -> None:
+    samples = make_samples(320, clue=float(modality == "caption"))
+    network = make(folder, make_glimpses(samples, clue=float(modality == "image")))
     before = {name: weight.detach().clone() for name, weight in network.encoder.named_parameters()}
     recipe = Recipe(epochs=6, learning_rate=1e-3, batch_size=21, keep="best")  # 210 = 10 x 21: no batch of one.
     trainer = Trainer(make_accelerator())

@@ -229,7 +229,7 @@ def test_words_of_lics_vocabulary(real: Corpus) -> None:
     assert chosen <= frequent
     assert {"tennis", "holding", "young", "phone", "standing", "front"} <= chosen
     assert not {"woman", "man", "girl", "boy", "her", "his"} & chosen
-    # What is left out: words without a sense of their own, gender words, and what is no word.
+    # What is left out: words without a modality of their own, gender words, and what is no word.
     left = {word for word in frequent - chosen if word[0].isalpha() and len(word) > 1} - ENGLISH_STOP_WORDS
     left -= {"it's", "near", "outside"}
     assert not {word for word in left if not GENDER.mentions((word,)) and word not in GENDER.hidden_only}
