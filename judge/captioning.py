@@ -25,7 +25,7 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.training.memory import OutOfMemory, watched
 from judge.types import Report
-from judge.utils.files import mark_of, write_whole
+from judge.utils.files import fingerprint_of, write_whole
 from judge.utils.hub import first_line, quiet
 
 
@@ -318,7 +318,7 @@ def _is_still(pictures: SeenPictures, image: str, key: str) -> bool:
 def _key(model: str, images: Sequence[str], writing: Writing, device: torch.device) -> str:
     """What captions depend on, pictures apart, hashed. A checkpoint written anew in its folder is another one."""
     packages = [version(name) for name in ("caption-judge", "torch", "transformers")]
-    told = (packages, model, mark_of(model), astuple(writing), device.type, images)
+    told = (packages, model, fingerprint_of(model), astuple(writing), device.type, images)
     return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
 
 

@@ -170,7 +170,7 @@ def write_world(
     Raises:
         JudgeError: the folder holds something, or cannot be written; a name that is no file stem.
     """
-    out = OutputFolder(folder, mark=_RECIPE, what="world", overwrite=overwrite)
+    out = OutputFolder(folder, marker=_RECIPE, what="world", overwrite=overwrite)
     out.check()
     for name in captioners:
         if not name or name != Path(name).name or name.startswith("."):

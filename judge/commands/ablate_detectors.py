@@ -74,7 +74,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = N
     Raises:
         JudgeError: what concerns all pictures; faults of single ones are in the result's ``failures``.
     """
-    out = OutputFolder(config.out, mark=FIGURES, what="ablation", overwrite=config.overwrite)
+    out = OutputFolder(config.out, marker=FIGURES, what="ablation", overwrite=config.overwrite)
     out.check()
     out.keep(config.inputs())
     hiding, _ = choose_hiding(config, config.mask, seed=config.seed)

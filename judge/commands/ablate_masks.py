@@ -74,7 +74,7 @@ def ablate_masks(config: AblateMasksConfig, *, report: Report | None = None) -> 
     Raises:
         JudgeError: anything that the user can mend; nothing that is asked for depends on pictures.
     """
-    out = OutputFolder(config.out, mark=MASKS, what="ablation", overwrite=config.overwrite)
+    out = OutputFolder(config.out, marker=MASKS, what="ablation", overwrite=config.overwrite)
     out.check()
     out.keep(config.inputs())
     if not config.models:

@@ -106,7 +106,7 @@ def align_captions(config: AlignConfig, *, report: Report | None = None) -> Alig
     Raises:
         JudgeError: what the user can mend; nothing is left behind.
     """
-    out = OutputFolder(config.out, mark=SUMMARY, what="alignment", overwrite=config.overwrite)
+    out = OutputFolder(config.out, marker=SUMMARY, what="alignment", overwrite=config.overwrite)
     out.check()
     out.keep(config.inputs())
     sides = _read(config)

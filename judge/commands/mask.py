@@ -44,7 +44,7 @@ def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
         JudgeError: what concerns the whole folder. Faults of single pictures are in the result's ``failures``; where
             none could be masked, nothing is written.
     """
-    out = OutputFolder(config.out, mark=TABLE_NAME, what="folder of masked pictures", overwrite=config.overwrite)
+    out = OutputFolder(config.out, marker=TABLE_NAME, what="folder of masked pictures", overwrite=config.overwrite)
     out.check()
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")

@@ -100,7 +100,7 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
             raise JudgeError(what, where="--backbone", mend=mend) from error
     if kept:
         _check(network, kept.tensors, weights)
-    key = f"timm {timm.__version__} {name} {kept.mark if kept else weights}"
+    key = f"timm {timm.__version__} {name} {kept.fingerprint if kept else weights}"
     mean, std = (config.mean, config.std) if config else (IMAGENET_MEAN, IMAGENET_STD)
     backbone = TimmBackbone(network, key, size=size, mean=mean, std=std)
     if materials.image_size:

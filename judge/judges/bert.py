@@ -28,7 +28,7 @@ from judge.judges.frozen import FrozenClassifier, FrozenEncoder
 from judge.judges.hf_models import check_weights, room_for_text
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample, Target
-from judge.utils.files import mark_of
+from judge.utils.files import fingerprint_of
 from judge.utils.hub import first_line, knows_words, quiet
 
 READER = "bert-base-uncased"
@@ -190,9 +190,9 @@ def _first_token(materials: Materials) -> FrozenEncoder:
     return FrozenEncoder(load_reader(materials.reader, mend=_OTHER_TEXT))
 
 
-def _mark(materials: Materials) -> object:
+def _fingerprint(materials: Materials) -> object:
     require("vision", "transformers")
-    return version("transformers"), mark_of(materials.reader or READER)
+    return version("transformers"), fingerprint_of(materials.reader or READER)
 
 
 # Neither micro-batches nor shares for any of them: batch normalisation is of what passes at once.
@@ -202,7 +202,7 @@ BLUEPRINTS = {
         "hirota2022quantifying, supplement A.1; devlin2019bert",
         network=_bert_ft,
         recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64),
-        mark=_mark,
+        fingerprint=_fingerprint,
     ),
     "bert-pre": Blueprint(
         "bert-pre",
@@ -218,6 +218,6 @@ BLUEPRINTS = {
         recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64, keep="best"),
         modalities=frozenset({"caption", "image"}),
         backbone=_backbone,
-        mark=_mark,
+        fingerprint=_fingerprint,
     ),
 }

@@ -34,7 +34,7 @@ from judge.judges.hf_prompts import (
 )
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target
-from judge.utils.files import mark_of
+from judge.utils.files import fingerprint_of
 from judge.utils.hub import first_line
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def make_blueprint(reference: str) -> Blueprint:
         f"{HUGGING_FACE}{name}",
         "abdelrahman2024imagecaptioner2, with a captioner of transformers",
         network=network,
-        mark=lambda _: (version("transformers"), mark_of(name)),
+        fingerprint=lambda _: (version("transformers"), fingerprint_of(name)),
         # A pretrained network forgets under a larger rate; LoRA stands ten times as much.
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},

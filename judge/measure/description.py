@@ -103,23 +103,23 @@ def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
 def _marks_of_judged(sides: Sides) -> dict[str, str]:
     """Marks of what captioners that are compared must share."""
     people = _marks(sides.classes) | {"human captions": sides.digests["human"]}
-    return people | {"annotation": _mark(sides.answers)} if sides.target.kind == "tasks" else people
+    return people | {"annotation": _fingerprint(sides.answers)} if sides.target.kind == "tasks" else people
 
 
 def _marks_of_counts(part: CountRows, metrics: Sequence[Metric]) -> dict[str, dict[str, str]]:
     """The same, of counted metrics by name; the annotation is for those that compare with it."""
-    people = _marks(part.joined.classes) | {"human captions": _mark(part.joined.rows["human"])}
+    people = _marks(part.joined.classes) | {"human captions": _fingerprint(part.joined.rows["human"])}
     rows = part.rows[part.rows["side"] == "annotated"]
-    shown = {"annotation": _mark(sorted(rows[["image_id", "objects"]].itertuples(index=False, name=None)))}
+    shown = {"annotation": _fingerprint(sorted(rows[["image_id", "objects"]].itertuples(index=False, name=None)))}
     counted = {metric.name: metric.counted for metric in metrics if metric.counted}
     return {name: people | shown if of.against == "annotation" else people for name, of in counted.items()}
 
 
 def _marks(classes: Mapping[str, str]) -> dict[str, str]:
-    return {"images": _mark(sorted(classes)), "labels": _mark(sorted(classes.items()))}
+    return {"images": _fingerprint(sorted(classes)), "labels": _fingerprint(sorted(classes.items()))}
 
 
-def _mark(told: object) -> str:
+def _fingerprint(told: object) -> str:
     return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
 
 

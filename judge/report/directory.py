@@ -47,7 +47,7 @@ class RunDirectory(OutputFolder):
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        super().__init__(path, mark="run.yaml", what="run", overwrite=overwrite)
+        super().__init__(path, marker="run.yaml", what="run", overwrite=overwrite)
         self.partial = self.path.parent / f"{self.path.name or 'run'}.partial"
 
     def check(self) -> None:

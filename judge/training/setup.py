@@ -292,7 +292,7 @@ def _key(member: Member, setup: TrainingSetup, split: str, evidence: str) -> str
     packages = [_version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
     assert setup.precomputed is not None
     seen = setup.precomputed.backbones.get(blueprint.name), setup.materials.told if recipe else None
-    start = blueprint.mark(setup.materials) if blueprint.mark else None
+    start = blueprint.fingerprint(setup.materials) if blueprint.fingerprint else None
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
     place = recipe and (setup.mixed_precision if setup.keeps_weights else _place(member, setup))
     chosen = member.settings, member.validates

@@ -26,7 +26,7 @@ def write_whole(path: Path, data: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def mark_of(reference: str) -> tuple[tuple[str, int, int], ...]:
+def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
     """What tells a folder of weights from itself written anew: (name, bytes, time of writing in ns) of its files.
 
     Nothing for what is no folder (a name on the hub, or no name): it stands for itself.
@@ -42,15 +42,15 @@ class OutputFolder:
 
     Args:
         path: the folder to make.
-        mark: a file that every such folder holds, by which one of ours is told from anything else.
+        marker: a file that every such folder holds, by which one of ours is told from anything else.
         what: what it is, in messages: "run".
         overwrite: replace the one that lies there, once the new one is complete. Never anything else.
     """
 
-    def __init__(self, path: Path, *, mark: str, what: str, overwrite: bool = False) -> None:
+    def __init__(self, path: Path, *, marker: str, what: str, overwrite: bool = False) -> None:
         self.given = path
         self.path = path.resolve()
-        self.mark, self.what = mark, what
+        self.marker, self.what = marker, what
         self.overwrite = overwrite
         # A name that nobody else has: what is found there is never taken over, nor removed.
         self.partial = self.path.parent / f".{self.path.name or what}.{os.getpid()}.{time.time_ns()}.partial"
@@ -71,7 +71,7 @@ class OutputFolder:
         if self.path.exists() and not self.path.is_dir():
             raise JudgeError("is a file", where=self.where, mend="name a folder")
         if self.path.is_dir() and any(self.path.iterdir()):
-            if not (self.path / self.mark).is_file():
+            if not (self.path / self.marker).is_file():
                 mend = "name another folder"
                 raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
             if not self.overwrite:

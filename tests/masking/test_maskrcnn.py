@@ -161,10 +161,10 @@ class Bomb:
     """Unpickling it would leave a mark."""
 
     def __init__(self, mark: Path) -> None:
-        self.mark = mark
+        self.marker = mark
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.mark,)
+        return Path.touch, (self.marker,)
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
