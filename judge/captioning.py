@@ -24,7 +24,7 @@ from judge.judges.hf_prompts import ask, blank, processing, usual_prompt
 from judge.masking.detectors.weights import choose_device
 from judge.masking.seen import SeenPictures
 from judge.training.memory import OutOfMemory, watched
-from judge.types import Report
+from judge.types import Progress
 from judge.utils.files import fingerprint_of, write_whole
 from judge.utils.hub import first_line, quiet
 
@@ -65,7 +65,7 @@ def caption_pictures(
     *,
     device: str | None = None,
     notes: Path | None = None,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Captioned:
     """Caption every picture of ``pictures``; faults of single pictures are collected, not raised.
 
@@ -99,8 +99,8 @@ def caption_pictures(
                 kept.add({image: (batch.keys[image], caption) for image, caption in captions.items()})
                 found |= captions
                 done.failures += batch.failures
-                if report:
-                    report("captioning", passed + sum(map(len, left[:number])), len(images))
+                if progress:
+                    progress("captioning", passed + sum(map(len, left[:number])), len(images))
     done.captions = {image: found[image] for image in images if image in found}
     return done
 

@@ -13,7 +13,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Side = Literal["human", "generated"]
-Report = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 """Told (what is being done, units done, units in all)."""
 Direction = Literal["A->T", "T->A"]
 TargetKind = Literal["attribute", "tasks"]

@@ -29,7 +29,7 @@ from joblib import Parallel, cpu_count, delayed
 from judge.commands.mask import mask
 from judge.config import MaskConfig, make_config
 from judge.masking.images import encode, list_pictures, read_picture
-from judge.types import Report
+from judge.types import Progress
 
 COCO = Path(__file__).parents[2] / "shared" / "data" / "coco-mini"
 MARKS = (1_000, 5_000, 10_000)
@@ -107,11 +107,11 @@ def decode_and_encode(images: Path, workers: int) -> None:
     cv2.setNumThreads(threads)
 
 
-def run_mask(images: Path, instances: Path, workers: int, report: Report | None = None) -> None:
+def run_mask(images: Path, instances: Path, workers: int, progress: Progress | None = None) -> None:
     """``judge mask``, its output removed."""
     out = images.parent / "masked"
     settings = {"images": images, "instances": instances, "out": out, "workers": workers}
-    mask(make_config(settings, MaskConfig), report=report)
+    mask(make_config(settings, MaskConfig), progress=progress)
     shutil.rmtree(out)
 
 

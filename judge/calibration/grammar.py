@@ -25,7 +25,7 @@ import yaml
 from judge.calibration.truth import truth
 from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, draw_scenes, stream, told_by
 from judge.errors import JudgeError
-from judge.types import Captions, Labels, Report
+from judge.types import Captions, Labels, Progress
 from judge.utils.files import OutputFolder
 
 CAPTIONS_PER_IMAGE = 5
@@ -151,7 +151,7 @@ def write_world(
     *,
     pictures: int | None = None,
     overwrite: bool = False,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> WorldFiles:
     """Write the world as COCO would ship it, with the truth beside it; whole or not at all.
 
@@ -183,7 +183,7 @@ def write_world(
         if pictures:
             from judge.calibration.scenes import write_pictures
 
-            write_pictures(world.scenes, out.partial, seed=world.seed, size=pictures, report=report)
+            write_pictures(world.scenes, out.partial, seed=world.seed, size=pictures, progress=progress)
         out.publish()
     return world_files(Path(folder), captioners)
 

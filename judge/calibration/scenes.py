@@ -24,7 +24,7 @@ from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import PERSON, BoolMask, Pixels, from_mask
 from judge.masking.people import hide
 from judge.masking.sheet import before_and_after, contact_sheet
-from judge.types import Report
+from judge.types import Progress
 
 CATEGORIES = (PERSON, *TASKS)
 """Category 1 is a person, then come the tasks."""
@@ -97,7 +97,7 @@ def write_pictures(
     seed: int = 0,
     size: int = 160,
     workers: int | None = None,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Write ``images/000000000001.png`` ... and ``instances.json``, in COCO's form, and a contact sheet.
 
@@ -126,8 +126,8 @@ def write_pictures(
         written = pool.map(partial(_write_picture, folder=folder, seed=seed, size=size), scenes)
         for done, found in enumerate(written, start=1):
             annotations += ({"id": number, **fields} for number, fields in enumerate(found, start=len(annotations) + 1))
-            if report:
-                report("drawing pictures", done, len(scenes))
+            if progress:
+                progress("drawing pictures", done, len(scenes))
     finally:
         pool.shutdown(cancel_futures=True)
     images = [

@@ -9,7 +9,7 @@ import typer
 
 from judge.cli import options
 from judge.cli.evaluate import evaluate
-from judge.cli.shared import also_takes, one_line_errors, print_table, progress, resolve, say, tell_failures
+from judge.cli.shared import also_takes, one_line_errors, print_table, resolve, say, tell_failures
 
 if TYPE_CHECKING:
     from judge.commands.ablate_detectors import DetectorAblation
@@ -36,8 +36,8 @@ def ablate_detectors(
 
         given |= {"detectors": detectors, "device": device, "out": out}
         config = resolve(given.pop("run_file"), given, AblateDetectorsConfig, out="runs/detectors")
-        with progress() as report:
-            found = run_ablation(config, report=report)
+        with show_progress() as progress:
+            found = run_ablation(config, progress=progress)
         if not found.rows:
             tell_failures(found.failures, len(found.failures), "read")
         _print_detectors(found)
@@ -66,8 +66,8 @@ def ablate_masks(
 
         given |= {"masks": masks, "hides": hides, "out": out}
         config = resolve(given.pop("run_file"), given, AblateMasksConfig, out="runs/masks")
-        with progress() as report:
-            rows = run_ablation(config, report=report)
+        with show_progress() as progress:
+            rows = run_ablation(config, progress=progress)
         print_table(mask_table(rows))
         say("\nover chance: generated score minus that of a judge that knows nothing. over original: minus that with")
         say("pictures as they are. object: what goes most with the attribute by BA, or --category.")

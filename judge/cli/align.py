@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, print_table, progress, resolve, say
+from judge.cli.shared import one_line_errors, print_table, resolve, say
 
 
 def align(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
@@ -67,8 +67,8 @@ def align(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Type
         from judge.report.alignment import alignment_table
 
         config = resolve(given.pop("align_file"), given, AlignConfig, out="runs/aligned")
-        with progress() as report:
-            found = align_captions(config, report=report)
+        with show_progress() as progress:
+            found = align_captions(config, progress=progress)
         print_table(alignment_table(found.alignments))
         say(f"\nShares of people's words and tokens; contextual: below a cosine distance of {found.delta:g}.")
         say("Of lacking: of people's tokens that the captioner never uses, the share that finds a word that it does.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, progress, resolve, say, tell_failures
+from judge.cli.shared import one_line_errors, resolve, say, tell_failures
 
 
 def caption(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
@@ -69,8 +69,8 @@ def caption(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Ty
         from judge.config import CaptionConfig
 
         config = resolve(given.pop("caption_file"), given, CaptionConfig, out="runs/captions.json")
-        with progress() as report:
-            found = run_caption(config, report=report)
+        with show_progress() as progress:
+            found = run_caption(config, progress=progress)
         if found.captions:
             say(f"{found.captions} pictures captioned; the captions are in {config.out}")
         if found.empty:

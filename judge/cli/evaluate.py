@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from judge.cli import options
-from judge.cli.shared import also_takes, one_line_errors, print_result, progress, resolve, say
+from judge.cli.shared import also_takes, one_line_errors, print_result, resolve, say
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
@@ -219,8 +219,8 @@ def train(**given: Any) -> None:
 
         run_file = given.pop("run_file")
         config = resolve(run_file, given, TrainConfig, out="runs/evaluate")
-        with progress() as report:
-            found = train_judges(config, report=report)
+        with show_progress() as progress:
+            found = train_judges(config, progress=progress)
         if is_main_process():
             before = f" ({found.taken_over} were there)" if found.taken_over else ""
             say(f"{found.files} judges{before}, {found.seconds:.0f} s; they are in {config.checkpoints}")
@@ -236,8 +236,8 @@ def demo(
     with one_line_errors():
         from judge.commands.demo import EXPECTED, run_demo
 
-        with progress() as report:
-            found = run_demo(out, seed=seed, images=images, report=report)
+        with show_progress() as progress:
+            found = run_demo(out, seed=seed, images=images, progress=progress)
         print_result(found.result, extra=found.known)
         say(
             "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data that\n"
@@ -258,8 +258,8 @@ def run_settings(run_file: Path | None, given: dict[str, Any]) -> None:
     from judge.training.setup import is_main_process
 
     config = resolve(run_file, given, RunConfig, out="runs/evaluate")
-    with progress() as report:
-        result = run(config, report=report)
+    with show_progress() as progress:
+        result = run(config, progress=progress)
     if is_main_process():
         print_result(result)
         say(f"\nThe results are in {config.out}")

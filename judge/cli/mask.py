@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, progress, resolve, say, tell_failures
+from judge.cli.shared import one_line_errors, resolve, say, tell_failures
 
 if TYPE_CHECKING:
     from judge.commands.mask import MaskedFolder
@@ -63,8 +63,8 @@ def mask(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer
         from judge.config import MaskConfig
 
         config = resolve(given.pop("mask_file"), given, MaskConfig, out="runs/masked")
-        with progress() as report:
-            found = run_mask(config, report=report)
+        with show_progress() as progress:
+            found = run_mask(config, progress=progress)
         _tell(found, config.out)
 
 
@@ -104,8 +104,8 @@ def train_detector(  # noqa: PLR0913, PLR0917 - one parameter an option: that is
         from judge.config import TrainDetectorConfig
 
         config = resolve(given.pop("train_file"), given, TrainDetectorConfig, out="checkpoints/detector.safetensors")
-        with progress() as report:
-            found = train(config, report=report)
+        with show_progress() as progress:
+            found = train(config, progress=progress)
         recall = found.overlap.recall
         held = "no pixel to find" if math.isnan(recall) else f"{recall:.1%} of the pixels found"
         say(f"Trained on {found.pictures} pictures in {found.seconds:.0f} s; in {found.held_out} held out: {held}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from judge.config import Settings
     from judge.measure import Result
-    from judge.types import Report
+    from judge.types import Progress
 
 S = TypeVar("S", bound="Settings")
 # More pairs of captioners than these are not printed.
@@ -105,7 +105,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
+def progress() -> Iterator[Progress]:
     """A bar with the time left, on standard error, in the main process."""
     from rich.console import Console
     from rich.progress import (

@@ -25,7 +25,7 @@ from judge.measure import Result
 from judge.report.directory import summary_row
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
-from judge.types import Report
+from judge.types import Progress
 from judge.utils.files import OutputFolder
 
 FIGURES = "detectors.json"
@@ -65,7 +65,7 @@ class DetectorAblation:
     agreements: Sequence[Agreement] = ()
 
 
-def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = None) -> DetectorAblation:
+def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None = None) -> DetectorAblation:
     """Compare detectors with ground truth on the pictures of ``config.instances``.
 
     Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6). Writes
@@ -80,17 +80,17 @@ def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = N
     hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
     truth = GroundTruth.read(config.instances, labels=hiding.labels)
     detectors = {
-        name: open_detector(name, config, hiding.labels, device=config.device, batch=_BATCH, report=report)
+        name: open_detector(name, config, hiding.labels, device=config.device, batch=_BATCH, progress=progress)
         for name in config.detectors
     }
     names, _ = picture_names(config.images, truth)
-    seen = _look(names, truth, detectors=detectors, hiding=hiding, config=config, report=report)
+    seen = _look(names, truth, detectors=detectors, hiding=hiding, config=config, progress=progress)
     seen.failures += truth.strays
     if not seen.truth:
         return DetectorAblation((), seen.faults)
     results, agree = _judge(config, report) if config.human else ({}, [])
-    if report:
-        report("intervals", 0, 0)
+    if progress:
+        progress("intervals", 0, 0)
     rows = tuple(_row(name, seen, hiding, config) for name in config.detectors)
     out.begin()
     with out.working(), out.mendable():
@@ -111,11 +111,11 @@ def ablate_detectors(config: AblateDetectorsConfig, *, report: Report | None = N
     return DetectorAblation(rows, seen.faults, results, agree)
 
 
-def _judge(config: AblateDetectorsConfig, report: Report | None) -> tuple[dict[str, Result], list[Agreement]]:
+def _judge(config: AblateDetectorsConfig, progress: Progress | None) -> tuple[dict[str, Result], list[Agreement]]:
     """The same run with each detector."""
     metrics = seeing(config.metrics)
     results = run_each(
-        config, {name: {"detector": name, "metrics": metrics} for name in config.detectors}, report=report
+        config, {name: {"detector": name, "metrics": metrics} for name in config.detectors}, progress=progress
     )
     summaries = {name: found.summaries for name, found in results.items()}
     return results, agreements(summaries, level=config.level)
@@ -128,7 +128,7 @@ def _look(
     detectors: Mapping[str, Detector],
     hiding: Hiding,
     config: AblateDetectorsConfig,
-    report: Report | None,
+    progress: Progress | None,
 ) -> _Seen:
     seen = _Seen(found={name: {} for name in detectors}, counts={name: [] for name in detectors})
     for start in range(0, len(names), _BATCH):
@@ -146,8 +146,8 @@ def _look(
             # What one detector could not look at, none is judged by.
             if len(found) == len(detectors):
                 _compare(seen, picture, instances, found, hiding)
-        if report:
-            report("looking for people", min(start + _BATCH, len(names)), len(names))
+        if progress:
+            progress("looking for people", min(start + _BATCH, len(names)), len(names))
     return seen
 
 

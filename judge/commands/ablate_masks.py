@@ -17,14 +17,14 @@ from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
 from judge.report.ablations import MaskRow
 from judge.report.directory import summary_row
-from judge.types import Report
+from judge.types import Progress
 from judge.utils.files import OutputFolder
 
 MASKS = "masks.json"
 
 
 def run_each(
-    config: RunSettings, variants: Mapping[str, Mapping[str, Any]], *, report: Report | None = None
+    config: RunSettings, variants: Mapping[str, Mapping[str, Any]], *, progress: Progress | None = None
 ) -> dict[str, Result]:
     """The run of ``config`` with each variant's settings in place; nothing is written but features and judges kept.
 
@@ -38,7 +38,7 @@ def run_each(
         for name, changes in variants.items():
             settings = _of(config, RunConfig) | dict(changes) | kept
             one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
-            results[name] = run(one, report=_named(report, name) if report else None)
+            results[name] = run(one, report=_named(report, name) if progress else None)
     return results
 
 
@@ -47,8 +47,8 @@ def _of(config: RunSettings, kind: type[Settings]) -> dict[str, Any]:
     return {name: value for name, value in config.model_dump().items() if name in kind.model_fields}
 
 
-def _named(report: Report, name: str) -> Report:
-    return lambda what, done, total: report(f"{name}: {what}", done, total)
+def _named(progress: Progress, name: str) -> Progress:
+    return lambda what, done, total: progress(f"{name}: {what}", done, total)
 
 
 def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def ablate_masks(config: AblateMasksConfig, *, report: Report | None = None) -> list[MaskRow]:
+def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None) -> list[MaskRow]:
     """Hide more and more of pictures, from captioners (``--model``) and from judges, and measure each time.
 
     A captioner that is given as a checkpoint captions the masked pictures anew (Hirota et al., CVPR 2022, Table 4;
@@ -84,7 +84,7 @@ def ablate_masks(config: AblateMasksConfig, *, report: Report | None = None) -> 
             name: {**changes, **_captions(config, name, changes, Path(folder), report)}
             for name, changes in _variants(config).items()
         }
-        results = run_each(config, variants, report=report)
+        results = run_each(config, variants, progress=progress)
     rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
     out.begin()
     with out.working(), out.mendable():
@@ -107,7 +107,7 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
 
 
 def _captions(
-    config: AblateMasksConfig, name: str, changes: Mapping[str, Any], folder: Path, report: Report | None
+    config: AblateMasksConfig, name: str, changes: Mapping[str, Any], folder: Path, progress: Progress | None
 ) -> dict[str, Any]:
     """Captions of the pictures as this variant leaves them, by every checkpoint that has not written any."""
     written: dict[str, Path] = {}
@@ -117,7 +117,7 @@ def _captions(
         path = folder / name / f"{captioner}.json"
         precision = "bf16" if config.precision == "bf16" else "no"
         told = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
-        tell = _named(report, name) if report else None
+        tell = _named(report, name) if progress else None
         done = caption(make_config(_of(config, CaptionConfig) | dict(changes) | told, CaptionConfig), report=tell)
         if not done.captions:
             raise done.failures[0][1]

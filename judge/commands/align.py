@@ -25,7 +25,7 @@ from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, 
 from judge.text.lexicon import Lexicon
 from judge.text.masking import mask
 from judge.text.vectors import Vectors, load_vectors
-from judge.types import Captions, Report, Words
+from judge.types import Captions, Progress, Words
 from judge.utils.files import OutputFolder
 
 SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
@@ -96,7 +96,7 @@ class _Sides:
         return [words for _, words in self.human]
 
 
-def align_captions(config: AlignConfig, *, report: Report | None = None) -> AlignedFolder:
+def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> AlignedFolder:
     """Align people's captions to each captioner's vocabulary; write the results to ``config.out``.
 
     Captions are cut into words and masked as ``judge evaluate`` does before judging. The folder holds for each
@@ -118,15 +118,15 @@ def align_captions(config: AlignConfig, *, report: Report | None = None) -> Alig
         folder.mkdir()
         found, pairs = [], []
         for number, side in enumerate(sides):
-            if report:
-                report("aligning", number, len(sides))
+            if progress:
+                progress("aligning", number, len(sides))
             alignment, aligned = _align(side, vectors, delta)
             found.append(alignment)
             pairs += [(side.words, captions) for captions in aligned.values()]
             texts = _coco([image for image, _ in side.human], aligned["contextual"])
             (folder / f"{side.captioner}.json").write_text(texts, encoding="utf-8")
-        if report:
-            report("METEOR", 0, 0)
+        if progress:
+            progress("METEOR", 0, 0)
         scores, notes = _meteor(pairs, config.meteor)
         of_each = zip(*[iter(scores)] * len(KINDS), strict=True)
         found = [replace(a, meteor=dict(zip(KINDS, row, strict=True))) for a, row in zip(found, of_each, strict=True)]
@@ -168,10 +168,10 @@ def _masked(captions: Captions, image: str, lexicon: Lexicon | None, options: Te
     return [mask(options.words(caption), lexicon) for caption in captions.by_image[image]]
 
 
-def _vectors(reference: str, sides: Sequence[_Sides], report: Report | None) -> Vectors:
+def _vectors(reference: str, sides: Sequence[_Sides], progress: Progress | None) -> Vectors:
     """Of all words in use; learnt from every caption of people's that is aligned to any captioner."""
-    if report:
-        report("word vectors", 0, 0)
+    if progress:
+        progress("word vectors", 0, 0)
     human = {image: list[Words]() for side in sides for image, _ in side.human}
     for side in sides:
         new = {image for image, _ in side.human if not human[image]}

@@ -19,7 +19,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_pictures, read_picture
 from judge.masking.instances import Instance
 from judge.masking.seen import SeenPictures
-from judge.types import Report
+from judge.types import Progress
 from judge.utils.files import write_whole
 
 Failures = list[tuple[str, JudgeError]]
@@ -34,7 +34,7 @@ class CaptionedFolder:
     failures: Failures
 
 
-def caption(config: CaptionConfig, *, report: Report | None = None) -> CaptionedFolder:
+def caption(config: CaptionConfig, *, progress: Progress | None = None) -> CaptionedFolder:
     """Caption the pictures of a folder; write COCO results to ``out`` and the settings beside it.
 
     Raises:
@@ -142,14 +142,14 @@ def _listed(path: Path) -> tuple[list[tuple[object, str]], Failures]:
     return listed, failures
 
 
-def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, report: Report | None) -> SeenPictures:
+def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None) -> SeenPictures:
     """The pictures as the captioner shall see them, without those that cannot be."""
     plain = SeenPictures(config.images, names, max_pixels=config.max_pixels)
     if config.mask == "none":
         return plain
     hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
     detector = open_detector(
-        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, report=report
+        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, progress=progress
     )
     failures += detector.strays if isinstance(detector, GroundTruth) else ()
     hidden: dict[str, tuple[Instance, ...]] = {}
@@ -164,14 +164,14 @@ def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, repor
         for picture, found in zip(batch, detect_each(detector, batch, failures), strict=True):
             if found is not None:
                 hidden[picture.name] = hiding.chosen(found)
-        if report:
-            report("looking for people", start + len(batch), len(wanted))
+        if progress:
+            progress("looking for people", start + len(batch), len(wanted))
     seen = {image: name for image, name in names.items() if name in hidden}
     return replace(plain, names=seen, hiding=hiding, hidden=hidden)
 
 
 def _write(
-    config: CaptionConfig, pictures: SeenPictures, notes: Path, failures: Failures, report: Report | None
+    config: CaptionConfig, pictures: SeenPictures, notes: Path, failures: Failures, progress: Progress | None
 ) -> dict[str, str]:
     """Caption, and write both files."""
     from judge.captioning import Writing, caption_pictures, write_captions
@@ -183,7 +183,7 @@ def _write(
         batch_size=config.batch_size,
         precision=config.precision,
     )
-    done = caption_pictures(config.model, pictures, writing, device=config.device, notes=notes, report=report)
+    done = caption_pictures(config.model, pictures, writing, device=config.device, notes=notes, progress=progress)
     failures += done.failures
     if done.captions:
         write_whole(settings_beside(config.out), config.to_yaml().encode())

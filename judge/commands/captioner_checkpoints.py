@@ -19,7 +19,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.seen import SeenPictures
 from judge.report.directory import RunDirectory
 from judge.training.setup import in_main_process
-from judge.types import Captions, Report
+from judge.types import Captions, Progress
 from judge.utils.files import write_whole
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def add_captions(
     pictures: SeenPictures,
     *,
     directory: RunDirectory | None,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Corpus:
     """``corpus`` with the captions that the checkpoints ``silent`` write of ``pictures``.
 
@@ -141,13 +141,13 @@ class _Job:
     folder: Path
     directory: RunDirectory | None
 
-    def captions(self, report: Report | None) -> Captions:
+    def captions(self, progress: Progress | None) -> Captions:
         """Write them, and read them as any others are read."""
         from judge.captioning import Writing, caption_pictures, write_captions
 
         writing = Writing(precision="bf16" if self.config.precision == "bf16" else "no")
         notes = self.directory.store / f"{self.name}.captions" if self.directory else None
-        done = caption_pictures(self.model, self.pictures, writing, notes=notes, report=report)
+        done = caption_pictures(self.model, self.pictures, writing, notes=notes, progress=progress)
         if not done.captions:
             raise done.failures[0][1]
         if self.directory:

@@ -23,7 +23,7 @@ from judge.errors import require
 from judge.measure import Result
 from judge.metrics import find_metric
 from judge.report.directory import RunDirectory
-from judge.types import Report
+from judge.types import Progress
 
 PIXELS = 160
 # The heading of what is expected of these judges at this size.
@@ -63,7 +63,7 @@ def run_demo(
     *,
     seed: int = 0,
     images: int = 1200,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Demo:
     """Draw a world into ``out/world`` and evaluate its three captioners into ``out/results``.
 
@@ -78,8 +78,8 @@ def run_demo(
     files = world_files(out / "world", CAPTIONERS)
     config = make_config(demo_settings(files, out) | {"seed": seed, "overwrite": again}, RunConfig, where="judge demo")
     world = make_world(images, seed=seed)
-    write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, report=report)
-    result = run(config, report=report)
+    write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, progress=progress)
+    result = run(config, progress=progress)
     known = {
         "optimal, caption": _optima(config.metrics, looks=False),
         "optimal, picture too": _optima(config.metrics, looks=True),

@@ -35,10 +35,10 @@ from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicons
 from judge.training.setup import TrainingSetup, is_main_process
-from judge.types import Report
+from judge.types import Progress
 
 
-def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **settings: Any) -> Result:
+def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, **settings: Any) -> Result:
     """Measure bias amplification; the keys are those of the YAML file (:class:`~judge.config.RunConfig`).
 
     Args:
@@ -59,7 +59,7 @@ def evaluate(corpus: Corpus | None = None, *, report: Report | None = None, **se
     """
     if corpus is not None:
         settings = _of_corpus(corpus) | _beside_corpus(corpus, settings)
-    return run(make_config(settings, RunConfig), corpus=corpus, report=report)
+    return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
 _READING = {"human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"}
@@ -88,7 +88,7 @@ def _of_corpus(corpus: Corpus) -> dict[str, Any]:
     return found
 
 
-def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | None = None) -> Result:
+def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress | None = None) -> Result:
     """Read, measure, and write the run's folder (where ``config.out`` names one).
 
     Raises:
@@ -105,17 +105,17 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, report: Report | Non
     plan, setup = make_plan(config), make_setup(config)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
-    looking = partial(see, config, report=report) if config.images else None
+    looking = partial(see, config, progress=progress) if config.images else None
     if directory is None:
-        corpus = _captioned(config, corpus, plan, silent=silent, directory=None, report=report)
-        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, report=report)
+        corpus = _captioned(config, corpus, plan, silent=silent, directory=None, progress=progress)
+        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, progress=progress)
         return replace(result, run={**result.run, **describe_sight(config), **told})
     setup = replace(setup, store=config.checkpoints or directory.store)
     with directory.working():
-        corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, report=report)
+        corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, progress=progress)
         # Where captions have been written, the folder has been begun.
         ready = None if silent else directory.begin
-        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, report=report, ready=ready)
+        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, progress=progress, ready=ready)
         result = replace(result, run={**result.run, **describe_sight(config), **told})
         if is_main_process():
             directory.finish(config.to_yaml(), result)
@@ -171,7 +171,7 @@ def _captioned(
     *,
     silent: Mapping[str, str],
     directory: RunDirectory | None,
-    report: Report | None,
+    progress: Progress | None,
 ) -> Corpus:
     """``corpus`` with the captions of ``silent``, once all has been looked at that could be refused after hours."""
     if not silent:
@@ -180,7 +180,7 @@ def _captioned(
     check(stand_ins(corpus, list(silent), pictures.names), plan, lexicons=choose_lexicons(config))
     if any(find_metric(name).uses_images for name in spell_out(plan.metrics)):
         see(config, [])
-    return add_captions(config, corpus, silent, pictures, directory=directory, report=report)
+    return add_captions(config, corpus, silent, pictures, directory=directory, progress=progress)
 
 
 def open_checkpoints(folder: Path) -> set[str]:

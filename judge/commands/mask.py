@@ -11,7 +11,7 @@ from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
-from judge.types import Report
+from judge.types import Progress
 from judge.utils.files import OutputFolder
 
 SETTINGS = "mask.yaml"
@@ -34,7 +34,7 @@ class MaskedFolder:
     correlated: Correlated | None
 
 
-def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
+def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolder:
     """Mask the pictures of a folder; write them, ``masks.parquet``, a contact sheet and ``mask.yaml`` to ``out``.
 
     ``masks.parquet``, a row per masked picture: image (its name), masked (the masked picture's name), instances (how
@@ -51,7 +51,7 @@ def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
     out.keep(config.inputs())
     hiding, correlated = choose_hiding(config, config.mode, seed=config.seed)
     detector = open_detector(
-        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, report=report
+        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, progress=progress
     )
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
@@ -66,7 +66,7 @@ def mask(config: MaskConfig, *, report: Report | None = None) -> MaskedFolder:
             config.max_pixels,
             {TABLE_NAME, SHEET_NAME, SETTINGS},
         )
-        masked = job.run(names, workers=config.workers, report=report)
+        masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         if masked.rows:
             _write(masked, config, out.partial)

@@ -25,7 +25,7 @@ from judge.masking.people import Mode
 from judge.masking.seen import SeenPictures, see_pictures
 from judge.metrics.counted.association import attribute_shares, counts
 from judge.training.setup import in_main_process
-from judge.types import Labels, Report
+from judge.types import Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
 _OFTEN, _SHARE = 100, 0.01
@@ -135,7 +135,7 @@ def open_detector(
     *,
     device: str | None = None,
     batch: int = 8,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Detector:
     """The detector called ``name``, what it finds kept in ``config.cache`` (ground truth apart, which is a file).
 
@@ -152,7 +152,7 @@ def open_detector(
         device=device,
         batch=batch,
         mask_threshold=config.mask_threshold,
-        say=(lambda line: report(line, 0, 0)) if report else None,
+        say=(lambda line: progress(line, 0, 0)) if progress else None,
     )
     for label in labels:
         if label not in detector.categories:
@@ -181,7 +181,7 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
     return list(truth.pictures), len(others)
 
 
-def see(config: RunConfig, image_ids: Sequence[str], *, report: Report | None = None) -> SeenPictures:
+def see(config: RunConfig, image_ids: Sequence[str], *, progress: Progress | None = None) -> SeenPictures:
     """The pictures of ``image_ids`` as judges see them, and where things are, if one of them asks.
 
     Where things are is the detector's to say; with nothing to be hidden it is not run, but the instances file is read.
@@ -192,13 +192,13 @@ def see(config: RunConfig, image_ids: Sequence[str], *, report: Report | None = 
     return in_main_process(lambda: _see(config, image_ids, report))
 
 
-def _see(config: RunConfig, image_ids: Sequence[str], report: Report | None) -> SeenPictures:
+def _see(config: RunConfig, image_ids: Sequence[str], progress: Progress | None) -> SeenPictures:
     assert config.images is not None
     require("images", "cv2", "PIL", "pycocotools")
     truth = GroundTruth.read(config.instances) if config.instances else None
     names = name_pictures(config.images, truth, image_ids)
     regions = any(find_judge(name).regions for name in config.judge)
-    look = partial(see_pictures, config.images, names, max_pixels=config.max_pixels, regions=regions, report=report)
+    look = partial(see_pictures, config.images, names, max_pixels=config.max_pixels, regions=regions, progress=progress)
     if config.mask == "none":
         plain = SeenPictures(config.images, names, max_pixels=config.max_pixels)
         return look(detector=truth, hiding=None) if regions and truth else plain
@@ -207,7 +207,7 @@ def _see(config: RunConfig, image_ids: Sequence[str], report: Report | None) -> 
         # Read already. Where things of all categories are, only judges with an eye for regions ask.
         known = truth if regions else replace(truth, labels=frozenset(hiding.labels))
         return look(detector=known, hiding=hiding)
-    return look(detector=open_detector(config.detector, config, hiding.labels, report=report), hiding=hiding)
+    return look(detector=open_detector(config.detector, config, hiding.labels, progress=progress), hiding=hiding)
 
 
 def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:

@@ -20,7 +20,7 @@ from judge.measure import TrainedJudge, train
 from judge.training.checkpoint import History, read_history
 from judge.training.members import weights_beside
 from judge.training.setup import is_main_process
-from judge.types import Report
+from judge.types import Progress
 from judge.utils.files import write_whole
 
 INDEX = "judges.json"
@@ -46,7 +46,7 @@ class Training:
         return len({judge.key for judge in self.judges})
 
 
-def train_judges(config: TrainConfig, *, report: Report | None = None) -> Training:
+def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Training:
     """Train every judge that ``judge evaluate`` would, with the same settings, into ``config.checkpoints``.
 
     What lies there from before is taken over; what was killed goes on. Each judge leaves its answers and, if it is a
@@ -63,8 +63,10 @@ def train_judges(config: TrainConfig, *, report: Report | None = None) -> Traini
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
     before = open_checkpoints(config.checkpoints)
-    looking = partial(see, config, report=report) if config.images else None
-    found = train(corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), see=looking, report=report)
+    looking = partial(see, config, progress=progress) if config.images else None
+    found = train(
+        corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), see=looking, progress=progress
+    )
     if is_main_process():
         _write_index(config.checkpoints, found)
     kept = {judge.key for judge in found} & before

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from judge.config import TrainDetectorConfig
 from judge.errors import JudgeError, require
-from judge.types import Report
+from judge.types import Progress
 
 if TYPE_CHECKING:
     from judge.training.detectors import TrainedDetector
 
 
-def train(config: TrainDetectorConfig, *, report: Report | None = None) -> TrainedDetector:
+def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> TrainedDetector:
     """Train a detector and write its one file.
 
     Raises:
@@ -43,5 +43,5 @@ def train(config: TrainDetectorConfig, *, report: Report | None = None) -> Train
         start=config.start,
         trust=config.trust_weights,
         device=config.device,
-        report=report,
+        progress=progress,
     )

@@ -19,7 +19,7 @@ from judge.masking.images import MAX_PIXELS, ImageFormat, encode, inside, read_p
 from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
 from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
-from judge.types import Report
+from judge.types import Progress
 
 # Contact sheets show so many pictures, evenly spread, and those first in which something is hidden.
 SHEET = 24
@@ -136,7 +136,7 @@ class MaskFolder:
         names: Sequence[str],
         *,
         workers: int | None = None,
-        report: Report | None = None,
+        progress: Progress | None = None,
     ) -> Masked:
         """Mask the pictures ``names``; faults of single pictures are collected, not raised.
 
@@ -156,8 +156,8 @@ class MaskFolder:
                 result.rows += done.rows
                 result.failures += done.failures
                 result.tiles += done.tiles
-                if report:
-                    report("masking pictures", len(result.rows) + len(result.failures), len(names))
+                if progress:
+                    progress("masking pictures", len(result.rows) + len(result.failures), len(names))
         return result
 
     def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:

@@ -13,7 +13,7 @@ from judge.masking.folder import Hiding
 from judge.masking.images import MAX_PIXELS, inside, read_picture
 from judge.masking.instances import Instance, Pixels
 from judge.masking.regions import Box, visible_boxes
-from judge.types import Report
+from judge.types import Progress
 
 _NOTHING = Hiding()
 
@@ -90,7 +90,7 @@ def see_pictures(
     hiding: Hiding | None,
     max_pixels: int = MAX_PIXELS,
     regions: bool = False,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> SeenPictures:
     """Look for what is to be hidden in each picture, and for what is not, once.
 
@@ -115,8 +115,8 @@ def see_pictures(
             if regions:
                 hidden = (hiding or _NOTHING).region(found[picture.name], picture.pixels.shape[:2])
                 boxes[picture.name] = visible_boxes(instances, hidden, threshold=(hiding or _NOTHING).threshold)
-        if report:
-            report("looking for people", len(found), len(names))
+        if progress:
+            progress("looking for people", len(found), len(names))
     return SeenPictures(folder, names, hiding, found if hiding else {}, max_pixels, boxes)
 
 

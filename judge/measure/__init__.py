@@ -22,7 +22,7 @@ from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.members import train_members
 from judge.training.setup import TrainingSetup, is_main_process, name_members
-from judge.types import Labels, Report, Side
+from judge.types import Labels, Progress, Side
 
 __all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]
 
@@ -36,7 +36,7 @@ def measure(
     lexicons: Lexicons,
     setup: TrainingSetup | None = None,
     see: See | None = None,
-    report: Report | None = None,
+    progress: Progress | None = None,
     ready: Callable[[], None] | None = None,
 ) -> Result:
     """Measure every metric of ``plan`` for every captioner of ``corpus``.
@@ -62,19 +62,19 @@ def measure(
     )
     names = [metric.name for metric in work.metrics]
     check_refits(work.jobs, plan, setup)
-    if report and work.count_rows:
-        report("counting", 0, 0)
+    if progress and work.count_rows:
+        progress("counting", 0, 0)
     # Before the judges, who take longer: it may find what has to be refused.
     counted = summarise_counts(counts, names, **plan.resampling)
     if ready:
         ready()
     members = [job.member for job in work.jobs]
     setup = setup.precompute(members, report) if members else setup
-    answers = train_members(members, setup, then=answer_rows, report=report) if members else []
+    answers = train_members(members, setup, then=answer_rows, progress=progress) if members else []
     notes = [chosen for _, chosen in answers]
-    refits = refit(work.jobs, notes, plan, setup, report=report)
-    if report:
-        report("intervals and tests", 0, 0)
+    refits = refit(work.jobs, notes, plan, setup, progress=progress)
+    if progress:
+        progress("intervals and tests", 0, 0)
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     summaries = [*summarise(scores, refits, _settings(work, plan, setup)), *counted]
     places = [captioner.name for captioner in corpus.generated], names
@@ -102,13 +102,13 @@ def _replicates(summaries: Sequence[Summary]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _qualities(corpus: Corpus, plan: Plan, labels: Labels, report: Report | None) -> dict[str, Quality]:
+def _qualities(corpus: Corpus, plan: Plan, labels: Labels, progress: Progress | None) -> dict[str, Quality]:
     """How well each captioner describes; by the main process alone, which writes it."""
     found: dict[str, Quality] = {}
     for number, captioner in enumerate(corpus.generated):
         if plan.quality and is_main_process():
-            if report:
-                report("quality of captions", number, len(corpus.generated))
+            if progress:
+                progress("quality of captions", number, len(corpus.generated))
             found[captioner.name] = measure_quality(corpus.human, captioner, labels=labels, **plan.resampling)
     return found
 
@@ -134,7 +134,7 @@ def train(
     lexicons: Lexicons,
     setup: TrainingSetup,
     see: See | None = None,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> list[TrainedJudge]:
     """Train all judges that :func:`measure` would ask, and keep them in the setup's store, where it finds them.
 
@@ -150,8 +150,8 @@ def train(
     members = [job.member for job in jobs]
     setup = _with_pictures(setup, jobs, see).precompute(members, report)
     check_refits(jobs, plan, setup)
-    answers = train_members(members, setup, then=answer_rows, report=report)
-    refit(jobs, [chosen for _, chosen in answers], plan, setup, report=report)
+    answers = train_members(members, setup, then=answer_rows, progress=progress)
+    refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
     return [
         TrainedJudge(
             job.evidence.captioner,

@@ -26,7 +26,7 @@ from judge.metrics.scores import SCORES
 from judge.statistics.judged import CELL, Cell, Statistic
 from judge.training.members import train_members
 from judge.training.setup import TrainingSetup
-from judge.types import FloatArray, Report, Side
+from judge.types import FloatArray, Progress, Side
 
 COLUMNS = ["captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"]
 _SIDES: tuple[Side, Side] = ("human", "generated")
@@ -49,7 +49,7 @@ def refit(
     plan: Plan,
     setup: TrainingSetup,
     *,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Values of every metric on data drawn anew, the columns of ``replicates.parquet``; empty where none is asked for.
 
@@ -64,7 +64,7 @@ def refit(
         JudgeError: fewer images than the resampling needs.
     """
     refits = list(_lay_out(jobs, notes, plan, setup))
-    tell = partial(_as_refits, report) if report else None
+    tell = partial(_as_refits, report) if progress else None
     again = [job.member for one in refits for job in one.jobs]
     if any(find_judge(member.judge).reader for member in again):
         setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
@@ -132,8 +132,8 @@ def _refit(
     return _Refit(evidence, job.metrics, job.judge, again)
 
 
-def _as_refits(report: Report, what: str, done: int, total: int) -> None:
-    report(f"refits: {what}", done, total)
+def _as_refits(progress: Progress, what: str, done: int, total: int) -> None:
+    progress(f"refits: {what}", done, total)
 
 
 def _values(one: _Refit, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:

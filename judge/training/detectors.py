@@ -26,7 +26,7 @@ from judge.masking.images import inside, read_picture
 from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
 from judge.training.detector_models import PUPILS, DetectorRecipe, Example, Examples, Pupil
-from judge.types import Report
+from judge.types import Progress
 
 __all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]
 
@@ -66,7 +66,7 @@ def train_detector(  # noqa: PLR0913 - a command's options
     start: str | Path | None = None,
     trust: Path | None = None,
     device: str | None = None,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> TrainedDetector:
     """Train a detector and write it to ``out``, one safetensors file, whole or not at all.
 
@@ -183,7 +183,7 @@ def measure_overlap(
 
 
 def _fit(
-    pupil: Pupil, data: Examples, recipe: DetectorRecipe, device: torch.device, report: Report | None
+    pupil: Pupil, data: Examples, recipe: DetectorRecipe, device: torch.device, progress: Progress | None
 ) -> tuple[float, ...]:
     """Train in place; the mean loss of each epoch."""
     pupil.network.to(device, memory_format=torch.channels_last)
@@ -208,8 +208,8 @@ def _fit(
             what = f"loss is {losses[-1]} in epoch {epoch + 1}"
             raise JudgeError(what, where="training of a detector", mend="lower --learning-rate")
         pupil.next_epoch()
-        if report is not None:
-            report(f"training (loss {losses[-1]:.3f})", epoch + 1, recipe.epochs)
+        if progress is not None:
+            progress(f"training (loss {losses[-1]:.3f})", epoch + 1, recipe.epochs)
     return tuple(losses)
 
 

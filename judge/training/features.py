@@ -27,7 +27,7 @@ from judge.errors import JudgeError
 from judge.judges import Backbone, RegionBackbone
 from judge.masking.seen import SeenPictures
 from judge.training.memory import OutOfMemory, halving
-from judge.types import Report, Sample
+from judge.types import Progress, Sample
 from judge.utils.files import write_whole
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
@@ -156,7 +156,7 @@ class FeatureCache:
             first.setdefault(key, image)
         return [image for key, image in first.items() if key not in known]
 
-    def compute(self, images: Sequence[str], *, device: torch.device, report: Report | None = None) -> None:
+    def compute(self, images: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
         """Compute and keep the features of ``images``.
 
         Raises:
@@ -166,8 +166,8 @@ class FeatureCache:
         for start in range(0, len(images), _SHARD):
             part = images[start : start + _SHARD]
             self.cache.keep([self.keys[image] for image in part], self._see(part, device), where="--backbone")
-            if report:
-                report("looking at pictures", start + len(part), len(images))
+            if progress:
+                progress("looking at pictures", start + len(part), len(images))
 
     def open(self) -> FeatureStore:
         """The features of all images; all must have been computed."""

@@ -25,7 +25,7 @@ from judge.judges import Blueprint, Judge, find_judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.setup import Member, TrainingSetup, assign, is_main_process, launched, name_members
-from judge.types import IntArray, Predictions, Report, Target
+from judge.types import IntArray, Predictions, Progress, Target
 
 # Refits of the same captions that travel to a worker together.
 _TOGETHER = 4
@@ -35,7 +35,7 @@ Then = Callable[[Member, Predictions], R]
 
 
 def train_members(
-    members: Sequence[Member], setup: TrainingSetup, *, then: Then[R], report: Report | None = None
+    members: Sequence[Member], setup: TrainingSetup, *, then: Then[R], progress: Progress | None = None
 ) -> list[R]:
     """Train and score every member, in this process and its companions.
 
@@ -59,7 +59,7 @@ def train_members(
     jobs = [_Job(key, tuple(of)) for key, of in alike.items()]
     batches = list(_batches(jobs))
     share = _share(batches, setup) if launched() else batches
-    tell = partial(report, "training judges") if report else None
+    tell = partial(report, "training judges") if progress else None
     total = sum(setup.units(job.member) for batch in share for job in batch)
     with _progress(len(members), total, tell) as units:
         work = partial(_work, units=units, then=then)
@@ -351,5 +351,5 @@ def _progress(members: int, total: int, report: Callable[[int, int], None] | Non
         finally:
             stop.set()
             thread.join()
-            if report:
+            if progress:
                 report(int(np.fromfile(path, dtype=np.int64).sum()), total)

@@ -15,7 +15,7 @@ from judge.training.features import FeatureCache, FeatureStore
 from judge.training.processes import gather, make_accelerator
 from judge.training.setup import Member, Precomputed, one_by_one
 from judge.training.texts import TextCache
-from judge.types import Report, Words
+from judge.types import Progress, Words
 
 
 def look(
@@ -25,7 +25,7 @@ def look(
     folder: Path,
     *,
     launched: bool = False,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Precomputed:
     """What ``judges`` see of ``images``.
 
@@ -59,7 +59,7 @@ def look(
                 # All look before any computes: what one finds another must not pass over.
                 missing = cache.missing()
             with _together(launched):
-                cache.compute(missing[rank::world], device=device, report=report)
+                cache.compute(missing[rank::world], device=device, progress=progress)
             # What things a picture shows is no part of its key: other judges do not know.
             eyes[make] = backbone.key if told is keys else f"{backbone.key} {_digest(told)}"
             opened[make] = cache.open()
@@ -77,7 +77,7 @@ def read(
     folder: Path,
     *,
     launched: bool = False,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Precomputed:
     """What frozen readers make of the captions of ``members``; as :func:`look`, for those judges that have one.
 
@@ -95,7 +95,7 @@ def read(
             cache = TextCache(make(materials), captions, folder)
             missing = cache.missing()
         with _together(launched):
-            cache.compute(missing[rank::world], device=device, report=report)
+            cache.compute(missing[rank::world], device=device, progress=progress)
         backbones |= dict.fromkeys(judges, cache.reader.key)
         features |= dict.fromkeys(judges, cache.open())
     return Precomputed(backbones=backbones, features=features)

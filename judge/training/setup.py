@@ -20,7 +20,7 @@ from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.evidence import Slot
 from judge.judges import NOTHING, Assignment, Blueprint, Materials, Recipe, Sharing, find_judge
-from judge.types import FloatArray, IntArray, Report, Sample, Side, Target
+from judge.types import FloatArray, IntArray, Progress, Sample, Side, Target
 
 if TYPE_CHECKING:
     from judge.training.features import FeatureStore
@@ -167,7 +167,7 @@ class TrainingSetup:
     features: Path = Path("runs/features")
     precomputed: Precomputed | None = None
 
-    def look(self, members: Sequence[Member], report: Report | None = None) -> TrainingSetup:
+    def look(self, members: Sequence[Member], progress: Progress | None = None) -> TrainingSetup:
         """A setup in which what judges see has been looked at; by all processes of a launch, each a share.
 
         Raises:
@@ -183,10 +183,10 @@ class TrainingSetup:
             slots = {id(member.samples): member.samples for member in members}.values()
             images = {sample.image for samples in slots for sample in samples if sample.image is not None}
             precomputed = look(
-                judges, sorted(images), self.materials, self.features, launched=launched(), report=report
+                judges, sorted(images), self.materials, self.features, launched=launched(), progress=progress
             )
         if any(blueprint.reader for blueprint in judges.values()):
-            read_too = read(members, self.materials, self.features, launched=launched(), report=report)
+            read_too = read(members, self.materials, self.features, launched=launched(), progress=progress)
             precomputed = replace(
                 precomputed,
                 backbones={**precomputed.backbones, **read_too.backbones},

@@ -19,7 +19,7 @@ from judge.errors import JudgeError
 from judge.judges import FrozenReader
 from judge.training.features import ArrayCache, FeatureStore
 from judge.training.memory import OutOfMemory, halving
-from judge.types import Report, Sample, Words
+from judge.types import Progress, Sample, Words
 
 _SHARD = 2048
 _BATCH = 64
@@ -60,7 +60,7 @@ class TextCache:
         known = self.cache.known()
         return sorted(self.captions.keys() - known.keys(), key=lambda key: (len(self.captions[key]), key))
 
-    def compute(self, keys: Sequence[str], *, device: torch.device, report: Report | None = None) -> None:
+    def compute(self, keys: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
         """Read and keep the captions with these ``keys``.
 
         Raises:
@@ -70,8 +70,8 @@ class TextCache:
         for start in range(0, len(keys), _SHARD):
             part = keys[start : start + _SHARD]
             self.cache.keep(part, self._read([self.captions[key] for key in part], device), where="--judge")
-            if report:
-                report("reading captions", start + len(part), len(keys))
+            if progress:
+                progress("reading captions", start + len(part), len(keys))
 
     def open(self) -> TextStore:
         """The vectors of all captions; all must have been computed."""
