@@ -78,7 +78,7 @@ def caption_pictures(
         device: cpu, cuda, cuda:1; None for a GPU where there is one.
         notes: file in which finished captions are kept until the caller removes it, and taken up again by the next
             run of the same checkpoint, settings and images; None to keep none.
-        report: told of progress.
+        progress: told of progress.
 
     Raises:
         JudgeError: what concerns all pictures: no such captioner or device, too little memory, notes not writable.

@@ -46,7 +46,7 @@ def bench(kind: Kind, worlds: tuple[Path, Path], recipe: DetectorRecipe, out: Pa
         for state, given in (("untrained", replace(recipe, epochs=0)), ("trained", recipe)):
             path = (out or Path(folder)) / f"{kind}-{state}.safetensors"
             done = train_detector(
-                kind, train / "images", train / "instances.json", path, recipe=given, labels=[PERSON], report=tell
+                kind, train / "images", train / "instances.json", path, recipe=given, labels=[PERSON], progress=tell
             )
             detector = open_trained(kind, path)
             began = time.monotonic()

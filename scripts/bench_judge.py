@@ -53,6 +53,7 @@ from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.features import FeatureCache
 from judge.training.losses import make_optimiser, weighted_loss
+from judge.training.precompute import precompute_pictures
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample, Target
@@ -150,7 +151,9 @@ def train(
 def see_all(name: str, drawn: Drawn, materials: Materials, folder: Path) -> tuple[Features, float]:
     """Features out of the cache in ``folder``, computed if need be, and how long that took."""
     start = clock()
-    precomputed = look({name: find_judge(name)}, [sample.image_id for sample in drawn.samples], materials, folder)
+    precomputed = precompute_pictures(
+        {name: find_judge(name)}, [sample.image_id for sample in drawn.samples], materials, folder
+    )
     return precomputed.features[name], clock() - start
 
 
@@ -214,9 +217,7 @@ def sat_flops(network: ShowAttendTell, lengths: Sequence[int]) -> int:
     positions, hidden = network.features.shape[0], network.memory.in_features
     picture = positions * of(network.sight[1], network.look) + of(network.start)
     answer = of(network.from_memory, network.from_sight, network.output)
-    word = of(network.ask, network.gate, network.precomputed, network.memory) + positions * (
-        of(network.energy) + hidden
-    )
+    word = of(network.ask, network.gate, network.sights, network.memory) + positions * (of(network.energy) + hidden)
     padded = len(lengths) * max(lengths) * of(network.words)
     return 3 * 2 * (len(lengths) * (picture + answer) + padded + sum(lengths) * word)
 

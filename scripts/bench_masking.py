@@ -152,11 +152,11 @@ def watch_memory(folder: Path, pictures: int) -> None:
     print(f"resident before: {resident():.0f} MB", flush=True)
     marks = {mark for mark in MARKS if mark < pictures} | {pictures // 10, pictures}
 
-    def report(what: str, done: int, total: int) -> None:
+    def progress(what: str, done: int, total: int) -> None:
         if done in marks:
             print(f"resident after {done} pictures: {resident():.0f} MB", flush=True)
 
-    cpu, wall = timed(lambda: run_mask(images, instances, cpu_count(), report))
+    cpu, wall = timed(lambda: run_mask(images, instances, cpu_count(), progress))
     print(f"{pictures} pictures: {wall:.0f} s, {cpu:.0f} s of CPU")
 
 

@@ -165,7 +165,7 @@ def write_world(
         folder: new or empty, or another world with ``overwrite``; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.
-        report: told of progress.
+        progress: told of progress.
 
     Raises:
         JudgeError: the folder holds something, or cannot be written; a name that is no file stem.

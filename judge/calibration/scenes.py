@@ -110,7 +110,7 @@ def write_pictures(
         seed: of the world.
         size: pixels along the side of a picture.
         workers: threads; None for one a core.
-        report: told of the pictures written.
+        progress: told of the pictures written.
 
     Raises:
         JudgeError: as ``draw``.

@@ -9,7 +9,7 @@ import typer
 
 from judge.cli import options
 from judge.cli.evaluate import evaluate
-from judge.cli.shared import also_takes, one_line_errors, print_table, resolve, say, tell_failures
+from judge.cli.shared import also_takes, one_line_errors, print_table, resolve, say, show_progress, tell_failures
 
 if TYPE_CHECKING:
     from judge.commands.ablate_detectors import DetectorAblation

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, print_table, resolve, say
+from judge.cli.shared import one_line_errors, print_table, resolve, say, show_progress
 
 
 def align(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them

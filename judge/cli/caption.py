@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, resolve, say, tell_failures
+from judge.cli.shared import one_line_errors, resolve, say, show_progress, tell_failures
 
 
 def caption(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them

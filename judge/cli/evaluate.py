@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from judge.cli import options
-from judge.cli.shared import also_takes, one_line_errors, print_result, resolve, say
+from judge.cli.shared import also_takes, one_line_errors, print_result, resolve, say, show_progress
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, resolve, say, tell_failures
+from judge.cli.shared import one_line_errors, resolve, say, show_progress, tell_failures
 
 if TYPE_CHECKING:
     from judge.commands.mask import MaskedFolder

@@ -105,7 +105,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def show_progress() -> Iterator[Progress]:
     """A bar with the time left, on standard error, in the main process."""
     from rich.console import Console
     from rich.progress import (

@@ -88,7 +88,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     seen.failures += truth.strays
     if not seen.truth:
         return DetectorAblation((), seen.faults)
-    results, agree = _judge(config, report) if config.human else ({}, [])
+    results, agree = _judge(config, progress) if config.human else ({}, [])
     if progress:
         progress("intervals", 0, 0)
     rows = tuple(_row(name, seen, hiding, config) for name in config.detectors)

@@ -38,7 +38,7 @@ def run_each(
         for name, changes in variants.items():
             settings = _of(config, RunConfig) | dict(changes) | kept
             one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
-            results[name] = run(one, report=_named(report, name) if progress else None)
+            results[name] = run(one, progress=_named(progress, name) if progress else None)
     return results
 
 
@@ -81,7 +81,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
         seeing(config.metrics)
     with TemporaryDirectory(prefix="judge-") as folder:
         variants = {
-            name: {**changes, **_captions(config, name, changes, Path(folder), report)}
+            name: {**changes, **_captions(config, name, changes, Path(folder), progress)}
             for name, changes in _variants(config).items()
         }
         results = run_each(config, variants, progress=progress)
@@ -117,8 +117,8 @@ def _captions(
         path = folder / name / f"{captioner}.json"
         precision = "bf16" if config.precision == "bf16" else "no"
         told = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
-        tell = _named(report, name) if progress else None
-        done = caption(make_config(_of(config, CaptionConfig) | dict(changes) | told, CaptionConfig), report=tell)
+        tell = _named(progress, name) if progress else None
+        done = caption(make_config(_of(config, CaptionConfig) | dict(changes) | told, CaptionConfig), progress=tell)
         if not done.captions:
             raise done.failures[0][1]
         written[captioner] = path

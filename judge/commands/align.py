@@ -110,7 +110,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     out.check()
     out.keep(config.inputs())
     sides = _read(config)
-    vectors = _vectors(config.vectors, sides, report)
+    vectors = _vectors(config.vectors, sides, progress)
     delta = vectors.delta if config.delta is None else config.delta
     out.begin()
     with out.working(), out.mendable():

@@ -44,9 +44,9 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     _check_out(config)
     require("vision", "torch", "transformers", "PIL", "cv2")
     names, failures = _name_all(config)
-    pictures = _see(config, names, failures, report)
+    pictures = _see(config, names, failures, progress)
     with _place(config.out) as notes:
-        captions = _write(config, pictures, notes, failures, report)
+        captions = _write(config, pictures, notes, failures, progress)
     return CaptionedFolder(len(captions), sum(not text for text in captions.values()), failures)
 
 

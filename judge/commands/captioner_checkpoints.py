@@ -109,7 +109,7 @@ def add_captions(
     def write() -> tuple[Captions, ...]:
         with _folder(directory) as folder:
             jobs = [_Job(config, name, model, pictures, folder, directory) for name, model in silent.items()]
-            return tuple(job.captions(report) for job in jobs)
+            return tuple(job.captions(progress) for job in jobs)
 
     return replace(corpus, generated=(*corpus.generated, *in_main_process(write)))
 

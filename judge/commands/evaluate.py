@@ -44,7 +44,7 @@ def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, 
     Args:
         corpus: captions and labels already read; else ``human=``, ``captions=`` (a path, a list of paths or
             a mapping name -> path) and ``labels=`` are read.
-        report: told of progress: (what, units done, units in all).
+        progress: told of progress: (what, units done, units in all).
         settings: e.g. ``metrics=["lic"], judge="lstm", protocol="paper", seeds=3, out="runs/mine"``.
 
     Returns:

@@ -189,7 +189,7 @@ def see(config: RunConfig, image_ids: Sequence[str], *, progress: Progress | Non
     Raises:
         JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``see_pictures``.
     """
-    return in_main_process(lambda: _see(config, image_ids, report))
+    return in_main_process(lambda: _see(config, image_ids, progress))
 
 
 def _see(config: RunConfig, image_ids: Sequence[str], progress: Progress | None) -> SeenPictures:

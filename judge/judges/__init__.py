@@ -222,7 +222,7 @@ class Blueprint:
         regions: whether that is a :class:`RegionBackbone`.
         reader: likewise, the frozen network that reads captions for a judge without a backbone; None for none. Equal
             makers make the same reader, which then reads once for all judges that have it.
-        mark: what its numbers depend on beside name and materials: the weights that it starts from.
+        fingerprint: what its numbers depend on beside name and materials: the weights that it starts from.
         tuned: recipes of their own for ways of tuning.
         blanked: modalities that it is denied, to find where bias enters ("sat-image-only").
     """
@@ -237,7 +237,7 @@ class Blueprint:
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
     reader: Callable[[Materials], FrozenReader] | None = None
-    mark: Callable[[Materials], object] | None = None
+    fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()
 
@@ -284,7 +284,7 @@ def find_judge(name: str) -> Blueprint:
 
     A suffix blanks a modality ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder, and
     "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without,
-    those that have no output layer of their own have 3. "self" has modalities alone: :func:`name_self` says whose it is.
+    those that have no output layer of their own have 3. "self" has a name alone: :func:`name_self` says whose it is.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.

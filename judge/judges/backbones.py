@@ -157,7 +157,7 @@ def _try(backbone: TimmBackbone, name: str) -> None:
 
 class _Kept(NamedTuple):
     tensors: dict[str, Tensor]
-    mark: str
+    fingerprint: str
 
 
 def _read(path: Path) -> _Kept:

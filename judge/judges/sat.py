@@ -76,7 +76,7 @@ class ShowAttendTell(nn.Module):
             nn.Linear(attention, 1),
         )
         self.gate = nn.Linear(hidden, seen)
-        self.words, self.precomputed = nn.Linear(embedding, 4 * hidden), nn.Linear(seen, 4 * hidden, bias=False)
+        self.words, self.sights = nn.Linear(embedding, 4 * hidden), nn.Linear(seen, 4 * hidden, bias=False)
         self.memory = nn.Linear(hidden, 4 * hidden, bias=False)
         # Remember at first (Jozefowicz et al., ICML 2015): between what tells and the answer lies the whole question.
         nn.init.ones_(self.words.bias.data[hidden : 2 * hidden])
@@ -92,9 +92,9 @@ class ShowAttendTell(nn.Module):
         """Logits [B, A]."""
         # Longest first: at every step those that still have a word to read are the first rows.
         lengths, order = batch["lengths"].sort(descending=True, stable=True)
-        precomputed = self.sight(batch["features"][order])
+        sights = self.sight(batch["features"][order])
         embedded = self.embedding(batch["tokens"][order])
-        memory, sight = self._read(embedded, lengths.tolist(), precomputed)
+        memory, sight = self._read(embedded, lengths.tolist(), sights)
         last = embedded[torch.arange(len(lengths), device=lengths.device), lengths - 1]
         deep = self.from_memory(memory) + self.from_sight(sight) + last
         logits: Tensor = self.output(self.dropout(deep.tanh()))
@@ -102,22 +102,22 @@ class ShowAttendTell(nn.Module):
         found = logits if logits.shape[1] == self.classes else logits.log_softmax(dim=1)[:, : self.classes]
         return found[order.argsort()]
 
-    def _read(self, embedded: Tensor, lengths: list[int], precomputed: Tensor) -> tuple[Tensor, Tensor]:
+    def _read(self, embedded: Tensor, lengths: list[int], sights: Tensor) -> tuple[Tensor, Tensor]:
         """What is remembered and looked at with each row's last word, [B, H] each; rows from the longest on."""
         # All that does not depend on the step before is done at once. (Taken apart at once too: the gradient of a
         # slice is as large as the whole, and would be filled anew for each step.)
         told = self.words(embedded).unbind(dim=1)
-        keys = self.look(precomputed)
-        hidden, cell = self.start(precomputed.mean(dim=1)).tanh().chunk(2, dim=-1)
+        keys = self.look(sights)
+        hidden, cell = self.start(sights.mean(dim=1)).tanh().chunk(2, dim=-1)
         ends = []
         for step, word in enumerate(told):
             weights = self.energy(torch.tanh(keys + self.ask(hidden)[:, None])).softmax(dim=1)
-            sight = self.gate(hidden).sigmoid() * torch.bmm(weights.transpose(1, 2), precomputed)[:, 0]
-            hidden, cell = _remember(word[: len(hidden)] + self.precomputed(sight) + self.memory(hidden), cell)
+            sight = self.gate(hidden).sigmoid() * torch.bmm(weights.transpose(1, 2), sights)[:, 0]
+            hidden, cell = _remember(word[: len(hidden)] + self.sights(sight) + self.memory(hidden), cell)
             going = sum(length > step + 1 for length in lengths)
             if going < len(hidden):
                 ends.append((hidden[going:], sight[going:]))
-                hidden, cell, keys, precomputed = hidden[:going], cell[:going], keys[:going], precomputed[:going]
+                hidden, cell, keys, sights = hidden[:going], cell[:going], keys[:going], sights[:going]
         memories, seen = zip(*reversed(ends), strict=True)
         return torch.cat(memories), torch.cat(seen)
 

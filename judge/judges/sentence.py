@@ -29,7 +29,7 @@ _HUB = "sentence-transformers"
 SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2", "all-distilroberta-v1")} | {
     "distilbert-base-uncased": "distilbert/distilbert-base-uncased"
 }
-_LEAST = 8  # Tokens, of a limit that makes modality.
+_LEAST = 8  # Tokens, of a limit that makes sense.
 _OTHERWISE = "name the folder of one, or use --judge linear"
 # As configurations before 2026 say it, in the order in which sentence-transformers puts several.
 _FLAGS: dict[str, str] = {

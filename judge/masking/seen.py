@@ -101,7 +101,7 @@ def see_pictures(
         hiding: what is hidden, and how; None for nothing.
         max_pixels: more is taken for a decompression bomb.
         regions: whether some judge asks where things are: whatever the detector finds with the score that hides.
-        report: told of progress.
+        progress: told of progress.
 
     Raises:
         JudgeError: a picture is missing or at fault, or does not fit what the detector knows of it.

@@ -46,7 +46,7 @@ def measure(
         plan: what to measure.
         lexicons: the words that reveal the attribute, and tasks.
         setup: how judges are trained.
-        report: told of progress.
+        progress: told of progress.
         see: gives the pictures of images, people hidden; None where there are none.
         ready: called once all that can be refused has been looked at, before the first judge is trained.
 
@@ -69,7 +69,7 @@ def measure(
     if ready:
         ready()
     members = [job.member for job in work.jobs]
-    setup = setup.precompute(members, report) if members else setup
+    setup = setup.precompute(members, progress) if members else setup
     answers = train_members(members, setup, then=answer_rows, progress=progress) if members else []
     notes = [chosen for _, chosen in answers]
     refits = refit(work.jobs, notes, plan, setup, progress=progress)
@@ -79,7 +79,7 @@ def measure(
     summaries = [*summarise(scores, refits, _settings(work, plan, setup)), *counted]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
-    quality = _qualities(corpus, plan, work.truth.labels, report)
+    quality = _qualities(corpus, plan, work.truth.labels, progress)
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
     run = describe(work, notes, counts, plan)
     return Result(tuple(summaries), scores, counts, replicates, run, quality)
@@ -148,7 +148,7 @@ def train(
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
     members = [job.member for job in jobs]
-    setup = _with_pictures(setup, jobs, see).precompute(members, report)
+    setup = _with_pictures(setup, jobs, see).precompute(members, progress)
     check_refits(jobs, plan, setup)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)

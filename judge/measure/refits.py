@@ -58,17 +58,17 @@ def refit(
         notes: what each of their judges chose.
         plan: how many refits of which kind; see :meth:`~judge.measure.plan.Plan.resamples_of`.
         setup: how judges are trained.
-        report: told of progress.
+        progress: told of progress.
 
     Raises:
         JudgeError: fewer images than the resampling needs.
     """
     refits = list(_lay_out(jobs, notes, plan, setup))
-    tell = partial(_as_refits, report) if progress else None
+    tell = partial(_as_refits, progress) if progress else None
     again = [job.member for one in refits for job in one.jobs]
     if any(find_judge(member.judge).reader for member in again):
         setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
-    found = iter(train_members(again, setup, then=answer_sums, report=tell) if again else [])
+    found = iter(train_members(again, setup, then=answer_sums, progress=tell) if again else [])
     rows = [row for one in refits for row in _values(one, [next(found) for _ in one.jobs], plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
 

@@ -216,10 +216,10 @@ def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         alike.setdefault(tuple(report.values()), []).append(metric)
     for metrics in alike.values():
         report = found[metrics[0]]
-        if progress["how"] != "none":
+        if report["how"] != "none":
             whose = "" if len(alike) == 1 else f" ({', '.join(find_metric(name).title for name in metrics)})"
             kept = f"keeps {report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
-            near = f" and exchanges {report['tokens_substituted']:.1%}" if progress["how"] == "contextual" else ""
+            near = f" and exchanges {report['tokens_substituted']:.1%}" if report["how"] == "contextual" else ""
             if near and report["lacking_substituted"] is not None:
                 share = f"{report['lacking_substituted']:.1%} of those that the captioner lacks"
                 near += f" ({share}, delta {report['delta']:g})"

@@ -83,7 +83,7 @@ def train_detector(  # noqa: PLR0913 - a command's options
             the categories starts fresh. None: a small network from nothing.
         trust: folder whose pickles may be read.
         device: None: CUDA where there is any.
-        report: told of epochs done.
+        progress: told of epochs done.
 
     Raises:
         JudgeError: unknown kind or category, pictures or annotations at fault, weights that cannot be read, a loss that
@@ -105,7 +105,7 @@ def train_detector(  # noqa: PLR0913 - a command's options
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(recipe.seed)
         pupil = PUPILS[kind](categories, recipe, start, trust)
-        losses = _fit(pupil, data, recipe, place, report)
+        losses = _fit(pupil, data, recipe, place, progress)
     write_detector(out, pupil.header, pupil.network.state_dict())
     detector = open_trained(kind, out, device=device, batch=recipe.batch_size)
     hiding = Hiding(labels=(PERSON,) if PERSON in categories else categories)

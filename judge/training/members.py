@@ -44,7 +44,7 @@ def train_members(
         setup: how.
         then: makes the result of a member out of its predictions on its ``test()`` samples; a function at the top of a
             module, or a partial of one, as it travels to other processes.
-        report: told of this process's work, about twice a second.
+        progress: told of this process's work, about twice a second.
 
     Returns:
         The results, in the order of ``members``; in every process.
@@ -52,14 +52,14 @@ def train_members(
     Raises:
         JudgeError: NaN loss; a launch that promised several processes and gave one.
     """
-    setup = setup.precompute(members, report)
+    setup = setup.precompute(members, progress)
     alike: dict[str, list[tuple[int, Member]]] = {}
     for position, key in enumerate(name_members(members, setup)):
         alike.setdefault(key, []).append((position, members[position]))
     jobs = [_Job(key, tuple(of)) for key, of in alike.items()]
     batches = list(_batches(jobs))
     share = _share(batches, setup) if launched() else batches
-    tell = partial(report, "training judges") if progress else None
+    tell = partial(progress, "training judges") if progress else None
     total = sum(setup.units(job.member) for batch in share for job in batch)
     with _progress(len(members), total, tell) as units:
         work = partial(_work, units=units, then=then)
@@ -333,7 +333,7 @@ def _default_workers(jobs: Sequence[_Job]) -> int:
 
 
 @contextmanager
-def _progress(members: int, total: int, report: Callable[[int, int], None] | None) -> Iterator[Path]:
+def _progress(members: int, total: int, progress: Callable[[int, int], None] | None) -> Iterator[Path]:
     """A file of counters, one a member, that workers write and a thread reads out to ``report``."""
     with tempfile.TemporaryDirectory(prefix="judge-") as folder:
         path = Path(folder) / "units"
@@ -341,8 +341,8 @@ def _progress(members: int, total: int, report: Callable[[int, int], None] | Non
         stop = threading.Event()
 
         def tell() -> None:
-            while report and not stop.wait(0.5):
-                report(int(np.fromfile(path, dtype=np.int64).sum()), total)
+            while progress and not stop.wait(0.5):
+                progress(int(np.fromfile(path, dtype=np.int64).sum()), total)
 
         thread = threading.Thread(target=tell, daemon=True)
         thread.start()
@@ -352,4 +352,4 @@ def _progress(members: int, total: int, report: Callable[[int, int], None] | Non
             stop.set()
             thread.join()
             if progress:
-                report(int(np.fromfile(path, dtype=np.int64).sum()), total)
+                progress(int(np.fromfile(path, dtype=np.int64).sum()), total)

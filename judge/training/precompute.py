@@ -18,7 +18,7 @@ from judge.training.texts import TextCache
 from judge.types import Progress, Words
 
 
-def look(
+def precompute_pictures(
     judges: Mapping[str, Blueprint],
     images: Sequence[str],
     materials: Materials,
@@ -35,7 +35,7 @@ def look(
         materials: with the pictures.
         folder: where features are kept.
         launched: this process has companions, and each computes its share of the features.
-        report: told of progress.
+        progress: told of progress.
 
     Raises:
         JudgeError: no pictures; one that is missing or at fault; weights that cannot be had; a folder that cannot be
@@ -71,7 +71,7 @@ def look(
     )
 
 
-def read(
+def precompute_captions(
     members: Sequence[Member],
     materials: Materials,
     folder: Path,

@@ -167,11 +167,11 @@ class TrainingSetup:
     features: Path = Path("runs/features")
     precomputed: Precomputed | None = None
 
-    def look(self, members: Sequence[Member], progress: Progress | None = None) -> TrainingSetup:
+    def precompute(self, members: Sequence[Member], progress: Progress | None = None) -> TrainingSetup:
         """A setup in which what judges see has been looked at; by all processes of a launch, each a share.
 
         Raises:
-            JudgeError: as :func:`~judge.training.precompute.precompute_pictures` and :func:`~judge.training.precompute.precompute_captions`.
+            JudgeError: as :func:`~judge.training.precompute.precompute_pictures` and ``precompute_captions``.
         """
         if self.precomputed is not None:
             return self
@@ -182,11 +182,17 @@ class TrainingSetup:
         if any("image" in blueprint.modalities for blueprint in judges.values()):
             slots = {id(member.samples): member.samples for member in members}.values()
             images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-            precomputed = look(
+            from judge.training.precompute import precompute_pictures
+
+            precomputed = precompute_pictures(
                 judges, sorted(images), self.materials, self.features, launched=launched(), progress=progress
             )
         if any(blueprint.reader for blueprint in judges.values()):
-            read_too = read(members, self.materials, self.features, launched=launched(), progress=progress)
+            from judge.training.precompute import precompute_captions
+
+            read_too = precompute_captions(
+                members, self.materials, self.features, launched=launched(), progress=progress
+            )
             precomputed = replace(
                 precomputed,
                 backbones={**precomputed.backbones, **read_too.backbones},

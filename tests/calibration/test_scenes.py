@@ -197,7 +197,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_workers_change_no_byte(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     write_pictures(EVERY[:60], tmp_path / "one", seed=2, size=64, workers=1)
-    write_pictures(EVERY[:60], tmp_path / "two", seed=2, size=64, workers=2, report=lambda *args: told.append(args))
+    write_pictures(EVERY[:60], tmp_path / "two", seed=2, size=64, workers=2, progress=lambda *args: told.append(args))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert told[-1] == ("drawing pictures", 60, 60)

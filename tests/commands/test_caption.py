@@ -300,11 +300,11 @@ class _Killed(BaseException):
 
 
 def stop_after(pictures: int, kind: type[BaseException] = KeyboardInterrupt) -> Callable[[str, int, int], None]:
-    def report(what: str, done: int, total: int) -> None:
+    def progress(what: str, done: int, total: int) -> None:
         if done >= pictures:
             raise kind
 
-    return report
+    return progress
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bytes(folder: Folder) -> None:
@@ -314,14 +314,14 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(folder: Folder) -> None:
     (folder.root / "out.caption.yaml").unlink()
     notes = folder.root / ".out.json.partial"
     with pytest.raises(KeyboardInterrupt):
-        caption(folder.config(), report=stop_after(4))
+        caption(folder.config(), progress=stop_after(4))
     assert folder.left() == [".out.json.partial"]
     # The head, and two batches of two; a third was cut in half by a failing machine.
     assert notes.read_bytes().count(b"\n") == 5
     with notes.open("ab") as file:
         file.write(b'["4", "abc", "a dog')
     told: list[int] = []
-    caption(folder.config(), report=lambda what, done, total: told.append(done))
+    caption(folder.config(), progress=lambda what, done, total: told.append(done))
     assert told == [6, 7]
     assert folder.out.read_bytes() == whole
     assert folder.left() == ["out.caption.yaml", "out.json"]
@@ -335,7 +335,7 @@ def test_a_run_killed_between_its_two_files_goes_on(folder: Folder) -> None:
     assert "has out.caption.yaml beside it already" in folder.run().stderr
     (folder.root / "out.caption.yaml").unlink()
     with pytest.raises(KeyboardInterrupt):
-        caption(folder.config(), report=stop_after(7))
+        caption(folder.config(), progress=stop_after(7))
     (folder.root / "out.caption.yaml").write_text("model: x\n", encoding="utf-8")
     assert folder.left() == [".out.json.partial", "out.caption.yaml"]
     done = folder.run()
@@ -348,10 +348,10 @@ def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
     def resume(**more: Any) -> list[int]:
         told: list[int] = []
         with pytest.raises(KeyboardInterrupt):
-            caption(folder.config(), report=stop_after(4))
+            caption(folder.config(), progress=stop_after(4))
         # What cannot be done at all costs no work.
         assert folder.run("--model", "./nowhere").exit_code == 2
-        caption(folder.config(overwrite=True, **more), report=lambda what, done, total: told.append(done))
+        caption(folder.config(overwrite=True, **more), progress=lambda what, done, total: told.append(done))
         return told
 
     assert resume() == [6, 7]
@@ -361,7 +361,7 @@ def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
     folder.out.unlink()
     (folder.root / "out.caption.yaml").unlink()
     with pytest.raises(KeyboardInterrupt):
-        caption(folder.config(), report=stop_after(4))
+        caption(folder.config(), progress=stop_after(4))
     # Another picture under the name of the first: its batch is captioned anew.
     shutil.copy(folder.images / folder.names[5], folder.images / folder.names[0])
     found = caption(folder.config())
@@ -377,7 +377,7 @@ def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> No
     for number, data in ((1, b""), (4, b"no picture")):
         (folder.images / folder.names[number]).write_bytes(data)
     with pytest.raises(KeyboardInterrupt):
-        caption(folder.config(), report=stop_after(4))
+        caption(folder.config(), progress=stop_after(4))
     done = folder.run()
     assert done.exit_code == 1
     assert done.stderr.splitlines()[0].startswith(f"judge: {folder.names[1]}: ")
@@ -531,10 +531,10 @@ def test_a_killed_run_takes_its_captions_up_again(
     config = make_config(told | {"out": out, "workers": 1}, RunConfig)
 
     with pytest.raises(_Killed):
-        run(config, report=stop_after(16, _Killed))
+        run(config, progress=stop_after(16, _Killed))
     assert not out.exists()
     seen: list[tuple[str, int]] = []
-    result = run(config, report=lambda what, done, total: seen.append((what, done)))
+    result = run(config, progress=lambda what, done, total: seen.append((what, done)))
     assert [done for what, done in seen if what == "captioning"] == [24, 32, 40]
     assert result.run["captioners"]["git"]["checkpoint"] == str(model)
     assert json.loads((out / "log.jsonl").read_text().splitlines()[1])["event"] == "resumed"

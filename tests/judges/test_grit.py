@@ -17,6 +17,7 @@ from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covere
 from judge.judges.sat import ask
 from judge.masking.regions import MOST, Box
 from judge.masking.seen import SeenPictures
+from judge.training.precompute import precompute_pictures
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
@@ -282,7 +283,7 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
         cv2.imwrite(str(tmp_path / name), np.random.default_rng(len(name)).integers(0, 255, (40, 60, 3), np.uint8))
     judges = {name: find_judge(name) for name in ("sat", "grit")}
     runs = [
-        look(judges, ["1", "2"], seen(tmp_path, boxes), tmp_path / "kept")
+        precompute_pictures(judges, ["1", "2"], seen(tmp_path, boxes), tmp_path / "kept")
         for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ())
     ]
     assert len({run.backbones["grit"] for run in runs}) == 3

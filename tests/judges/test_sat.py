@@ -61,7 +61,7 @@ def by_hand(network: ShowAttendTell, sample: Sample) -> FloatArray:
         alpha = softmax(np.array(energies))
         beta = sigmoid(linear("gate")(h))
         z = beta * sum(share * a for share, a in zip(alpha, annotations, strict=True))
-        gates = linear("words")(embedded) + linear("precomputed")(z) + linear("memory")(h)
+        gates = linear("words")(embedded) + linear("sights")(z) + linear("memory")(h)
         i, f, g, o = sigmoid(gates[:8]), sigmoid(gates[8:16]), np.tanh(gates[16:24]), sigmoid(gates[24:])
         c = f * c + i * g
         h = o * np.tanh(c)

@@ -108,7 +108,7 @@ def test_blanked_caption_blanked_picture_and_a_caption_too_long(folder: Path) ->
 
 
 @pytest.mark.parametrize("modality", ["caption", "image"])
-def test_a_clue_of_either_sense_is_learnt_and_bert_with_it(folder: Path, modality: str) -> None:
+def test_a_clue_of_either_modality_is_learnt_and_bert_with_it(folder: Path, modality: str) -> None:
     samples = make_samples(320, clue=float(modality == "caption"))
     network = make(folder, make_glimpses(samples, clue=float(modality == "image")))
     before = {name: weight.detach().clone() for name, weight in network.encoder.named_parameters()}

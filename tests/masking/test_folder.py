@@ -223,7 +223,7 @@ def test_progress_and_opencv_threads(images: Path, workers: int) -> None:
     job.run(
         [*names_in(images), "gone.png"],
         workers=workers,
-        report=lambda *told: seen.append(told),
+        progress=lambda *told: seen.append(told),
     )
     assert [done for _, done, _ in seen] == list(range(1, 14))
     assert {total for _, _, total in seen} == {13}

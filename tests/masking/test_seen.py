@@ -145,7 +145,7 @@ def test_people_are_looked_for_once_a_picture(folder: Path, tmp_path: Path) -> N
         {**NAMES, "3": "one.png"},
         detector=GroundTruth.read(path),
         hiding=Hiding(),
-        report=lambda what, done, total: told.append(done),
+        progress=lambda what, done, total: told.append(done),
     )
     assert {name: len(found) for name, found in pictures.hidden.items()} == {"one.png": 1, "two.png": 0}
     assert (pictures.read("1") == 0).all(axis=2).tolist() == PERSON.tolist()

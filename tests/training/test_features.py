@@ -22,6 +22,7 @@ from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache, FeatureStore
+from judge.training.precompute import precompute_pictures
 from judge.types import Sample
 
 IMAGES = 18  # More than one batch.
@@ -238,12 +239,12 @@ def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> Non
     materials = replace(EYES, pictures=seen(folder))
     images = [str(image) for image in range(IMAGES)]
     told: list[tuple[str, int, int]] = []
-    precomputed = look(
+    precomputed = precompute_pictures(
         judges("sat", "sat-image-only", "vl-lic-lstm", "linear"),
         images,
         materials,
         tmp_path / "kept",
-        report=lambda *units: told.append(units),
+        progress=lambda *units: told.append(units),
     )
     assert set(precomputed.features) == set(precomputed.backbones) == {"sat", "sat-image-only", "vl-lic-lstm"}
     assert len(set(precomputed.backbones.values())) == 1
@@ -270,4 +271,4 @@ def test_shares_of_a_launch_make_the_whole(folder: Path, tmp_path: Path) -> None
 
 def test_without_pictures_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match="--images: there are no pictures for sat"):
-        look(judges("sat"), [], EYES, tmp_path)
+        precompute_pictures(judges("sat"), [], EYES, tmp_path)

@@ -131,7 +131,7 @@ def _head(tape: Tape, wanted: Set[str]) -> tuple[_Model, dict[str, int]]:
     width, kind, buckets, least, most = settings[0], *settings[7:11]
     size, words, _, _, pruned = struct.unpack("<iiiqq", tape.take(28))
     if not (0 < width <= MAX_WIDTH and 0 <= words <= size and buckets >= 0):
-        raise JudgeError("its settings make no modality", where=tape.where, mend=AGAIN)
+        raise JudgeError("its settings make no sense", where=tape.where, mend=AGAIN)
     found: dict[str, int] = {}
     for index in range(size):
         tape.record = index + 1

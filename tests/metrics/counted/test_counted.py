@@ -229,7 +229,7 @@ def test_words_of_lics_vocabulary(real: Corpus) -> None:
     assert chosen <= frequent
     assert {"tennis", "holding", "young", "phone", "standing", "front"} <= chosen
     assert not {"woman", "man", "girl", "boy", "her", "his"} & chosen
-    # What is left out: words without a modality of their own, gender words, and what is no word.
+    # What is left out: words without a sense of their own, gender words, and what is no word.
     left = {word for word in frequent - chosen if word[0].isalpha() and len(word) > 1} - ENGLISH_STOP_WORDS
     left -= {"it's", "near", "outside"}
     assert not {word for word in left if not GENDER.mentions((word,)) and word not in GENDER.hidden_only}
@@ -599,7 +599,7 @@ def test_faults(tmp_path: Path) -> None:
         evaluate(corpus, metrics="ba:counted")
     # Before the first judge is trained: nothing is begun, nothing thrown away.
     with pytest.raises(JudgeError, match="no image is of class 'Male'"):
-        evaluate(corpus, metrics="lic,ratio:Male/female", out=tmp_path / "run", report=_never_train)
+        evaluate(corpus, metrics="lic,ratio:Male/female", out=tmp_path / "run", progress=_never_train)
     with pytest.raises(JudgeError, match=r"unknown variant 'princetown'. Did you mean 'princeton'"):
         evaluate(corpus, metrics="dba-o:princetown")
     with pytest.raises(JudgeError, match=r"no image is of class 'boy'. Known: female, male"):
