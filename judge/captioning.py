@@ -22,7 +22,7 @@ from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner, load_captioner
 from judge.judges.hf_prompts import ask, blank, processing, usual_prompt
 from judge.masking.detectors.weights import choose_device
-from judge.masking.seen import SeenPictures
+from judge.masking.hidden import HiddenPictures
 from judge.training.memory import OutOfMemory, watched
 from judge.types import Progress
 from judge.utils.files import fingerprint_of, write_whole
@@ -60,7 +60,7 @@ class Captioned:
 
 def caption_pictures(
     model: str,
-    pictures: SeenPictures,
+    pictures: HiddenPictures,
     writing: Writing,
     *,
     device: str | None = None,
@@ -209,7 +209,7 @@ class _Batch:
     failures: list[tuple[str, JudgeError]] = field(default_factory=list)
 
 
-def _read_ahead(writer: Writer, pictures: SeenPictures, batches: Sequence[Sequence[str]]) -> Iterator[_Batch]:
+def _read_ahead(writer: Writer, pictures: HiddenPictures, batches: Sequence[Sequence[str]]) -> Iterator[_Batch]:
     """The batches in order; while one is captioned, the next is read."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(_read, writer, pictures, batches[0])
@@ -219,7 +219,7 @@ def _read_ahead(writer: Writer, pictures: SeenPictures, batches: Sequence[Sequen
         yield waiting.result()
 
 
-def _read(writer: Writer, pictures: SeenPictures, images: Sequence[str]) -> _Batch:
+def _read(writer: Writer, pictures: HiddenPictures, images: Sequence[str]) -> _Batch:
     batch = _Batch()
     for image in images:
         name = pictures.names[image]
@@ -307,7 +307,7 @@ def _mendable(path: Path) -> Iterator[None]:
         raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend=mend) from error
 
 
-def _is_still(pictures: SeenPictures, image: str, key: str) -> bool:
+def _is_still(pictures: HiddenPictures, image: str, key: str) -> bool:
     """Whether the picture shows what it showed."""
     try:
         return image in pictures.names and pictures.key(image) == key

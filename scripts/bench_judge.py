@@ -33,6 +33,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import send_to_device
+from judge.masking.hidden import HiddenPictures
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -48,7 +49,6 @@ from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell
 from judge.masking.detectors.weights import choose_device
-from judge.masking.seen import SeenPictures
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.features import FeatureCache
@@ -71,7 +71,7 @@ class Drawn:
 
     samples: tuple[Sample, ...]
     target: Target
-    pictures: SeenPictures
+    pictures: HiddenPictures
 
     def materials(self, backbone: str, size: int) -> Materials:
         """What a judge that sees with ``backbone`` is given."""
@@ -95,7 +95,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
 class Anew(FeatureCache):
     """``Features`` that are kept nowhere: the cache's own way from a picture to its row, for every batch again."""
 
-    def __init__(self, backbone: Backbone, pictures: SeenPictures, images: Sequence[str], folder: Path) -> None:
+    def __init__(self, backbone: Backbone, pictures: HiddenPictures, images: Sequence[str], folder: Path) -> None:
         super().__init__(backbone, pictures, {}, folder)
         self.device = choose_device(None)
         self.backbone.to(self.device)  # type: ignore[attr-defined]  # a module, as its protocol says

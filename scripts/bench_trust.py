@@ -312,7 +312,7 @@ def differences(found: Result) -> list[dict[str, Any]]:
 def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
     """What a row claims, by its own basis and, of judged metrics, by the others."""
     name, value = f"{row.captioner}: {row.metric} ({row.judge})", row.amplification
-    given = {"error": row.standard_error, "p": row.p_value, "chance": row.by_chance}
+    given = {"error": row.standard_error, "p": row.p_value, "chance": row.chance_level}
     said = [_entry(f"{name}, {row.basis}", value, row.interval, **given)]
     if row.seeds:
         scores = found.scores

@@ -16,9 +16,9 @@ from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, require
 from judge.masking.detectors import detect_each
 from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.hidden import HiddenPictures
 from judge.masking.images import list_pictures, read_picture
 from judge.masking.instances import Instance
-from judge.masking.seen import SeenPictures
 from judge.types import Progress
 from judge.utils.files import write_whole
 
@@ -142,9 +142,9 @@ def _listed(path: Path) -> tuple[list[tuple[object, str]], Failures]:
     return listed, failures
 
 
-def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None) -> SeenPictures:
+def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None) -> HiddenPictures:
     """The pictures as the captioner shall see them, without those that cannot be."""
-    plain = SeenPictures(config.images, names, max_pixels=config.max_pixels)
+    plain = HiddenPictures(config.images, names, max_pixels=config.max_pixels)
     if config.mask == "none":
         return plain
     hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
@@ -171,7 +171,7 @@ def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, progr
 
 
 def _write(
-    config: CaptionConfig, pictures: SeenPictures, notes: Path, failures: Failures, progress: Progress | None
+    config: CaptionConfig, pictures: HiddenPictures, notes: Path, failures: Failures, progress: Progress | None
 ) -> dict[str, str]:
     """Caption, and write both files."""
     from judge.captioning import Writing, caption_pictures, write_captions

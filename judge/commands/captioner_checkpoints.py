@@ -16,7 +16,7 @@ from judge.corpus import Corpus
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError, require
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.seen import SeenPictures
+from judge.masking.hidden import HiddenPictures
 from judge.report.directory import RunDirectory
 from judge.training.setup import in_main_process
 from judge.types import Captions, Progress
@@ -71,7 +71,7 @@ def stand_ins(corpus: Corpus, names: Sequence[str], pictures: Mapping[str, str])
     return replace(corpus, generated=(*corpus.generated, *(Captions(name, told, source=name) for name in names)))
 
 
-def pictures_to_caption(config: RunConfig, corpus: Corpus) -> SeenPictures:
+def pictures_to_caption(config: RunConfig, corpus: Corpus) -> HiddenPictures:
     """The pictures, as they are, of all images that people have captioned and that have one.
 
     Raises:
@@ -85,14 +85,14 @@ def pictures_to_caption(config: RunConfig, corpus: Corpus) -> SeenPictures:
     if not names:
         what = f"no picture of any of the {len(corpus.human.by_image)} images that people captioned"
         raise JudgeError(what, where=f"--images {config.images}", mend="check that ids mean the same in all files")
-    return SeenPictures(config.images, names, max_pixels=config.max_pixels)
+    return HiddenPictures(config.images, names, max_pixels=config.max_pixels)
 
 
 def add_captions(
     config: RunConfig,
     corpus: Corpus,
     silent: Mapping[str, str],
-    pictures: SeenPictures,
+    pictures: HiddenPictures,
     *,
     directory: RunDirectory | None,
     progress: Progress | None = None,
@@ -137,7 +137,7 @@ class _Job:
     config: RunConfig
     name: str
     model: str
-    pictures: SeenPictures
+    pictures: HiddenPictures
     folder: Path
     directory: RunDirectory | None
 

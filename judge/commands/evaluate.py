@@ -108,14 +108,16 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress |
     looking = partial(see, config, progress=progress) if config.images else None
     if directory is None:
         corpus = _captioned(config, corpus, plan, silent=silent, directory=None, progress=progress)
-        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, progress=progress)
+        result = measure(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
         return replace(result, run={**result.run, **describe_sight(config), **told})
     setup = replace(setup, store=config.checkpoints or directory.store)
     with directory.working():
         corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, progress=progress)
         # Where captions have been written, the folder has been begun.
         ready = None if silent else directory.begin
-        result = measure(corpus, plan, lexicons=lexicons, setup=setup, see=looking, progress=progress, ready=ready)
+        result = measure(
+            corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress, ready=ready
+        )
         result = replace(result, run={**result.run, **describe_sight(config), **told})
         if is_main_process():
             directory.finish(config.to_yaml(), result)

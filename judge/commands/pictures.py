@@ -19,10 +19,10 @@ from judge.masking.cache import Cached
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
+from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import list_pictures
 from judge.masking.instances import PERSON
 from judge.masking.people import Mode
-from judge.masking.seen import SeenPictures, see_pictures
 from judge.metrics.counted.association import attribute_shares, counts
 from judge.training.setup import in_main_process
 from judge.types import Labels, Progress
@@ -181,26 +181,26 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
     return list(truth.pictures), len(others)
 
 
-def see(config: RunConfig, image_ids: Sequence[str], *, progress: Progress | None = None) -> SeenPictures:
+def see(config: RunConfig, image_ids: Sequence[str], *, progress: Progress | None = None) -> HiddenPictures:
     """The pictures of ``image_ids`` as judges see them, and where things are, if one of them asks.
 
     Where things are is the detector's to say; with nothing to be hidden it is not run, but the instances file is read.
 
     Raises:
-        JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``see_pictures``.
+        JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``find_hidden``.
     """
     return in_main_process(lambda: _see(config, image_ids, progress))
 
 
-def _see(config: RunConfig, image_ids: Sequence[str], progress: Progress | None) -> SeenPictures:
+def _see(config: RunConfig, image_ids: Sequence[str], progress: Progress | None) -> HiddenPictures:
     assert config.images is not None
     require("images", "cv2", "PIL", "pycocotools")
     truth = GroundTruth.read(config.instances) if config.instances else None
     names = name_pictures(config.images, truth, image_ids)
     regions = any(find_judge(name).regions for name in config.judge)
-    look = partial(see_pictures, config.images, names, max_pixels=config.max_pixels, regions=regions, progress=progress)
+    look = partial(find_hidden, config.images, names, max_pixels=config.max_pixels, regions=regions, progress=progress)
     if config.mask == "none":
-        plain = SeenPictures(config.images, names, max_pixels=config.max_pixels)
+        plain = HiddenPictures(config.images, names, max_pixels=config.max_pixels)
         return look(detector=truth, hiding=None) if regions and truth else plain
     hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
     if config.detector == "gt" and truth and set(truth.categories) >= set(hiding.labels):

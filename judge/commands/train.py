@@ -65,7 +65,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     before = open_checkpoints(config.checkpoints)
     looking = partial(see, config, progress=progress) if config.images else None
     found = train(
-        corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), see=looking, progress=progress
+        corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), open_pictures=looking, progress=progress
     )
     if is_main_process():
         _write_index(config.checkpoints, found)

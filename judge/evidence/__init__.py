@@ -14,7 +14,7 @@ from judge.evidence.builder import (
     mention_table,
     resolve_labels,
 )
-from judge.evidence.sides import Aligner, Evidence, Resample, ResampleKind, Sides, Slot, Told
+from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides, Slot
 
 __all__ = [
     "DEFAULT_TEXT",
@@ -24,13 +24,13 @@ __all__ = [
     "Evidence",
     "EvidenceBuilder",
     "Joined",
+    "MaskedCaption",
     "Resample",
     "ResampleKind",
     "Row",
     "Sides",
     "Slot",
     "TextOptions",
-    "Told",
     "Truth",
     "check_names",
     "join_names",

@@ -15,7 +15,7 @@ from judge.corpus import Corpus, common_images
 from judge.corpus.labels import derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
-from judge.evidence.sides import Aligner, Evidence, Sides, Told
+from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
 from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.metrics.priors import PriorForm
@@ -197,11 +197,11 @@ class EvidenceBuilder:
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
         target, answers = _questions(joined.classes, tasks)
         dropped = dict(joined.dropped)
-        rows: dict[Side, tuple[Told, ...]] = {}
+        rows: dict[Side, tuple[MaskedCaption, ...]] = {}
         for side, captions in joined.rows.items():
             kept, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
             rows[side] = tuple(
-                Told(image, index, self.mask(words, hidden, spared), *self._say(words, metric, spared))
+                MaskedCaption(image, index, self.mask(words, hidden, spared), *self._say(words, metric, spared))
                 for image, index, words in captions
                 if index in kept
             )
@@ -251,7 +251,7 @@ class EvidenceBuilder:
             for side, source in sources.items()
         }
 
-    def _aligner(self, rows: Mapping[Side, Sequence[Told]], metric: Metric) -> Aligner:
+    def _aligner(self, rows: Mapping[Side, Sequence[MaskedCaption]], metric: Metric) -> Aligner:
         """Vectors are learnt from the run's own captions; refits keep them."""
         how = self.aligning.how or metric.alignment
         vectors = self._cache.vectors([row.words for row in rows["human"]]) if how == "contextual" else None

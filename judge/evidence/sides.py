@@ -23,7 +23,7 @@ _STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MaskedCaption:
     """A caption of a side.
 
     Attributes:
@@ -73,7 +73,7 @@ class Sides:
     target: Target
     classes: Mapping[str, str]
     answers: Mapping[str, tuple[int, ...]]
-    rows: Mapping[Side, tuple[Told, ...]]
+    rows: Mapping[Side, tuple[MaskedCaption, ...]]
     aligner: Aligner
     uses_images: bool = False
     coverage: Mapping[Side, Coverage] | None = None
@@ -158,7 +158,7 @@ class Resample:
         tag = f"{self.seed}/{_STREAMS[self.kind]}/{draw}/"
         return sorted(images, key=lambda image: hashlib.blake2b((tag + image).encode(), digest_size=8).digest())
 
-    def _exchange(self, rows: Mapping[Side, tuple[Told, ...]]) -> dict[Side, tuple[Told, ...]]:
+    def _exchange(self, rows: Mapping[Side, tuple[MaskedCaption, ...]]) -> dict[Side, tuple[MaskedCaption, ...]]:
         every = [row for of in rows.values() for row in of]
         images = np.unique([row.image for row in every], return_inverse=True)[1]
         generator = np.random.default_rng([self.seed, _STREAMS[self.kind], self.number])
@@ -243,9 +243,9 @@ class Evidence:
         return self.drawn.aligner.align(human, generated)
 
     @cached_property
-    def _cut(self) -> dict[tuple[Side, int], tuple[list[Sample], list[Told]]]:
+    def _cut(self) -> dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]]:
         drawn = self.drawn
-        found: dict[tuple[Side, int], tuple[list[Sample], list[Told]]] = {}
+        found: dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]] = {}
         for side, rows in drawn.rows.items():
             words = self._aligned[0] if side == "human" else [row.words for row in rows]
             for row, read in zip(rows, words, strict=True):
@@ -301,7 +301,7 @@ class Slot(Sequence[Sample]):
         return self.evidence._cut.get((self.side, self.position), ([], []))[0]
 
     @cached_property
-    def told(self) -> Sequence[Told]:
+    def told(self) -> Sequence[MaskedCaption]:
         """What the captions say, in the order of the samples."""
         return self.evidence._cut.get((self.side, self.position), ([], []))[1]
 

@@ -20,8 +20,8 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from judge.masking.hidden import HiddenPictures
     from judge.masking.instances import Pixels
-    from judge.masking.seen import SeenPictures
 
 Batch = Mapping[str, Any]
 Sharing = Literal["members", "data"]
@@ -136,7 +136,7 @@ class Materials:
             in by the trainer.
     """
 
-    pictures: SeenPictures | None = None
+    pictures: HiddenPictures | None = None
     prompt: Prompt | None = None
     answering: Answering = "restricted"
     backbone: str | None = None
@@ -180,7 +180,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one judge of a crew learns from, and is asked.
+    """What one of several judges that are trained jointly learns from, and is asked.
 
     Attributes:
         side: whose captions.
@@ -190,7 +190,7 @@ class Assignment:
         asked: places of those that it is asked about.
         seed: of the split; the same for all assignments that have it.
         split: names it.
-        settings: what was chosen before, e.g. {"C": 0.1}; empty where the crew is to choose.
+        settings: what was chosen before, e.g. {"C": 0.1}; empty where training is to choose.
     """
 
     side: Side
@@ -203,7 +203,7 @@ class Assignment:
     settings: Mapping[str, float] = field(default_factory=dict)
 
 
-Crew = Callable[[Target, Sequence[Assignment]], list[Predictions]]
+JointTraining = Callable[[Target, Sequence[Assignment]], list[Predictions]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Blueprint:
         name: as users type it, and as every row of a table says.
         reference: paper and place, or what it stands in for.
         judge: makes a whole judge for a target; or
-        crew: trains all judges of a captioner at once, if they share work or choices; beside ``judge``.
+        joint: trains all judges of a captioner at once, if they share work or choices; beside ``judge``.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
         modalities: what it takes in; a judge that sees images measures metrics that hide people.
@@ -230,7 +230,7 @@ class Blueprint:
     name: str
     reference: str
     judge: Callable[[Target], Judge] | None = None
-    crew: Crew | None = None
+    joint: JointTraining | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
     modalities: frozenset[Modality] = frozenset({"caption"})

@@ -211,6 +211,6 @@ def _held_out(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]], sp
 
 BLUEPRINTS = {
     "linear": Blueprint(
-        "linear", "this project; 1-2-grams and logistic regression", judge=LinearJudge, crew=train_together
+        "linear", "this project; 1-2-grams and logistic regression", judge=LinearJudge, joint=train_together
     )
 }

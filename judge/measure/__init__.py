@@ -10,7 +10,7 @@ import pandas as pd
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
-from judge.masking.seen import SeenPictures
+from judge.masking.hidden import HiddenPictures
 from judge.measure.answers import answer_rows, judge_answers, score_table
 from judge.measure.description import describe
 from judge.measure.plan import Plan, Result
@@ -26,7 +26,7 @@ from judge.types import Labels, Progress, Side
 
 __all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]
 
-See = Callable[[Sequence[str]], SeenPictures]
+OpenPictures = Callable[[Sequence[str]], HiddenPictures]
 
 
 def measure(
@@ -35,7 +35,7 @@ def measure(
     *,
     lexicons: Lexicons,
     setup: TrainingSetup | None = None,
-    see: See | None = None,
+    open_pictures: OpenPictures | None = None,
     progress: Progress | None = None,
     ready: Callable[[], None] | None = None,
 ) -> Result:
@@ -47,7 +47,7 @@ def measure(
         lexicons: the words that reveal the attribute, and tasks.
         setup: how judges are trained.
         progress: told of progress.
-        see: gives the pictures of images, people hidden; None where there are none.
+        open_pictures: gives the pictures of images, people hidden; None where there are none.
         ready: called once all that can be refused has been looked at, before the first judge is trained.
 
     Raises:
@@ -56,10 +56,8 @@ def measure(
     if plan.quality:
         require("quality", "pycocoevalcap", "matplotlib")
     work = lay_out(corpus, plan, lexicons)
-    setup = _with_pictures(setup or TrainingSetup(), work.jobs, see)
-    counts = (
-        pd.concat([part.rows for part in work.count_rows], ignore_index=True) if work.count_rows else pd.DataFrame()
-    )
+    setup = _with_pictures(setup or TrainingSetup(), work.jobs, open_pictures)
+    counts = pd.concat([of.rows for of in work.count_rows], ignore_index=True) if work.count_rows else pd.DataFrame()
     names = [metric.name for metric in work.metrics]
     check_refits(work.jobs, plan, setup)
     if progress and work.count_rows:
@@ -133,7 +131,7 @@ def train(
     *,
     lexicons: Lexicons,
     setup: TrainingSetup,
-    see: See | None = None,
+    open_pictures: OpenPictures | None = None,
     progress: Progress | None = None,
 ) -> list[TrainedJudge]:
     """Train all judges that :func:`measure` would ask, and keep them in the setup's store, where it finds them.
@@ -148,7 +146,7 @@ def train(
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
     members = [job.member for job in jobs]
-    setup = _with_pictures(setup, jobs, see).precompute(members, progress)
+    setup = _with_pictures(setup, jobs, open_pictures).precompute(members, progress)
     check_refits(jobs, plan, setup)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
@@ -167,17 +165,17 @@ def train(
     ]
 
 
-def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], see: See | None) -> TrainingSetup:
+def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: OpenPictures | None) -> TrainingSetup:
     """A setup with the pictures that its judges look at."""
     evidence = {id(job.evidence): job.evidence for job in jobs}.values()
     images = sorted({image for one in evidence if one.sides.uses_images for image in one.classes})
     if not images:
         return setup
-    if see is None:
+    if open_pictures is None:
         names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.uses_images)
         what = f"judges of {', '.join(names)} see pictures, and there are none"
         raise JudgeError(what, where="--images", mend="give the folder of pictures")
-    return replace(setup, materials=replace(setup.materials, pictures=see(images)))
+    return replace(setup, materials=replace(setup.materials, pictures=open_pictures(images)))
 
 
 def check(corpus: Corpus, plan: Plan, *, lexicons: Lexicons) -> None:

@@ -75,7 +75,7 @@ class Plan:
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
         """How often a judge of this target is trained again on data drawn anew in each way."""
-        quick = judge != SELF and find_judge(judge).crew is not None
+        quick = judge != SELF and find_judge(judge).joint is not None
         refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
@@ -152,7 +152,7 @@ class Result:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.
 
         Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (what the interval is
-        from), standard_error, p_value, p_holm, verdict, detectable, by_chance, published (of counted metrics),
+        from), standard_error, p_value, p_holm, verdict, detectable, chance_level, published (of counted metrics),
         human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
         and mean w; of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated
         captions: names_one, names_none, names_several (shares), refused, empty (counts).

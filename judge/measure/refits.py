@@ -112,8 +112,8 @@ def _lay_out(
     for job, chosen in zip(jobs, notes, strict=True):
         key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
         first.setdefault(key, job)
-        crew = find_judge(job.member.judge).crew is not None
-        groups.setdefault(key, {})[job.member.seed, job.member.split.fold] = chosen if crew else {}
+        joint = find_judge(job.member.judge).joint is not None
+        groups.setdefault(key, {})[job.member.seed, job.member.split.fold] = chosen if joint else {}
     for key, job in first.items():
         if not setup.is_trained(job.member):
             continue

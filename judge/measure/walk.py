@@ -97,8 +97,8 @@ def jobs_of(
         settings: what the run's own judges chose, for those of refits: (seed, fold) -> {"C": 0.1}.
     """
     found = with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head)
-    # A crew chooses by both sides, whichever is scored.
-    two_sided = any(metric.amplification != "one_side" for metric in metrics) or find_judge(found).crew is not None
+    # judges trained jointly chooses by both sides, whichever is scored.
+    two_sided = any(metric.amplification != "one_side" for metric in metrics) or find_judge(found).joint is not None
     for seed, split in plan.splits(evidence.classes, metrics[0]):
         chosen = tuple(sorted(settings.get((seed, split.fold), {}).items()))
         held = set(split.test)

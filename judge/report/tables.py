@@ -74,7 +74,7 @@ def _columns(result: Result, extra: Mapping[str, Mapping[str, str]]) -> dict[str
         "detectable": lambda row, said: format_number(said.detectable, digits=digits_of(row.interval)),
         "chance": lambda row, _: " / ".join(map(format_number, row.chance)) if row.chance else "-",
         "as published": lambda row, _: signed(row.published, row),
-        "by chance": lambda row, _: signed(row.by_chance, row),
+        "by chance": lambda row, _: signed(row.chance_level, row),
         "sd": lambda row, _: format_number(row.sd),
         "images": lambda row, _: f"{row.images:,}",
         "seeds": lambda row, _: str(row.seeds) if row.seeds > 1 else "-",

@@ -108,7 +108,7 @@ def _kind(metric: str) -> str:
 def _expected(row: Summary) -> float:
     """The amplification where nothing is amplified, as far as it is known."""
     metric = find_metric(row.metric)
-    return metric.neutral if metric.counted or row.by_chance is None else row.by_chance
+    return metric.neutral if metric.counted or row.chance_level is None else row.chance_level
 
 
 def _detectable(row: Summary) -> float | None:

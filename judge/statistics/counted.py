@@ -111,7 +111,7 @@ def _summarise(
     if exchanged is None:
         return line
     value = published - exchanged.mean
-    line = replace(line, amplification=value, by_chance=exchanged.mean)
+    line = replace(line, amplification=value, chance_level=exchanged.mean)
     classes = dict(zip(counts["image_id"], counts["class"], strict=True))
     draws = [
         Resample("half", number, seed).classes({image: classes[image] for image in held.images})

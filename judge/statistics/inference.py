@@ -57,15 +57,15 @@ class Inference:
         degrees: of freedom of that standard error.
         interval: value +- t standard errors.
         p_value: two-sided; None where no test was made.
-        by_chance: mean of the value where captions change sides; None where that was not tried.
-        critical: how far the value must be from ``by_chance`` (or from what is neutral) for p below 0.05.
+        chance_level: mean of the value where captions change sides; None where that was not tried.
+        critical: how far the value must be from ``chance_level`` (or from what is neutral) for p below 0.05.
     """
 
     standard_error: float
     degrees: int
     interval: Interval
     p_value: float | None
-    by_chance: float | None = None
+    chance_level: float | None = None
     critical: float | None = None
 
 

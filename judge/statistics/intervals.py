@@ -204,8 +204,8 @@ def excess_of_parts(
         return np.concatenate(found)
 
     draw = _Roles(rows, generator)
-    by_chance = np.mean([values(draw(size=(1, len(rows.image)))[0]) for _ in range(exchanges)], axis=0)
-    return [float(value) for value in values(rows.generated.astype(np.float64)) - by_chance]
+    chance_level = np.mean([values(draw(size=(1, len(rows.image)))[0]) for _ in range(exchanges)], axis=0)
+    return [float(value) for value in values(rows.generated.astype(np.float64)) - chance_level]
 
 
 class _Roles:

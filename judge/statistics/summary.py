@@ -83,12 +83,12 @@ class Summary:
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities: how well judges guess, without priors (Q), of the human and the generated side; None without priors.
         priors: mean weight w of the human and the generated side; None without priors.
-        by_chance: mean amplification of exchanged captions: what there is without any bias. None where not known.
+        chance_level: mean amplification of exchanged captions: what there is without any bias. None where not known.
         published: of counted metrics, the value as its paper has it.
         basis: what the interval is from; None without an interval.
         standard_error: of the amplification, by the same basis.
         degrees: of freedom of the standard error.
-        critical: how far the value must be from ``by_chance`` (or from what is neutral) for p below 0.05.
+        critical: how far the value must be from ``chance_level`` (or from what is neutral) for p below 0.05.
         these_judges: interval for the judges as they were trained: over images alone.
         chance: scores of the human and the generated side where labels are shuffled; None where that was not tried.
         human_error: standard error of the human side's score, by the same basis.
@@ -108,7 +108,7 @@ class Summary:
     seeds: int = 0
     qualities: tuple[float, float] | None = None
     priors: tuple[float, float] | None = None
-    by_chance: float | None = None
+    chance_level: float | None = None
     published: float | None = None
     basis: Basis | None = None
     standard_error: float | None = None
@@ -310,7 +310,7 @@ def _with(
         line,
         interval=found.interval,
         p_value=found.p_value,
-        by_chance=found.by_chance,
+        chance_level=found.chance_level,
         standard_error=found.standard_error,
         degrees=found.degrees,
         basis=basis,

@@ -132,7 +132,7 @@ class Examples:
         )
 
 
-class Pupil:
+class DetectorModel:
     """A network that learns: what the loop needs of either kind.
 
     Attributes:
@@ -157,7 +157,7 @@ class Pupil:
         """An epoch has ended."""
 
 
-class YoloPupil(Pupil):
+class YoloModel(DetectorModel):
     """Ultralytics' network and loss."""
 
     rate = 2e-3
@@ -189,7 +189,7 @@ class YoloPupil(Pupil):
         self.model.args = _hyperparameters(recipe.epochs)
 
     def loss(self, batch: Sequence[Example], device: torch.device) -> Tensor:
-        """See :meth:`Pupil.loss`."""
+        """See :meth:`DetectorModel.loss`."""
         pixels = np.full((len(batch), self.size, self.size, 3), GREY, dtype=np.uint8)
         # The prototypes' resolution, at which Ultralytics compares masks. (Half of it makes edges no better.)
         coarse = self.size // 4
@@ -223,7 +223,7 @@ class YoloPupil(Pupil):
             self.model.criterion.update()
 
 
-class MaskRcnnPupil(Pupil):
+class MaskRcnnModel(DetectorModel):
     """Mask R-CNN's network and losses, torchvision's."""
 
     rate = 1e-3
@@ -257,7 +257,7 @@ class MaskRcnnPupil(Pupil):
                     module.eval().requires_grad_(requires_grad=False)
 
     def loss(self, batch: Sequence[Example], device: torch.device) -> Tensor:
-        """See :meth:`Pupil.loss`."""
+        """See :meth:`DetectorModel.loss`."""
         pixels = [_to_channels(example.pixels[None])[0].to(device) for example in batch]
         targets = [
             {
@@ -271,7 +271,7 @@ class MaskRcnnPupil(Pupil):
         return torch.stack(list(losses.values())).sum()
 
 
-PUPILS: Mapping[str, Callable[..., Pupil]] = {"yolo": YoloPupil, "maskrcnn": MaskRcnnPupil}
+MODELS: Mapping[str, Callable[..., DetectorModel]] = {"yolo": YoloModel, "maskrcnn": MaskRcnnModel}
 
 
 def _inherit(network: nn.Module, before: Mapping[str, Tensor], where: str) -> None:

@@ -25,7 +25,7 @@ from judge.masking.folder import Hiding
 from judge.masking.images import inside, read_picture
 from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
-from judge.training.detector_models import PUPILS, DetectorRecipe, Example, Examples, Pupil
+from judge.training.detector_models import MODELS, DetectorModel, DetectorRecipe, Example, Examples
 from judge.types import Progress
 
 __all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]
@@ -93,8 +93,8 @@ def train_detector(  # noqa: PLR0913 - a command's options
     recipe = recipe or DetectorRecipe()
     if out.suffix != ".safetensors":
         raise JudgeError("is no name for weights", where=f"--out {out}", mend="name a file that ends in .safetensors")
-    if kind not in PUPILS:
-        raise JudgeError(f"unknown kind of detector '{kind}'", mend=nearest(kind, list(PUPILS)))
+    if kind not in MODELS:
+        raise JudgeError(f"unknown kind of detector '{kind}'", mend=nearest(kind, list(MODELS)))
     began, place = time.monotonic(), choose_device(device)
     _probe(out)
     truth = GroundTruth.read(instances, labels=labels)
@@ -104,9 +104,9 @@ def train_detector(  # noqa: PLR0913 - a command's options
     data = Examples(pictures, train, truth, categories, recipe.image_size)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(recipe.seed)
-        pupil = PUPILS[kind](categories, recipe, start, trust)
-        losses = _fit(pupil, data, recipe, place, progress)
-    write_detector(out, pupil.header, pupil.network.state_dict())
+        model = MODELS[kind](categories, recipe, start, trust)
+        losses = _fit(model, data, recipe, place, progress)
+    write_detector(out, model.header, model.network.state_dict())
     detector = open_trained(kind, out, device=device, batch=recipe.batch_size)
     hiding = Hiding(labels=(PERSON,) if PERSON in categories else categories)
     overlap = measure_overlap(detector, truth, pictures, held, hiding=hiding)
@@ -183,20 +183,20 @@ def measure_overlap(
 
 
 def _fit(
-    pupil: Pupil, data: Examples, recipe: DetectorRecipe, device: torch.device, progress: Progress | None
+    model: DetectorModel, data: Examples, recipe: DetectorRecipe, device: torch.device, progress: Progress | None
 ) -> tuple[float, ...]:
     """Train in place; the mean loss of each epoch."""
-    pupil.network.to(device, memory_format=torch.channels_last)
-    pupil.learn()
-    parameters = [parameter for parameter in pupil.network.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(parameters, lr=recipe.learning_rate or pupil.rate, weight_decay=0.01, fused=True)
+    model.network.to(device, memory_format=torch.channels_last)
+    model.learn()
+    parameters = [parameter for parameter in model.network.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, lr=recipe.learning_rate or model.rate, weight_decay=0.01, fused=True)
     steps = math.ceil(len(data) / recipe.batch_size) * recipe.epochs
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, steps))
     losses = []
     for epoch in range(recipe.epochs):
         total = 0.0
         for batch in _epoch(data, recipe, epoch):
-            loss = pupil.loss(batch, device)
+            loss = model.loss(batch, device)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
             nn.utils.clip_grad_norm_(parameters, 10.0)
@@ -207,7 +207,7 @@ def _fit(
         if not math.isfinite(losses[-1]):
             what = f"loss is {losses[-1]} in epoch {epoch + 1}"
             raise JudgeError(what, where="training of a detector", mend="lower --learning-rate")
-        pupil.next_epoch()
+        model.next_epoch()
         if progress is not None:
             progress(f"training (loss {losses[-1]:.3f})", epoch + 1, recipe.epochs)
     return tuple(losses)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from judge.errors import JudgeError
 from judge.judges import Backbone, RegionBackbone
-from judge.masking.seen import SeenPictures
+from judge.masking.hidden import HiddenPictures
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Progress, Sample
 from judge.utils.files import write_whole
@@ -143,7 +143,7 @@ class FeatureCache:
         JudgeError: the folder cannot be made.
     """
 
-    def __init__(self, backbone: Backbone, pictures: SeenPictures, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, backbone: Backbone, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
         self.backbone, self.pictures, self.keys = backbone, pictures, keys
         self.batch = _BATCH
         self.cache = ArrayCache(folder, backbone.key)

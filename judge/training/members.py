@@ -112,7 +112,7 @@ def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     waiting: dict[int, list[Batch]] = {}
     for batch in batches:
         member, samples = batch[0].member, batch[0].member.samples
-        if not (isinstance(samples, Slot) and member.is_refit and find_judge(member.judge).crew):
+        if not (isinstance(samples, Slot) and member.is_refit and find_judge(member.judge).joint):
             yield [batch]
             continue
         group = waiting.setdefault(id(samples.evidence.sides), [])
@@ -169,11 +169,11 @@ def _launched(share: Sequence[Batch], setup: TrainingSetup, work: Work) -> list[
 
 
 def _batches(jobs: Sequence[_Job]) -> Iterator[Batch]:
-    """Networks one by one; a crew's judges of one captioner's evidence together."""
+    """Networks one by one; those trained jointly, for one captioner's evidence, together."""
     crews: dict[tuple[str, int, bool], Batch] = {}
     for job in jobs:
         member = job.member
-        if find_judge(member.judge).crew is None:
+        if find_judge(member.judge).joint is None:
             yield [job]
         else:
             evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
@@ -185,12 +185,12 @@ def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> lis
     """Train, or take from the store, the judges of one batch."""
     counter = np.memmap(units, dtype=np.int64, mode="r+")
     kept = [_load(job, setup) for job in batch]
-    crew = find_judge(batch[0].member.judge).crew
-    # A crew chooses together: it is trained whole.
-    found = [_train(batch[0], setup, counter)] if crew is None and kept[0] is None else kept
-    if crew is not None and any(answers is None for answers in kept):
+    joint = find_judge(batch[0].member.judge).joint
+    # Judges trained jointly choose together: all are trained.
+    found = [_train(batch[0], setup, counter)] if joint is None and kept[0] is None else kept
+    if joint is not None and any(answers is None for answers in kept):
         with _threads(1):
-            found = _asked(batch, crew(batch[0].member.target, assign([job.member for job in batch])))
+            found = _asked(batch, joint(batch[0].member.target, assign([job.member for job in batch])))
     results = []
     for job, before, predictions in zip(batch, kept, found, strict=True):
         assert predictions is not None
@@ -223,7 +223,7 @@ def _store(job: _Job, setup: TrainingSetup, found: Predictions) -> None:
 
 
 def _asked(batch: Batch, answers: Sequence[Predictions]) -> list[Predictions]:
-    """A crew's answers about test samples; what they say of validation samples becomes their loss."""
+    """Judges trained jointly's answers about test samples; what they say of validation samples becomes their loss."""
     found = []
     for job, predictions in zip(batch, answers, strict=True):
         tests = len(job.member.places(job.member.split.test))

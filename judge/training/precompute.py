@@ -10,7 +10,7 @@ from pathlib import Path
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials, RegionBackbone, find_judge
 from judge.masking.detectors.weights import choose_device
-from judge.masking.seen import SeenPictures
+from judge.masking.hidden import HiddenPictures
 from judge.training.features import FeatureCache, FeatureStore
 from judge.training.processes import gather, make_accelerator
 from judge.training.setup import Member, Precomputed, one_by_one
@@ -117,7 +117,7 @@ def _by_reader(
     return found
 
 
-def _with_boxes(keys: Mapping[str, str], pictures: SeenPictures) -> dict[str, str]:
+def _with_boxes(keys: Mapping[str, str], pictures: HiddenPictures) -> dict[str, str]:
     """``keys`` that also tell where things are."""
     return {image: _digest((key, pictures.boxes(image))) for image, key in keys.items()}
 

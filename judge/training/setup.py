@@ -100,7 +100,7 @@ class Member:
 
 
 def assign(members: Sequence[Member]) -> list[Assignment]:
-    """What members are in a crew; each is asked about its test samples and then, where it validates, about those."""
+    """Members for joint training; each is asked about its test samples and, where it validates, then about those."""
     # Captions of most indices are of the same images: what a split makes of these is looked up once.
     known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
     images: dict[int, tuple[str, ...]] = {}
@@ -322,9 +322,9 @@ def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
 
 
 def _evidence_digest(member: Member, precomputed: Precomputed, known: dict[object, str]) -> str:
-    """Of what the member's judge perceives; of a crew that chooses together, of what all of it do.
+    """Of what the member's judge perceives; of judges trained jointly, of what all of them do.
 
-    ``known``: of samples, filled here: all of a crew read those of all.
+    ``known``: of samples, filled here: each judge trained jointly reads those of all.
     """
     slot, blueprint = member.samples, find_judge(member.judge)
     digest = hashlib.blake2b(digest_size=16)
@@ -333,10 +333,10 @@ def _evidence_digest(member: Member, precomputed: Precomputed, known: dict[objec
         seen = (
             [precomputed.keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
         )
-        told = slot.side, slot.position, slot.evidence.digest(None if blueprint.crew else slot.side), seen
+        told = slot.side, slot.position, slot.evidence.digest(None if blueprint.joint else slot.side), seen
         digest.update(repr(told).encode())
         return digest.hexdigest()
-    together = slot.evidence.slots.values() if isinstance(slot, Slot) and blueprint.crew else [slot]
+    together = slot.evidence.slots.values() if isinstance(slot, Slot) and blueprint.joint else [slot]
     for samples in (slot, *together):
         key = id(samples), blueprint.blanked
         if key not in known:

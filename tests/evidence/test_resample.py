@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.evidence import Aligner, Evidence, Resample, ResampleKind, Sides, Told
+from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.types import Side, Target
 
 GENDER = Target("attribute", ("female", "male"))
@@ -20,9 +20,9 @@ def make_sides(images: int, *, human: int = 3, generated: int = 1, female: float
     rng = np.random.default_rng(seed)
     classes = {f"{n:03}": "female" if rng.random() < female else "male" for n in range(images)}
 
-    def say(side: Side, captions: int) -> tuple[Told, ...]:
+    def say(side: Side, captions: int) -> tuple[MaskedCaption, ...]:
         return tuple(
-            Told(image, index, (f"{side}-{image}-{index}",), named=name, tasks=side)
+            MaskedCaption(image, index, (f"{side}-{image}-{index}",), named=name, tasks=side)
             for image, name in classes.items()
             for index in range(captions - (side == "human" and captions > 1 and int(image) % 3 == 0))
         )
@@ -117,9 +117,9 @@ def test_draws_are_repeated_and_differ(kind: ResampleKind) -> None:
 
 def test_what_a_refit_is_aligned_to_is_its_own_generated_side() -> None:
     """Constant substitution leaves of people's words those that the drawn captioner says."""
-    rows: dict[Side, tuple[Told, ...]] = {
-        "human": tuple(Told(str(n), 0, ("human", "both")) for n in range(20)),
-        "generated": tuple(Told(str(n), 0, ("machine", "both")) for n in range(20)),
+    rows: dict[Side, tuple[MaskedCaption, ...]] = {
+        "human": tuple(MaskedCaption(str(n), 0, ("human", "both")) for n in range(20)),
+        "generated": tuple(MaskedCaption(str(n), 0, ("machine", "both")) for n in range(20)),
     }
     classes = {str(n): GENDER.classes[n % 2] for n in range(20)}
     answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from helpers import GENDER, Glimpses, accuracy, make_glimpses, make_samples
+from judge.masking.hidden import HiddenPictures
 
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
 from judge.judges.backbones import make_backbone
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered, waves
 from judge.judges.sat import ask
 from judge.masking.regions import MOST, Box
-from judge.masking.seen import SeenPictures
 from judge.training.precompute import precompute_pictures
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
@@ -272,7 +272,7 @@ def test_a_region_is_the_mean_of_the_cells_under_it(eyes: GridsAndRegions) -> No
 
 def seen(folder: Path, boxes: tuple[Box, ...]) -> Materials:
     names = {"1": "1.png", "2": "2.png"}
-    pictures = SeenPictures(folder, names, regions={"1.png": boxes})
+    pictures = HiddenPictures(folder, names, regions={"1.png": boxes})
     return Materials(pictures=pictures, backbone="resnet18", backbone_weights="random", image_size=64)
 
 

@@ -135,21 +135,21 @@ def test_a_batch_of_one_is_normed_by_what_was_seen_so_far() -> None:
 
 def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name; by folder; and by the folder's content, written anew. What lies about elsewhere is nobody's."""
-    mark = find_judge("vl-lic").mark
+    fingerprint = find_judge("vl-lic").fingerprint
     assert mark
     copied = tmp_path / "here" / "bert"
     shutil.copytree(folder, copied)
     monkeypatch.chdir(copied.parent)
-    usual, before = mark(Materials()), mark(Materials(reader=str(copied)))
+    usual, before = fingerprint(Materials()), fingerprint(Materials(reader=str(copied)))
     assert Materials(reader="a").told != Materials(reader="b").told != Materials().told
     (copied.parent / "notes.txt").write_text("nobody's", "utf-8")
-    assert (mark(Materials()), mark(Materials(reader="bert"))) == (usual, before)
+    assert (fingerprint(Materials()), fingerprint(Materials(reader="bert"))) == (usual, before)
     weights = copied / "model.safetensors"
     weights.write_bytes(weights.read_bytes())
-    assert mark(Materials(reader=str(copied))) != before
+    assert fingerprint(Materials(reader=str(copied))) != before
     # The usual one may lie in a folder of its name, and is read from there.
     copied.rename(copied.with_name(READER))
-    assert mark(Materials()) == mark(Materials(reader=READER)) != usual
+    assert fingerprint(Materials()) == fingerprint(Materials(reader=READER)) != usual
     assert load_reader(None).model.config.hidden_size == SIZES["hidden_size"]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from judge.masking.hidden import HiddenPictures, find_hidden
 
 from judge.masking.folder import Hiding
 from judge.masking.instances import BoolMask, Instance, Picture, from_mask
 from judge.masking.regions import MOST, visible_boxes
-from judge.masking.seen import SeenPictures, see_pictures
 
 SIZE = (20, 40)
 NOTHING = np.zeros(SIZE, dtype=np.bool_)
@@ -91,33 +91,33 @@ NAMES = {"1": "1.png", "2": "2.png"}
 def test_one_look_finds_what_is_hidden_and_what_is_not(folder: Path) -> None:
     """The dog behind somebody hidden ends where they begin; their tie is nowhere, nor is what is too uncertain."""
     finder = Finder([PERSON, TIE, DOG, UNSURE])
-    seen = see_pictures(folder, NAMES, detector=finder, hiding=Hiding(), regions=True)
+    seen = find_hidden(folder, NAMES, detector=finder, hiding=Hiding(), regions=True)
     assert finder.asked == 2
     assert seen.boxes("1") == seen.boxes("2") == ((0.25, 0.5, 25 / 40, 1.0),)
     assert not seen.read("1")[:, :10].any()
-    wide = see_pictures(folder, NAMES, detector=finder, hiding=Hiding(threshold=0.2), regions=True)
+    wide = find_hidden(folder, NAMES, detector=finder, hiding=Hiding(threshold=0.2), regions=True)
     assert wide.boxes("1") == (*seen.boxes("1"), (0.75, 0.0, 1.0, 0.25))
 
 
 def test_half_of_a_person_that_is_left_has_a_box(folder: Path) -> None:
     hiding = Hiding(mode="partial", share=0.4)
-    seen = see_pictures(folder, NAMES, detector=Finder([PERSON]), hiding=hiding, regions=True)
+    seen = find_hidden(folder, NAMES, detector=Finder([PERSON]), hiding=hiding, regions=True)
     ((left, top, right, bottom),) = seen.boxes("1")
     assert (left, right, bottom) == (0.0, 0.25, 1.0)
     assert top == pytest.approx(0.4, abs=0.05)
 
 
 def test_nothing_is_hidden_and_everything_has_a_box(folder: Path) -> None:
-    seen = see_pictures(folder, NAMES, detector=Finder([PERSON, TIE]), hiding=None, regions=True)
+    seen = find_hidden(folder, NAMES, detector=Finder([PERSON, TIE]), hiding=None, regions=True)
     assert seen.boxes("2") == ((0.0, 0.0, 0.25, 1.0), (0.1, 0.25, 0.15, 0.5))
     assert (seen.read("2") == 200).all()
-    assert seen.key("1") == SeenPictures(folder, NAMES).key("1")
+    assert seen.key("1") == HiddenPictures(folder, NAMES).key("1")
 
 
 def test_nobody_asks_and_nothing_is_kept(folder: Path) -> None:
     finder = Finder([PERSON, DOG])
-    plain = see_pictures(folder, NAMES, detector=finder, hiding=Hiding())
-    told = see_pictures(folder, NAMES, detector=finder, hiding=Hiding(), regions=True)
+    plain = find_hidden(folder, NAMES, detector=finder, hiding=Hiding())
+    told = find_hidden(folder, NAMES, detector=finder, hiding=Hiding(), regions=True)
     assert plain.boxes("1") == ()
     assert plain.key("1") == told.key("1")
     assert replace(told, regions={}) == plain

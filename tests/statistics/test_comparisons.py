@@ -14,7 +14,9 @@ from judge.statistics.comparisons import conclude, difference, differences, holm
 from judge.statistics.inference import Exchanged, from_halves, from_refits, from_splits, half_error
 from judge.statistics.summary import Replicates, Summary
 
-ROW = Summary("one", "lic", "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, by_chance=0.0)
+ROW = Summary(
+    "one", "lic", "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, chance_level=0.0
+)
 
 
 def test_holm_by_hand() -> None:
@@ -47,9 +49,9 @@ def test_holm_rejects_no_true_null_too_often() -> None:
         (ROW, "amplifies"),
         (replace(ROW, amplification=-0.1), "mitigates"),
         (replace(ROW, p_value=0.06), "cannot tell"),
-        (replace(ROW, amplification=0.01, by_chance=0.05), "mitigates"),
+        (replace(ROW, amplification=0.01, chance_level=0.05), "mitigates"),
         (replace(ROW, p_value=None), None),
-        (replace(ROW, metric="imagecaptioner2-ratio", amplification=0.9, by_chance=None), "mitigates"),
+        (replace(ROW, metric="imagecaptioner2-ratio", amplification=0.9, chance_level=None), "mitigates"),
         (replace(ROW, metric="error"), "errs more"),
         (replace(ROW, metric="ratio", amplification=-0.2), "lower"),
         (replace(ROW, metric="multi-at"), "changes"),

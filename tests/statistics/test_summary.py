@@ -155,7 +155,7 @@ def test_inference_from_refits_by_hand() -> None:
     reach = stats.t.ppf(0.975, 2) * 0.005**0.5
     assert (row.interval.low, row.interval.high) == pytest.approx((value - reach, value + reach))
     assert row.p_value == pytest.approx(2 * stats.t.sf(abs(value) / (0.05 * (4 / 3) ** 0.5), 2))
-    assert row.by_chance == pytest.approx(0)
+    assert row.chance_level == pytest.approx(0)
     assert row.chance == pytest.approx((0.3, 0.3))
     assert row.human_error == 0
     alone = summarise(scores, None, QUICK)[0]

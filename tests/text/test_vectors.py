@@ -470,7 +470,7 @@ def test_default_deltas_are_the_least_that_find_enough(hidden: str, real: dict[t
                 for shares, threshold in ((found, delta), (before, delta - 0.05)):
                     swapped = sum(row.tokens for row in gaps.substitutions(threshold))
                     shares.append(swapped / lacking)
-                    assert gaps.progress(threshold).lacking_substituted == pytest.approx(swapped / lacking)
+                    assert gaps.report(threshold).lacking_substituted == pytest.approx(swapped / lacking)
         assert len(found) == 4
         assert min(found) > 0.6
         if hidden == "coco-objects":

@@ -18,7 +18,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind, parse_safetensors
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture, from_mask
-from judge.training import pupils
+from judge.training import detector_models
 from judge.training.detector_models import Example, Examples
 from judge.training.detectors import DetectorRecipe, TrainedDetector, open_trained, split_pictures, train_detector
 
@@ -193,7 +193,7 @@ def test_examples_keep_their_shape(tmp_path: Path) -> None:
     assert example.pixels.shape == (20, 40, 3)
     assert example.boxes.tolist() == [[4, 5, 16, 10]]  # the dot is less than half a pixel now
     assert example.flipped().boxes.tolist() == [[24, 5, 36, 10]]
-    assert pupils._coarse(np.ones((8, 12), dtype=bool), 4).sum() == 6
+    assert detector_models._coarse(np.ones((8, 12), dtype=bool), 4).sum() == 6
     assert Example(example.pixels, example.masks[:0], example.labels[:0]).boxes.shape == (0, 4)
 
 
@@ -232,7 +232,7 @@ def test_faults(
     (tmp_path / "folder.safetensors").mkdir()
     with pytest.raises(JudgeError, match=r"folder.safetensors: is a folder. Name a file."):
         fit("yolo", few, tmp_path / "folder.safetensors", quick)
-    monkeypatch.setattr(pupils.MaskRcnnPupil, "loss", lambda *_: torch.full((), torch.nan, requires_grad=True))
+    monkeypatch.setattr(detector_models.MaskRcnnModel, "loss", lambda *_: torch.full((), torch.nan, requires_grad=True))
     with pytest.raises(JudgeError, match=r"loss is nan in epoch 1.*[Ll]ower --learning-rate"):
         fit("maskrcnn", few, out, quick)
     assert not out.exists()

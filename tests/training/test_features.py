@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from judge.masking.hidden import HiddenPictures
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
@@ -20,7 +21,6 @@ from judge.judges.backbones import TimmBackbone, make_backbone
 from judge.masking.folder import Hiding
 from judge.masking.images import encode
 from judge.masking.instances import from_mask
-from judge.masking.seen import SeenPictures
 from judge.training.features import FeatureCache, FeatureStore
 from judge.training.precompute import precompute_pictures
 from judge.types import Sample
@@ -47,9 +47,9 @@ def draw(folder: Path, image: int, *, number: int) -> None:
     (folder / f"{image}.png").write_bytes(encode(pixels))
 
 
-def seen(folder: Path, hiding: Hiding | None = None) -> SeenPictures:
+def seen(folder: Path, hiding: Hiding | None = None) -> HiddenPictures:
     names = {str(image): f"{image}.png" for image in range(IMAGES)}
-    return SeenPictures(folder, names, hiding, dict.fromkeys(names.values(), (from_mask(HIDDEN, "person"),)))
+    return HiddenPictures(folder, names, hiding, dict.fromkeys(names.values(), (from_mask(HIDDEN, "person"),)))
 
 
 @cache
@@ -57,12 +57,12 @@ def eyes(materials: Materials) -> TimmBackbone:
     return make_backbone(materials, "resnet18")
 
 
-def cache_of(pictures: SeenPictures, kept: Path, materials: Materials = EYES) -> FeatureCache:
+def cache_of(pictures: HiddenPictures, kept: Path, materials: Materials = EYES) -> FeatureCache:
     keys = {image: pictures.key(image) for image in pictures.names}
     return FeatureCache(eyes(materials), pictures, keys, kept)
 
 
-def filled(pictures: SeenPictures, kept: Path) -> tuple[FeatureStore, list[str]]:
+def filled(pictures: HiddenPictures, kept: Path) -> tuple[FeatureStore, list[str]]:
     """What is kept afterwards, and what had to be computed."""
     cache = cache_of(pictures, kept)
     missing = cache.missing()
@@ -75,7 +75,7 @@ def samples_of(*images: object) -> list[Sample]:
     return [Sample(str(n), "human", 0, (), (0,), image=str(i) if i is not None else None) for n, i in enumerate(images)]
 
 
-def own(pictures: SeenPictures, image: str) -> Tensor:
+def own(pictures: HiddenPictures, image: str) -> Tensor:
     """The backbone's features of one picture alone, in full precision."""
     backbone = eyes(EYES)
     with torch.inference_mode():

@@ -15,9 +15,9 @@ from helpers import GENDER, keep_predictions, make_samples
 
 from judge.corpus.splits import Split, stratified_folds
 from judge.errors import JudgeError
-from judge.evidence import Aligner, Evidence, Resample, ResampleKind, Sides, Told
+from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Materials
-from judge.masking.seen import SeenPictures
+from judge.masking.hidden import HiddenPictures
 from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.members import _Job, _luggage, train_members
@@ -87,7 +87,7 @@ def test_equal_members_are_trained_once(monkeypatch: pytest.MonkeyPatch) -> None
         trained.append(len(assignments))
         return linear.train_together(target, assignments)
 
-    monkeypatch.setitem(linear.BLUEPRINTS, "linear", replace(blueprint, crew=counted))
+    monkeypatch.setitem(linear.BLUEPRINTS, "linear", replace(blueprint, joint=counted))
     members = make_members("linear", seeds=1)
     again = [Member(m.judge, m.target, (*m.samples,), m.split, m.seed) for m in members]
     found = numbers([*members, *again], TrainingSetup(workers=1))
@@ -114,15 +114,15 @@ def make_sides(*, how: AlignmentName = "constant") -> Sides:
     rng = np.random.default_rng(0)
     classes = {f"{n:02}": "female" if n % 2 else "male" for n in range(60)}
 
-    def say(side: Side, captions: int) -> tuple[Told, ...]:
+    def say(side: Side, captions: int) -> tuple[MaskedCaption, ...]:
         return tuple(
-            Told(image, index, (f"{side}{rng.integers(5)}", f"{name}{rng.integers(2)}", "<gender>"))
+            MaskedCaption(image, index, (f"{side}{rng.integers(5)}", f"{name}{rng.integers(2)}", "<gender>"))
             for image, name in classes.items()
             for index in range(captions)
         )
 
     answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
-    rows: dict[Side, tuple[Told, ...]] = {"human": say("human", 2), "generated": say("generated", 1)}
+    rows: dict[Side, tuple[MaskedCaption, ...]] = {"human": say("human", 2), "generated": say("generated", 1)}
     return Sides("cap", GENDER, classes, answers, rows, Aligner(how))
 
 
@@ -250,7 +250,7 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
 
 
 def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
-    pictures = SeenPictures(Path(), {str(n): f"{n}.png" for n in range(40)})
+    pictures = HiddenPictures(Path(), {str(n): f"{n}.png" for n in range(40)})
     setup = TrainingSetup(materials=Materials(pictures=pictures))
     for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
         members = make_members("lstm", seeds=1)
@@ -262,7 +262,7 @@ def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
 def test_progress_counts_epochs() -> None:
     told: list[tuple[int, int]] = []
     members = make_members("lstm")
-    how = {"then": keep_predictions, "report": lambda what, *units: told.append(units)}
+    how = {"then": keep_predictions, "progress": lambda what, *units: told.append(units)}
     train_members([*members, members[0]], TrainingSetup(QUICK, workers=1), **how)
     assert told == sorted(told)
     assert told[-1] == (4 * 2, 4 * 2)

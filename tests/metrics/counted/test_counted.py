@@ -495,7 +495,7 @@ def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
     again = summarise_counts(pd.read_parquet(out / "counts.parquet"), names.split(","), resamples=200)
     assert [row.amplification for row in again] == [row["amplification"] for row in found]
     assert [row.p_value for row in again] == [row["p_value"] for row in found]
-    assert [row.by_chance for row in again] == [row["by_chance"] for row in found]
+    assert [row.chance_level for row in again] == [row["chance_level"] for row in found]
     assert [[row.interval.low, row.interval.high] for row in again if row.interval] == [row["ci"] for row in found]
     assert not (out / "scores.parquet").exists()
     by_name = {(row["captioner"], row["metric"]): row for row in found}
@@ -526,7 +526,7 @@ def test_words_are_chosen_so_that_p_can_be_trusted(real: Corpus) -> None:
         alike = replace(real, human=others, generated=(player,))
         row = rows(evaluate(alike, metrics="ba", resamples=200))["ba"]
         found.append(row["p_value"])
-        assert row["by_chance"] < 0  # Shares of five captions choose pairs; those of one fall back.
+        assert row["chance_level"] < 0  # Shares of five captions choose pairs; those of one fall back.
     assert sum(p < 0.1 for p in found) <= 4  # Binomial(10, 0.1): 0.998 of its mass.
 
 

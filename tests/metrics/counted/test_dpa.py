@@ -31,7 +31,7 @@ def test_by_hand() -> None:
     assert found.value == pytest.approx((6 - 4) / (6 + 4))
     assert found.pairs.tolist() == [[2 / 8, 0, 0], [0, 0, 0]]
     back = dpa(classes, held, None, [0, 0, 0, 1, 1, 1, 1, 1], "T->A")
-    # Told: 0 is of class 0 (2), 1 once of class 0 and twice of 1, 2 thrice of class 1.
+    # MaskedCaption: 0 is of class 0 (2), 1 once of class 0 and twice of 1, 2 thrice of class 1.
     assert (back.truth, back.predicted) == (6 / 8, 7 / 8)
     assert back.pairs.tolist() == [[0, 0, 0], [0, 0, 1 / 8]]
 

@@ -13,9 +13,9 @@ import pytest
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
+from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import encode
 from judge.masking.instances import Instance, from_mask
-from judge.masking.seen import SeenPictures, see_pictures
 
 SIZE = (30, 40)
 PERSON = np.zeros(SIZE, dtype=bool)
@@ -36,9 +36,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def seen(folder: Path, hiding: Hiding | None, *masks: np.ndarray) -> SeenPictures:
+def seen(folder: Path, hiding: Hiding | None, *masks: np.ndarray) -> HiddenPictures:
     instances = tuple(from_mask(mask, "person") for mask in masks)
-    return SeenPictures(folder, NAMES, hiding, dict.fromkeys(NAMES.values(), instances))
+    return HiddenPictures(folder, NAMES, hiding, dict.fromkeys(NAMES.values(), instances))
 
 
 @pytest.mark.parametrize("fill", ["black", "mean", "blur", "noise"])
@@ -58,7 +58,7 @@ def test_hidden_pixels_are_hidden_and_others_as_they_were(folder: Path, fill: st
 
 
 def test_nothing_is_hidden_where_nothing_is_to_be(folder: Path) -> None:
-    assert np.array_equal(SeenPictures(folder, NAMES).read("2"), drawn(2))
+    assert np.array_equal(HiddenPictures(folder, NAMES).read("2"), drawn(2))
     assert np.array_equal(seen(folder, Hiding()).read("2"), drawn(2))
 
 
@@ -86,8 +86,8 @@ def test_what_changes_no_pixel_changes_no_key(folder: Path) -> None:
     person, sure = from_mask(PERSON, "person", score=0.7), from_mask(PERSON, "person", score=0.9)
     dog = from_mask(DOG, "dog", score=0.9)
 
-    def way(instances: tuple[Instance, ...], **how: Any) -> SeenPictures:
-        return SeenPictures(folder, NAMES, Hiding(**how), dict.fromkeys(NAMES.values(), instances))
+    def way(instances: tuple[Instance, ...], **how: Any) -> HiddenPictures:
+        return HiddenPictures(folder, NAMES, Hiding(**how), dict.fromkeys(NAMES.values(), instances))
 
     same = [
         way((person,)),
@@ -102,7 +102,7 @@ def test_what_changes_no_pixel_changes_no_key(folder: Path) -> None:
     assert len({one.read("1").tobytes() for one in same}) == 1
     assert len({one.key("1") for one in same}) == 1
     # Hidden by nothing, it is the picture as it is.
-    plain = SeenPictures(folder, NAMES)
+    plain = HiddenPictures(folder, NAMES)
     for nothing in (way(()), way((dog,)), way((person,), threshold=0.8), way((), fill="noise", seed=3)):
         assert np.array_equal(nothing.read("1"), plain.read("1"))
         assert nothing.key("1") == plain.key("1")
@@ -114,8 +114,8 @@ def test_the_key_is_of_content_not_of_names_or_folders(folder: Path, tmp_path: P
     (elsewhere / "renamed.png").write_bytes(encode(drawn(1)))
     for hiding in (None, Hiding(), Hiding(fill="noise")):
         instances = (from_mask(PERSON, "person"),)
-        here = SeenPictures(folder, NAMES, hiding, {"one.png": instances})
-        there = SeenPictures(elsewhere, {"9": "renamed.png"}, hiding, {"renamed.png": instances})
+        here = HiddenPictures(folder, NAMES, hiding, {"one.png": instances})
+        there = HiddenPictures(elsewhere, {"9": "renamed.png"}, hiding, {"renamed.png": instances})
         same_key, same_pixels = here.key("1") == there.key("9"), np.array_equal(here.read("1"), there.read("9"))
         # Noise is drawn anew for every name.
         assert same_key == same_pixels == (hiding is None or hiding.fill != "noise")
@@ -140,7 +140,7 @@ def test_people_are_looked_for_once_a_picture(folder: Path, tmp_path: Path) -> N
     path = tmp_path / "instances.json"
     path.write_text(json.dumps({"images": rows, "annotations": [box, dog], "categories": people}))
     told: list[int] = []
-    pictures = see_pictures(
+    pictures = find_hidden(
         folder,
         {**NAMES, "3": "one.png"},
         detector=GroundTruth.read(path),

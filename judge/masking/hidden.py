@@ -19,7 +19,7 @@ _NOTHING = Hiding()
 
 
 @dataclass(frozen=True)
-class SeenPictures:
+class HiddenPictures:
     """Pictures as judges see them.
 
     Attributes:
@@ -82,7 +82,7 @@ def _told(hiding: Hiding, chosen: Sequence[Instance], name: str) -> tuple[object
     return hiding.mode, share, hiding.dilation, hiding.fill, noise, things
 
 
-def see_pictures(
+def find_hidden(
     folder: Path,
     names: Mapping[str, str],
     *,
@@ -91,7 +91,7 @@ def see_pictures(
     max_pixels: int = MAX_PIXELS,
     regions: bool = False,
     progress: Progress | None = None,
-) -> SeenPictures:
+) -> HiddenPictures:
     """Look for what is to be hidden in each picture, and for what is not, once.
 
     Args:
@@ -117,7 +117,7 @@ def see_pictures(
                 boxes[picture.name] = visible_boxes(instances, hidden, threshold=(hiding or _NOTHING).threshold)
         if progress:
             progress("looking for people", len(found), len(names))
-    return SeenPictures(folder, names, hiding, found if hiding else {}, max_pixels, boxes)
+    return HiddenPictures(folder, names, hiding, found if hiding else {}, max_pixels, boxes)
 
 
 def _batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
