@@ -136,7 +136,7 @@ def test_a_batch_of_one_is_normed_by_what_was_seen_so_far() -> None:
 def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name; by folder; and by the folder's content, written anew. What lies about elsewhere is nobody's."""
     fingerprint = find_judge("vl-lic").fingerprint
-    assert mark
+    assert fingerprint
     copied = tmp_path / "here" / "bert"
     shutil.copytree(folder, copied)
     monkeypatch.chdir(copied.parent)
