@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -25,7 +24,7 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.hidden import HiddenPictures
 from judge.training.memory import OutOfMemory, watched
 from judge.types import Progress
-from judge.utils.files import fingerprint_of, write_whole
+from judge.utils.files import fingerprint_of, write_whole, writing
 from judge.utils.hub import first_line, quiet
 
 
@@ -255,7 +254,7 @@ class Notes:
         self.entries: dict[str, tuple[str, str]] = {}
         self._sound = 0  # bytes
         if path is not None and path.exists():
-            with _mendable(path):
+            with writing(path):
                 self._read(path)
 
     def _read(self, path: Path) -> None:
@@ -283,7 +282,7 @@ class Notes:
             return
         lines = b"".join(_line([image, *entry]) for image, entry in entries.items())
         lines = lines if self._sound else self._head() + lines
-        with _mendable(self.path), self.path.open("ab") as file:
+        with writing(self.path), self.path.open("ab") as file:
             file.truncate(self._sound)
             file.write(lines)
             file.flush()
@@ -296,15 +295,6 @@ class Notes:
 
 def _line(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"
-
-
-@contextmanager
-def _mendable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        mend = "name a place of your own, on a disk with room"
-        raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend=mend) from error
 
 
 def _is_still(pictures: HiddenPictures, image: str, key: str) -> bool:
@@ -329,5 +319,5 @@ def write_captions(path: Path, captions: Mapping[str, str]) -> None:
         for image, caption in captions.items()
     ]
     lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)
-    with _mendable(path):
+    with writing(path):
         write_whole(path, f"[\n{lines}\n]\n".encode())

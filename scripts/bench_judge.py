@@ -33,7 +33,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import send_to_device
-from judge.masking.hidden import HiddenPictures
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -43,17 +42,20 @@ from judge.calibration.world import FAITHFUL
 from judge.commands.pictures import see
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
+from judge.corpus.splits import Split
 from judge.evidence import EvidenceBuilder, Truth
 from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
 from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell
 from judge.masking.detectors.weights import choose_device
+from judge.masking.hidden import HiddenPictures
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.features import FeatureCache
+from judge.training.features import PictureCache
 from judge.training.losses import make_optimiser, weighted_loss
-from judge.training.precompute import precompute_pictures
+from judge.training.member import Member
+from judge.training.precompute import precompute
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample, Target
@@ -92,14 +94,14 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     return Drawn(samples, evidence.target, see(config, [sample.image_id for sample in samples]))
 
 
-class Anew(FeatureCache):
+class Anew(PictureCache):
     """``Features`` that are kept nowhere: the cache's own way from a picture to its row, for every batch again."""
 
     def __init__(self, backbone: Backbone, pictures: HiddenPictures, images: Sequence[str], folder: Path) -> None:
         super().__init__(backbone, pictures, {}, folder)
         self.device = choose_device(None)
         self.backbone.to(self.device)  # type: ignore[attr-defined]  # a module, as its protocol says
-        _, self.positions, self.columns = self._see(images[:1], self.device).shape
+        _, self.positions, self.columns = self.features(images[:1], self.device).shape
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -108,7 +110,7 @@ class Anew(FeatureCache):
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float32."""
-        return torch.from_numpy(self._see([str(sample.image) for sample in samples], self.device))
+        return torch.from_numpy(self.features([str(sample.image) for sample in samples], self.device))
 
 
 def clock() -> float:
@@ -151,9 +153,8 @@ def train(
 def see_all(name: str, drawn: Drawn, materials: Materials, folder: Path) -> tuple[Features, float]:
     """Features out of the cache in ``folder``, computed if need be, and how long that took."""
     start = clock()
-    precomputed = precompute_pictures(
-        {name: find_judge(name)}, [sample.image_id for sample in drawn.samples], materials, folder
-    )
+    member = Member(find_judge(name), drawn.target, drawn.samples, Split((), (), {}), seed=0)
+    precomputed = precompute([member], materials, folder)
     return precomputed.features[name], clock() - start
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
-from judge.training.setup import Member
+from judge.training.member import Member
 from judge.types import Predictions, Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))

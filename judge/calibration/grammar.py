@@ -177,7 +177,7 @@ def write_world(
             raise JudgeError(f"captioner '{name}' cannot name a file", mend="use letters, digits, '-' and '_'")
     generated = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
     out.begin()
-    with out.working(), out.mendable():
+    with out.working(), out.writing():
         (out.partial / "captions").mkdir()
         _write_files(world, generated, captioners, out.partial)
         if pictures:

@@ -215,7 +215,7 @@ def train(**given: Any) -> None:
     with one_line_errors():
         from judge.commands.train import train_judges
         from judge.config import TrainConfig
-        from judge.training.setup import is_main_process
+        from judge.utils.launch import is_main_process
 
         run_file = given.pop("run_file")
         config = resolve(run_file, given, TrainConfig, out="runs/evaluate")
@@ -255,7 +255,7 @@ def run_settings(run_file: Path | None, given: dict[str, Any]) -> None:
     """What ``judge evaluate`` and ``scripts/evaluate.py`` do with a file and options."""
     from judge.commands.evaluate import run
     from judge.config import RunConfig
-    from judge.training.setup import is_main_process
+    from judge.utils.launch import is_main_process
 
     config = resolve(run_file, given, RunConfig, out="runs/evaluate")
     with show_progress() as progress:

@@ -91,7 +91,7 @@ def _pair(option: str, entry: str) -> tuple[str, str]:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """A mendable fault is one line on standard error and exit code 2; no traceback."""
-    from judge.training.setup import is_main_process
+    from judge.utils.launch import is_main_process
 
     try:
         yield
@@ -117,7 +117,7 @@ def show_progress() -> Iterator[Progress]:
         TimeRemainingColumn,
     )
 
-    from judge.training.setup import is_main_process
+    from judge.utils.launch import is_main_process
 
     columns = [
         TextColumn("{task.description}"),

@@ -93,7 +93,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         progress("intervals", 0, 0)
     rows = tuple(_row(name, seen, hiding, config) for name in config.detectors)
     out.begin()
-    with out.working(), out.mendable():
+    with out.working(), out.writing():
         judged = {
             name: [summary_row(summary, config.attribute) for summary in result.summaries]
             for name, result in results.items()

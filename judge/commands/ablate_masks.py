@@ -87,7 +87,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
         results = run_each(config, variants, progress=progress)
     rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
     out.begin()
-    with out.working(), out.mendable():
+    with out.working(), out.writing():
         text = json.dumps({"results": [_entry(row, config.attribute) for row in rows]}, indent=2, allow_nan=False)
         (out.partial / MASKS).write_text(text + "\n", encoding="utf-8")
         (out.partial / "ablate.yaml").write_text(config.to_yaml(), encoding="utf-8")

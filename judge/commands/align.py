@@ -113,7 +113,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     vectors = _vectors(config.vectors, sides, progress)
     delta = vectors.delta if config.delta is None else config.delta
     out.begin()
-    with out.working(), out.mendable():
+    with out.working(), out.writing():
         folder = out.partial / "aligned"
         folder.mkdir()
         found, pairs = [], []

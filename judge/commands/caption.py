@@ -20,7 +20,7 @@ from judge.masking.hidden import HiddenPictures
 from judge.masking.images import list_pictures, read_picture
 from judge.masking.instances import Instance
 from judge.types import Progress
-from judge.utils.files import write_whole
+from judge.utils.files import write_whole, writing
 
 Failures = list[tuple[str, JudgeError]]
 
@@ -59,13 +59,11 @@ def _place(out: Path) -> Iterator[Path]:
     made = [folder for folder in out.absolute().parents if not folder.exists()]
     notes = _notes_beside(out)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        notes.touch()
-        yield notes
-        notes.unlink()
-    except OSError as error:
-        mend = "name a file in a folder that you own, on a disk with room"
-        raise JudgeError(f"cannot be written ({error.strerror})", where=f"--out {out}", mend=mend) from error
+        with writing(f"--out {out}"):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            notes.touch()
+            yield notes
+            notes.unlink()
     finally:
         with suppress(OSError):  # Folders that hold something by now stay.
             if notes.is_file() and not notes.stat().st_size:

@@ -18,7 +18,6 @@ from judge.errors import JudgeError, require
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures
 from judge.report.directory import RunDirectory
-from judge.training.setup import in_main_process
 from judge.types import Captions, Progress
 from judge.utils.files import write_whole
 
@@ -105,6 +104,7 @@ def add_captions(
     Raises:
         JudgeError: in every process; none could be captioned; see ``caption_pictures``.
     """
+    from judge.training.processes import in_main_process
 
     def write() -> tuple[Captions, ...]:
         with _folder(directory) as folder:
@@ -125,7 +125,7 @@ def _folder(directory: RunDirectory | None) -> Iterator[Path]:
     folder = directory.partial / FOLDER
     # A killed run of other captioners may have left theirs.
     shutil.rmtree(folder, ignore_errors=True)
-    with directory.mendable():
+    with directory.writing():
         folder.mkdir()
     yield folder
 

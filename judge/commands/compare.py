@@ -17,7 +17,7 @@ from judge.measure.refits import COLUMNS
 from judge.report.directory import REPLICATES, difference_row
 from judge.statistics.comparisons import Difference, corrected, difference
 from judge.statistics.summary import ROW, Replicates, Summary
-from judge.utils.files import write_whole
+from judge.utils.files import write_whole, writing
 
 # What must be the same for two runs to be compared: facts of metrics.json, and all settings of run.yaml but those that
 # say where things are (images and labels are compared themselves), what else was measured, or how the work was done.
@@ -80,11 +80,8 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
         text = json.dumps(
             {"runs": [run.name for run in runs], "differences": list(map(difference_row, found))}, indent=2
         )
-        try:
+        with writing(out):
             write_whole(out, (text + "\n").encode())
-        except OSError as error:
-            what, mend = f"cannot be written ({error.strerror})", "name another place"
-            raise JudgeError(what, where=str(out), mend=mend) from error
     return found
 
 

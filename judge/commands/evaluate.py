@@ -34,8 +34,10 @@ from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicons
-from judge.training.setup import TrainingSetup, is_main_process
+from judge.training.setup import TrainingSetup
 from judge.types import Progress
+from judge.utils.files import writing
+from judge.utils.launch import is_main_process
 
 
 def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, **settings: Any) -> Result:
@@ -191,13 +193,10 @@ def open_checkpoints(folder: Path) -> set[str]:
     Raises:
         JudgeError: it cannot be made, or nothing can be written into it.
     """
-    try:
+    with writing(f"--checkpoints {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".judge.", dir=folder):
             return {path.stem for path in folder.glob("*.safetensors")}
-    except OSError as error:
-        what, mend = f"cannot be made or written ({error.strerror})", "name a folder that you own"
-        raise JudgeError(what, where=f"--checkpoints {folder}", mend=mend) from error
 
 
 def read_corpus(config: RunConfig, lexicons: Lexicons) -> Corpus:

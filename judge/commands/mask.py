@@ -56,7 +56,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
-    with out.working(), out.mendable():
+    with out.working(), out.writing():
         job = MaskFolder(
             config.images,
             out.partial,

@@ -24,7 +24,6 @@ from judge.masking.images import list_pictures
 from judge.masking.instances import PERSON
 from judge.masking.people import Mode
 from judge.metrics.counted.association import attribute_shares, counts
-from judge.training.setup import in_main_process
 from judge.types import Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
@@ -189,6 +188,8 @@ def see(config: RunConfig, image_ids: Sequence[str], *, progress: Progress | Non
     Raises:
         JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``find_hidden``.
     """
+    from judge.training.processes import in_main_process
+
     return in_main_process(lambda: _see(config, image_ids, progress))
 
 

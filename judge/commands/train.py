@@ -16,12 +16,12 @@ from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import see
 from judge.config import TrainConfig
 from judge.errors import JudgeError
-from judge.measure import TrainedJudge, train
+from judge.measure import Job, train
 from judge.training.checkpoint import History, read_history
 from judge.training.members import weights_beside
-from judge.training.setup import is_main_process
 from judge.types import Progress
 from judge.utils.files import write_whole
+from judge.utils.launch import is_main_process
 
 INDEX = "judges.json"
 
@@ -36,14 +36,14 @@ class Training:
         seconds: of this command.
     """
 
-    judges: tuple[TrainedJudge, ...]
+    judges: tuple[Job, ...]
     taken_over: int
     seconds: float
 
     @property
     def files(self) -> int:
         """Judges that differ."""
-        return len({judge.key for judge in self.judges})
+        return len({job.member.key for job in self.judges})
 
 
 def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Training:
@@ -69,14 +69,14 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     )
     if is_main_process():
         _write_index(config.checkpoints, found)
-    kept = {judge.key for judge in found} & before
+    kept = {job.member.key for job in found} & before
     return Training(tuple(found), len(kept), time.monotonic() - started)
 
 
-def _write_index(folder: Path, judges: Sequence[TrainedJudge]) -> None:
+def _write_index(folder: Path, judges: Sequence[Job]) -> None:
     """Add to what earlier runs left in ``judges.json``; rows by captioner, judge, side, index, seed and fold."""
     path = folder / INDEX
-    rows = [_entry(folder, judge) for judge in judges]
+    rows = [_entry(folder, job) for job in judges]
     try:
         earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         rows += [row for row in earlier if row not in rows]
@@ -86,10 +86,21 @@ def _write_index(folder: Path, judges: Sequence[TrainedJudge]) -> None:
         raise JudgeError(f"cannot be added to ({error})", where=str(path), mend=mend) from error
 
 
-def _entry(folder: Path, judge: TrainedJudge) -> dict[str, Any]:
-    weights = weights_beside(folder / f"{judge.key}.safetensors")
+def _entry(folder: Path, job: Job) -> dict[str, Any]:
+    member = job.member
+    weights = weights_beside(folder / f"{member.key}.safetensors")
     kept = read_history(weights)
     history = kept or History()
-    row = {name: value for name, value in asdict(judge).items() if name != "key"} | {"metrics": list(judge.metrics)}
-    files = {"answers": f"{judge.key}.safetensors", "weights": weights.name if kept else None}
-    return row | files | {"best_epoch": history.best, "losses": asdict(history)}
+    return {
+        "captioner": job.evidence.captioner,
+        "metrics": [metric.name for metric in job.metrics],
+        "judge": job.judge,
+        "side": member.side,
+        "index": member.index,
+        "seed": member.seed,
+        "fold": member.split.fold,
+        "answers": f"{member.key}.safetensors",
+        "weights": weights.name if kept else None,
+        "best_epoch": history.best,
+        "losses": asdict(history),
+    }

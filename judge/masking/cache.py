@@ -13,7 +13,7 @@ from judge.errors import JudgeError
 from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import read_rle
 from judge.masking.instances import Instance, Picture
-from judge.utils.files import write_whole
+from judge.utils.files import write_whole, writing
 
 # Counts up whenever what is made of a network's outputs here, or of a picture's bytes, changes.
 _FORMAT = 1
@@ -38,11 +38,8 @@ class Cached:
         self.folder = folder / f"{detector.name}-{digest}"
         self.name, self.key, self.batch = detector.name, detector.key, detector.batch
         self.categories = detector.categories
-        try:
+        with writing(f"--cache {folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            mend = "name a folder that you own"
-            raise JudgeError(f"cannot be made ({error.strerror})", where=f"--cache {folder}", mend=mend) from error
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
         """As the detector's own, from the cache where it can be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,10 +21,11 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.members import train_members
-from judge.training.setup import TrainingSetup, is_main_process, name_members
-from judge.types import Labels, Progress, Side
+from judge.training.setup import TrainingSetup, name_members
+from judge.types import Labels, Progress
+from judge.utils.launch import is_main_process
 
-__all__ = ["Plan", "Result", "TrainedJudge", "check", "choose_judges", "judge_answers", "measure", "train"]
+__all__ = ["Job", "Plan", "Result", "check", "choose_judges", "judge_answers", "measure", "train"]
 
 OpenPictures = Callable[[Sequence[str]], HiddenPictures]
 
@@ -85,7 +86,7 @@ def measure(
 
 def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
     ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
-    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member)}
+    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
     return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
 
 
@@ -111,20 +112,6 @@ def _qualities(corpus: Corpus, plan: Plan, labels: Labels, progress: Progress | 
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedJudge:
-    """A judge that a run needs, and the name of its files in the setup's store; several may share them."""
-
-    captioner: str
-    metrics: tuple[str, ...]
-    judge: str
-    side: Side
-    index: int
-    seed: int
-    fold: int
-    key: str
-
-
 def train(
     corpus: Corpus,
     plan: Plan,
@@ -133,10 +120,11 @@ def train(
     setup: TrainingSetup,
     open_pictures: OpenPictures | None = None,
     progress: Progress | None = None,
-) -> list[TrainedJudge]:
+) -> list[Job]:
     """Train all judges that :func:`measure` would ask, and keep them in the setup's store, where it finds them.
 
-    Of refits only what they say is kept, and they are not among the judges that are returned.
+    Of refits only what they say is kept, and they are not among the judges that are returned. The ``key`` of each
+    judge's member is the name of its files; several may share them.
 
     Raises:
         JudgeError: as ``measure``.
@@ -150,19 +138,8 @@ def train(
     check_refits(jobs, plan, setup)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
-    return [
-        TrainedJudge(
-            job.evidence.captioner,
-            tuple(metric.name for metric in job.metrics),
-            job.judge,
-            job.member.side,
-            job.member.index,
-            job.member.seed,
-            job.member.split.fold,
-            key,
-        )
-        for job, key in zip(jobs, name_members(members, setup), strict=True)
-    ]
+    keys = name_members(members, setup)
+    return [replace(job, member=replace(job.member, key=key)) for job, key in zip(jobs, keys, strict=True)]
 
 
 def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: OpenPictures | None) -> TrainingSetup:

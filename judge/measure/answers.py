@@ -12,7 +12,7 @@ import pandas as pd
 from judge.evidence import Slot
 from judge.measure.walk import Job
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
-from judge.training.setup import Member
+from judge.training.member import Member
 from judge.types import FloatArray, Predictions, Sample
 
 Sums = dict[tuple[str, str, str], FloatArray]

@@ -17,7 +17,6 @@ import pandas as pd
 
 from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample, ResampleKind
-from judge.judges import find_judge
 from judge.measure.answers import Sums, answer_sums
 from judge.measure.plan import Plan
 from judge.measure.walk import Job, jobs_of
@@ -66,7 +65,7 @@ def refit(
     refits = list(_lay_out(jobs, notes, plan, setup))
     tell = partial(_as_refits, progress) if progress else None
     again = [job.member for one in refits for job in one.jobs]
-    if any(find_judge(member.judge).reader for member in again):
+    if any(member.judge.reader for member in again):
         setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
     found = iter(train_members(again, setup, then=answer_sums, progress=tell) if again else [])
     rows = [row for one in refits for row in _values(one, [next(found) for _ in one.jobs], plan)]
@@ -80,7 +79,7 @@ def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
         JudgeError: as ``refit``; refits were asked for, and no judge is trained.
     """
     compared = [job for job in jobs if compares(job.metrics)]
-    trained = [job for job in compared if setup.is_trained(job.member)]
+    trained = [job for job in compared if setup.is_trained(job.member.judge)]
     if plan.refits and compared and not trained:
         what = f"judge '{compared[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"
@@ -112,10 +111,10 @@ def _lay_out(
     for job, chosen in zip(jobs, notes, strict=True):
         key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
         first.setdefault(key, job)
-        joint = find_judge(job.member.judge).joint is not None
+        joint = job.member.judge.joint is not None
         groups.setdefault(key, {})[job.member.seed, job.member.split.fold] = chosen if joint else {}
     for key, job in first.items():
-        if not setup.is_trained(job.member):
+        if not setup.is_trained(job.member.judge):
             continue
         compared = compares(job.metrics)
         for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():

@@ -15,7 +15,7 @@ from judge.judges import find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
-from judge.training.setup import Member
+from judge.training.member import Member
 
 DEFAULT_JUDGE = "linear"
 
@@ -24,7 +24,7 @@ DEFAULT_JUDGE = "linear"
 class Job:
     """A member, the evidence it comes from and the metrics that read its predictions.
 
-    ``judge``: as users type it and tables say it; the member's is where it is found ("self" is some checkpoint).
+    ``judge``: as users type it and tables say it; the member's may be named otherwise ("self" is some checkpoint).
     """
 
     evidence: Evidence
@@ -96,9 +96,9 @@ def jobs_of(
         plan: what to measure.
         settings: what the run's own judges chose, for those of refits: (seed, fold) -> {"C": 0.1}.
     """
-    found = with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head)
-    # judges trained jointly chooses by both sides, whichever is scored.
-    two_sided = any(metric.amplification != "one_side" for metric in metrics) or find_judge(found).joint is not None
+    found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
+    # Judges trained jointly choose by both sides, whichever is scored.
+    two_sided = any(metric.amplification != "one_side" for metric in metrics) or found.joint is not None
     for seed, split in plan.splits(evidence.classes, metrics[0]):
         chosen = tuple(sorted(settings.get((seed, split.fold), {}).items()))
         held = set(split.test)

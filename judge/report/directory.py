@@ -20,9 +20,9 @@ from judge.measure import Result
 from judge.metrics import find_metric
 from judge.statistics.comparisons import Difference, conclude
 from judge.statistics.summary import Summary
-from judge.training.setup import is_main_process
 from judge.types import Interval
 from judge.utils.files import OutputFolder, write_whole
+from judge.utils.launch import is_main_process
 
 _LOG = "log.jsonl"
 FIGURES = "figures"
@@ -72,7 +72,7 @@ class RunDirectory(OutputFolder):
             resumed = self.partial.exists()
             if not resumed:
                 super().begin()
-            with self.mendable():
+            with self.writing():
                 self.log("resumed" if resumed else "started")
                 self.store.mkdir(exist_ok=True)
 
@@ -92,7 +92,7 @@ class RunDirectory(OutputFolder):
 
     def finish(self, settings: str, result: Result) -> None:
         """Write the results and give the folder its name."""
-        with self.mendable():
+        with self.writing():
             (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
             tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
             for name, rows in tables.items():

@@ -15,7 +15,7 @@ from judge.metrics import find_metric
 from judge.quality import Quality
 from judge.statistics.summary import Summary
 from judge.types import FloatArray
-from judge.utils.files import write_whole
+from judge.utils.files import write_whole, writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,10 +43,8 @@ def plot_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
         # A name in a script that the font lacks is drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(buffer, format="png", dpi=150)
-    try:
+    with writing(path):
         write_whole(path, buffer.getvalue())
-    except OSError as error:
-        raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend="name another place") from error
 
 
 def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Quality]) -> Figure:

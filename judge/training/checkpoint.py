@@ -17,7 +17,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.types import FloatArray
-from judge.utils.files import write_whole
+from judge.utils.files import write_whole, writing
 
 if TYPE_CHECKING:
     import torch
@@ -173,12 +173,9 @@ def _put(path: Path, data: bytes) -> None:
     Raises:
         JudgeError: a full or foreign disk.
     """
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
-    except OSError as error:
-        mend = "name a folder that you own, on a disk with room"
-        raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend=mend) from error
 
 
 def _load(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -27,6 +27,7 @@ from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
 from judge.training.detector_models import MODELS, DetectorModel, DetectorRecipe, Example, Examples
 from judge.types import Progress
+from judge.utils.files import writing
 
 __all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]
 
@@ -130,13 +131,10 @@ def _probe(out: Path) -> None:
     if out.is_dir():
         raise JudgeError("is a folder", where=f"--out {out}", mend="name a file")
     beside = out.with_name(f".{out.name}.{time.time_ns()}")
-    try:
+    with writing(f"--out {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
         beside.touch()
         beside.unlink()
-    except OSError as error:
-        mend = "name a file in a folder that you own"
-        raise JudgeError(f"cannot be written ({error.strerror})", where=f"--out {out}", mend=mend) from error
 
 
 def open_trained(kind: Kind, path: Path, *, device: str | None = None, batch: int = 8) -> Detector:

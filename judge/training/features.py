@@ -1,8 +1,8 @@
-"""Frozen backbones run once: a picture's features, on disk, as half-precision numbers that are mapped, not read.
+"""Features of frozen networks, computed once and kept on disk as half-precision numbers, mapped on reading.
 
-A folder a backbone, a file a batch of pictures, written whole; an index beside each says which row is which picture.
-Keys are what a judge sees (content, mask) and what it sees with (architecture, weights, size): forty epochs, all seeds
-and sides, and the next run, never decode an image again.
+A folder for each network, a file for each batch of pictures or captions, written whole; an index beside it says which
+row is whose. Keys are what goes in (a picture's content and mask, a caption's words) and the network (architecture,
+weights by content, size): all epochs, seeds, folds and sides, and the next run, compute nothing again.
 """
 
 from __future__ import annotations
@@ -10,63 +10,66 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from accelerate.utils import send_to_device
 from numpy.lib.format import open_memmap
-from torch import Tensor
+from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, RegionBackbone
+from judge.judges import Backbone, FrozenReader, RegionBackbone
 from judge.masking.hidden import HiddenPictures
 from judge.training.memory import OutOfMemory, halving
-from judge.types import Progress, Sample
-from judge.utils.files import write_whole
+from judge.types import Progress, Sample, Words
+from judge.utils.files import write_whole, writing
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
-_SHARD = 256
-_BATCH = 16
 
 
 @dataclass
 class FeatureStore:
-    """Features of pictures, or of what else :meth:`key_of` names, [N, P, D] in half precision.
+    """Features of pictures or captions, [N, P, D] in half precision.
 
     Attributes:
-        shape: positions of a picture, and features of each: (P, D).
-        places: what ``key_of`` gives (an image id) -> (file, row).
+        shape: positions of a picture, and features of each: (P, D); a caption has one position.
+        places: image id, or name of a caption's words -> (file, row).
+        key: of the network, and of the boxes that it takes.
         regions: how many of the positions, the last ones, are of things and not of the whole picture.
+        captions: whether they are of captions.
     """
 
     shape: tuple[int, int]
     places: Mapping[str, tuple[Path, int]]
+    key: str
     regions: int = 0
+    captions: bool = False
     _open: dict[Path, npt.NDArray[np.float16]] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Another process maps the files by itself."""
-        return {"shape": self.shape, "places": self.places, "regions": self.regions, "_open": {}}
+        return {**self.__dict__, "_open": {}}
 
-    def key_of(self, sample: Sample) -> str | None:
-        """What of a sample has features; None where it lacks that."""
-        return sample.image
+    def _key(self, sample: Sample) -> str | None:
+        return name_words(sample.words) if self.captions else sample.image
 
     def narrowed(self, samples: Sequence[Sample]) -> FeatureStore:
-        """Those of ``samples`` alone: a run knows of many more than one judge is trained on."""
-        keys = {key for key in map(self.key_of, samples) if key is not None}
+        """The features of ``samples`` alone: a run has many more than one judge is trained on."""
+        keys = {key for key in map(self._key, samples) if key is not None}
         return replace(self, places={key: self.places[key] for key in keys}, _open={})
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float32; zeros for a sample without a picture."""
         rows = np.zeros((len(samples), *self.shape), dtype=np.float32)
-        for place, key in enumerate(map(self.key_of, samples)):
+        for place, key in enumerate(map(self._key, samples)):
             if key is not None:
                 path, row = self.places[key]
                 if path not in self._open:
@@ -75,39 +78,111 @@ class FeatureStore:
         return torch.from_numpy(rows)
 
 
-class ArrayCache:
-    """Rows of features by key, in a folder that runs and processes share: a file for each batch, written whole.
+def name_words(words: Words) -> str:
+    """A key for a caption; ("a", "b") and ("ab",) differ."""
+    return _digest(words)
+
+
+def _digest(told: object) -> str:
+    return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+
+
+class FeatureCache(ABC):
+    """The features of one frozen network, in a folder that runs, networks and processes share.
 
     Args:
-        folder: of all that is kept of frozen networks; made if need be.
-        key: of the network; its own folder within.
+        network: a module, with a ``key``.
+        keys: image id, or name of a caption -> key of its features.
+        folder: feature cache folder; made if need be.
 
     Raises:
         JudgeError: the folder cannot be made.
     """
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.folder = folder / hashlib.blake2b(f"{_FORMAT} {key}".encode(), digest_size=12).hexdigest()
-        with self._mendable():
+    SHARD: ClassVar[int]  # Rows of a file.
+    BATCH: ClassVar[int]
+    KIND: ClassVar[str]
+    OPTION: ClassVar[str]  # Names the network, in messages.
+    WORK: ClassVar[str]
+    MEND: ClassVar[str]
+    regions = 0
+
+    def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
+        self.network, self.keys, self.batch, self.key = network, keys, self.BATCH, network.key
+        self.folder = folder / hashlib.blake2b(f"{_FORMAT} {network.key}".encode(), digest_size=12).hexdigest()
+        self._where = f"--features {folder}"
+        with writing(self._where):
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def keep(self, keys: Sequence[str], features: npt.NDArray[np.float32], *, where: str) -> None:
-        """Write the rows [N, P, D] of ``keys``; ``where``: the option that names the network, for messages.
+    @abstractmethod
+    def _load(self, names: Sequence[str]) -> Iterator[Any]:
+        """What the network takes in, one by one."""
+
+    @abstractmethod
+    def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
+        """[B, P, D]."""
+
+    def missing(self) -> list[str]:
+        """Names of those whose features are not kept yet; of several with one key the first."""
+        known = self._known()
+        first: dict[str, str] = {}
+        for name, key in self.keys.items():
+            first.setdefault(key, name)
+        return [name for key, name in first.items() if key not in known]
+
+    def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
+        """Compute and keep the features of ``names``.
 
         Raises:
-            JudgeError: a full disk; features that half precision cannot hold.
+            JudgeError: a picture at fault, a full disk, features that half precision cannot hold; memory ran out.
         """
+        cast(nn.Module, self.network).to(device)
+        for start in range(0, len(names), self.SHARD):
+            part = names[start : start + self.SHARD]
+            self._keep([self.keys[name] for name in part], self.features(part, device))
+            if progress:
+                progress(self.WORK, start + len(part), len(names))
+
+    def open(self) -> FeatureStore:
+        """The features of all; they must have been computed."""
+        known = self._known()
+        places = {name: known[key] for name, key in self.keys.items()}
+        path, _ = next(iter(places.values()))
+        _, positions, columns = open_memmap(path, mode="r").shape
+        return FeatureStore((positions, columns), places, self.key, self.regions, captions=self.KIND == "caption")
+
+    def features(self, names: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
+        """[N, P, D], computed, not kept; as many at a time as memory holds."""
+        found, loaded = [], self._load(names)
+        with torch.inference_mode():
+            while batch := list(islice(loaded, self.BATCH)):
+                found.append(self._pass(batch, device))
+        return np.concatenate(found)
+
+    def _pass(self, batch: Sequence[Any], device: torch.device) -> npt.NDArray[np.float32]:
+        def run(size: int) -> npt.NDArray[np.float32]:
+            pieces = (batch[start : start + size] for start in range(0, len(batch), size))
+            return np.concatenate([self._forward(piece, device).float().cpu().numpy() for piece in pieces])
+
+        try:
+            found, self.batch = halving(run, self.batch)
+        except OutOfMemory:
+            what = f"memory does not hold it and a single {self.KIND}"
+            raise JudgeError(what, where=self.OPTION, mend=self.MEND) from None
+        return found
+
+    def _keep(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
         # Half precision ends at 65,504, beyond which a random network may well go.
         if not np.isfinite(features).all() or np.abs(features).max() > np.finfo(np.float16).max:
-            raise JudgeError("its features do not fit into half precision", where=where, mend="take another")
+            raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
         name = hashlib.blake2b(json.dumps(keys).encode(), digest_size=12).hexdigest()
         buffer = io.BytesIO()
         np.save(buffer, features.astype(np.float16))
-        with self._mendable():
+        with writing(self._where):
             write_whole(self.folder / f"{name}.npy", buffer.getvalue())
             write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
 
-    def known(self) -> dict[str, tuple[Path, int]]:
+    def _known(self) -> dict[str, tuple[Path, int]]:
         """Key -> file and row, of all that is kept; a file that is not whole is passed over."""
         found: dict[str, tuple[Path, int]] = {}
         for index in sorted(self.folder.glob("*.json")):
@@ -121,96 +196,53 @@ class ArrayCache:
                 continue
         return found
 
-    @contextmanager
-    def _mendable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            where, mend = f"--features {self.folder.parent}", "name a folder that you own, on a disk with room"
-            raise JudgeError(f"cannot be written ({error.strerror})", where=where, mend=mend) from error
 
+class PictureCache(FeatureCache):
+    """The features of pictures; ``keys``: image id -> ``pictures.key``."""
 
-class FeatureCache:
-    """The features of one backbone, in a folder that all runs and backbones share.
-
-    Args:
-        backbone: sees.
-        pictures: what is seen.
-        keys: image id -> ``pictures.key``, and, for a backbone that takes boxes, the boxes.
-        folder: made if need be.
-
-    Raises:
-        JudgeError: the folder cannot be made.
-    """
+    SHARD, BATCH, KIND, WORK = 256, 16, "picture", "computing features of pictures"
+    OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
     def __init__(self, backbone: Backbone, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
-        self.backbone, self.pictures, self.keys = backbone, pictures, keys
-        self.batch = _BATCH
-        self.cache = ArrayCache(folder, backbone.key)
+        super().__init__(backbone, keys, folder)
+        self.backbone, self.pictures = backbone, pictures
+        if isinstance(backbone, RegionBackbone):
+            self.regions = backbone.regions
+            # What things a picture shows is no part of its key: other judges do not know.
+            self.keys = {image: _digest((key, pictures.boxes(image))) for image, key in keys.items()}
+            self.key = f"{backbone.key} {_digest(self.keys)}"
 
-    def missing(self) -> list[str]:
-        """Images whose features are not kept yet; of several with one key the first."""
-        known = self.cache.known()
-        first: dict[str, str] = {}
-        for image, key in self.keys.items():
-            first.setdefault(key, image)
-        return [image for key, image in first.items() if key not in known]
+    def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
+        """Pictures are read and masked on threads while the network computes."""
+        with ThreadPoolExecutor(2) as pool:
+            ready = pool.map(lambda image: self.backbone.prepare(self.pictures.read(image)), names)
+            for image, picture in zip(names, ready, strict=True):
+                yield (picture, self._boxes(image)) if self.regions else (picture,)
 
-    def compute(self, images: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
-        """Compute and keep the features of ``images``.
-
-        Raises:
-            JudgeError: a picture at fault, a full disk, features that half precision cannot hold; memory ran out.
-        """
-        self.backbone.to(device)  # type: ignore[attr-defined]  # a module, as its protocol says
-        for start in range(0, len(images), _SHARD):
-            part = images[start : start + _SHARD]
-            self.cache.keep([self.keys[image] for image in part], self._see(part, device), where="--backbone")
-            if progress:
-                progress("looking at pictures", start + len(part), len(images))
-
-    def open(self) -> FeatureStore:
-        """The features of all images; all must have been computed."""
-        known = self.cache.known()
-        places = {image: known[key] for image, key in self.keys.items()}
-        path, _ = next(iter(places.values()))
-        _, positions, features = open_memmap(path, mode="r").shape
-        return FeatureStore((positions, features), places, self._regions)
-
-    def _see(self, images: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
-        """[N, P, D]; pictures are read and masked on threads while the network computes."""
-        found = []
-        with ThreadPoolExecutor(2) as pool, torch.inference_mode():
-            ready = pool.map(lambda image: self.backbone.prepare(self.pictures.read(image)), images)
-            for start in range(0, len(images), _BATCH):
-                batch = images[start : start + _BATCH]
-                told = [torch.stack([next(ready) for _ in batch])]
-                if self._regions:
-                    told.append(torch.stack([self._boxes(image) for image in batch]))
-                found.append(self._pass(told, device))
-        return np.concatenate(found)
-
-    def _pass(self, told: Sequence[Tensor], device: torch.device) -> npt.NDArray[np.float32]:
-        """[B, P, D], as many pictures at a time as memory holds."""
-
-        def see(size: int) -> npt.NDArray[np.float32]:
-            pieces = zip(*(torch.split(part, size) for part in told), strict=True)
-            rows = [self.backbone(*(part.to(device) for part in piece)).float().cpu().numpy() for piece in pieces]
-            return np.concatenate(rows)
-
-        try:
-            found, self.batch = halving(see, self.batch)
-        except OutOfMemory:
-            mend = "take a smaller one, or a smaller --image-size"
-            raise JudgeError("memory does not hold it and a single picture", where="--backbone", mend=mend) from None
-        return found
-
-    @property
-    def _regions(self) -> int:
-        return self.backbone.regions if isinstance(self.backbone, RegionBackbone) else 0
+    def _forward(self, loaded: Sequence[tuple[Tensor, ...]], device: torch.device) -> Tensor:
+        return self.backbone(*(torch.stack(part).to(device) for part in zip(*loaded, strict=True)))
 
     def _boxes(self, image: str) -> Tensor:
-        boxes = torch.zeros(self._regions, 4)
+        boxes = torch.zeros(self.regions, 4)
         for row, box in zip(boxes, self.pictures.boxes(image), strict=False):
             row[:] = torch.tensor(box)
         return boxes
+
+
+class CaptionCache(FeatureCache):
+    """The vectors of captions, [N, 1, D]; each distinct caption is read once, short ones first."""
+
+    SHARD, BATCH, KIND, WORK = 2048, 64, "caption", "computing features of captions"
+    OPTION, MEND = "--judge", "take a smaller encoder"
+
+    def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
+        named = {name_words(words): words for words in captions}
+        self.reader = reader
+        self.captions = dict(sorted(named.items(), key=lambda item: (len(item[1]), item[0])))
+        super().__init__(reader, {name: name for name in self.captions}, folder)
+
+    def _load(self, names: Sequence[str]) -> Iterator[Words]:
+        return (self.captions[name] for name in names)
+
+    def _forward(self, loaded: Sequence[Words], device: torch.device) -> Tensor:
+        return self.reader(send_to_device(self.reader.collate(loaded), device))[:, None]

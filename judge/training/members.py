@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,17 +22,25 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.evidence import Slot
-from judge.judges import Blueprint, Judge, find_judge
+from judge.judges import Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
-from judge.training.setup import Member, TrainingSetup, assign, is_main_process, launched, name_members
-from judge.types import IntArray, Predictions, Progress, Target
+from judge.training.member import Member, assign
+from judge.training.setup import TrainingSetup, name_members
+from judge.types import Predictions, Progress
+from judge.utils.launch import is_main_process, launched
 
 # Refits of the same captions that travel to a worker together.
 _TOGETHER = 4
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
 """What is made of a member's predictions where they are: what comes back from workers, and is kept, is small."""
+Alike = list[Member]
+"""One judge to train, and all members that it is: the same evidence, whosever captions they are."""
+Batch = list[Alike]
+"""Judges that are trained together: one, or all of one captioner's that are trained jointly."""
+Done = dict[str, list[Any]]
+"""Key -> the results of the members that have it."""
 
 
 def train_members(
@@ -53,66 +62,44 @@ def train_members(
         JudgeError: NaN loss; a launch that promised several processes and gave one.
     """
     setup = setup.precompute(members, progress)
-    alike: dict[str, list[tuple[int, Member]]] = {}
-    for position, key in enumerate(name_members(members, setup)):
-        alike.setdefault(key, []).append((position, members[position]))
-    jobs = [_Job(key, tuple(of)) for key, of in alike.items()]
-    batches = list(_batches(jobs))
+    keys = name_members(members, setup)
+    alike: dict[str, Alike] = {}
+    for member, key in zip(members, keys, strict=True):
+        alike.setdefault(key, []).append(replace(member, key=key))
+    batches = list(_batches(list(alike.values())))
     share = _share(batches, setup) if launched() else batches
-    tell = partial(progress, "training judges") if progress else None
-    total = sum(setup.units(job.member) for batch in share for job in batch)
-    with _progress(len(members), total, tell) as units:
+    total = sum(setup.units(same[0].judge) for batch in share for same in batch)
+    with _progress(total, partial(progress, "training judges") if progress else None) as units:
         work = partial(_work, units=units, then=then)
-        done = dict(_launched(share, setup, work) if launched() else _local(batches, setup, work))
-    return [done[position] for position in range(len(members))]
+        parts = _launched(share, setup, work) if launched() else _local(batches, setup, work)
+        done = {key: iter(results) for part in parts for key, results in part.items()}
+    return [next(done[key]) for key in keys]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A judge to train, and all members that it is, with their positions: the same evidence, whoever said it."""
-
-    key: str
-    alike: tuple[tuple[int, Member], ...]
-
-    @property
-    def member(self) -> Member:
-        return self.alike[0][1]
-
-    @property
-    def position(self) -> int:
-        return self.alike[0][0]
-
-
-Batch = list[_Job]
-Work = Callable[..., list[tuple[int, Any]]]
-
-
-def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Work) -> Iterator[tuple[int, Any]]:
+def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]) -> Iterator[Done]:
     """Batches on the cores of this machine, in worker processes of joblib's."""
     from joblib import Parallel, delayed
 
-    jobs = [job for batch in batches for job in batch]
-    workers = min(setup.workers or _default_workers(jobs), max(1, len(batches)))
+    workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
     pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", max_nbytes=None)
     with warnings.catch_warnings():
         # loky renews a worker that has grown by 300 MB (importing torch does) and says so from its manager's thread.
         # Where warnings are errors, that thread would die of it and this one wait for ever.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-        travelling = (delayed(_each)(work, task, _luggage(task[0][0], setup)) for task in _tasks(batches))
-        for finished in pool(travelling):
-            yield from finished
+        travelling = (delayed(_each)(work, task, _luggage(task[0][0][0], setup)) for task in _tasks(batches))
+        yield from chain.from_iterable(pool(travelling))
 
 
-def _each(work: Work, batches: Sequence[Batch], setup: TrainingSetup) -> list[tuple[int, Any]]:
-    return [finished for batch in batches for finished in work(batch, setup)]
+def _each(work: Callable[..., Done], batches: Sequence[Batch], setup: TrainingSetup) -> list[Done]:
+    return [work(batch, setup) for batch in batches]
 
 
 def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     """What travels to a worker at a time: some refits of the same captions together, which then travel once."""
     waiting: dict[int, list[Batch]] = {}
     for batch in batches:
-        member, samples = batch[0].member, batch[0].member.samples
-        if not (isinstance(samples, Slot) and member.is_refit and find_judge(member.judge).joint):
+        member, samples = batch[0][0], batch[0][0].samples
+        if not (isinstance(samples, Slot) and member.is_refit and member.judge.joint):
             yield [batch]
             continue
         group = waiting.setdefault(id(samples.evidence.sides), [])
@@ -122,19 +109,19 @@ def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     yield from waiting.values()
 
 
-def _luggage(job: _Job, setup: TrainingSetup) -> TrainingSetup:
+def _luggage(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """What of a setup travels to a worker.
 
     Features of its own samples alone, and masks of all pictures only for a judge that reads pictures itself.
     """
-    blueprint = find_judge(job.member.judge)
+    judge = member.judge
     if setup.precomputed and setup.precomputed.features:
-        own = setup.precomputed.features.get(blueprint.name)
-        # What a refit sees is not made before it gets there.
-        narrow = own if own is None or job.member.is_refit else own.narrowed(job.member.samples)
-        features = {blueprint.name: narrow} if narrow else {}
+        own = setup.precomputed.features.get(judge.name)
+        # A refit's samples are not made before it gets there.
+        narrow = own if own is None or member.is_refit else own.narrowed(member.samples)
+        features = {judge.name: narrow} if narrow else {}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
-    if blueprint.backbone is None and "image" in blueprint.modalities:
+    if judge.backbone is None and "image" in judge.modalities:
         return setup
     return replace(setup, materials=replace(setup.materials, pictures=None))
 
@@ -144,92 +131,93 @@ def _share(batches: Sequence[Batch], setup: TrainingSetup) -> list[Batch]:
     from judge.training.processes import make_accelerator
 
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
-    together = [batch for batch in batches if setup.sharing_of(batch[0].member) == "data"]
-    whole = [batch for batch in batches if setup.sharing_of(batch[0].member) == "members"]
+    together = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
+    whole = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "members"]
     return together + whole[accelerator.process_index :: accelerator.num_processes]
 
 
-def _launched(share: Sequence[Batch], setup: TrainingSetup, work: Work) -> list[tuple[int, Any]]:
+def _launched(share: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]) -> list[Done]:
     """Do the share of this process; everybody's results, in every process."""
     from judge.training.processes import gather, in_company
 
-    together = [batch for batch in share if setup.sharing_of(batch[0].member) == "data"]
+    together = [batch for batch in share if setup.sharing_of(batch[0][0].judge) == "data"]
     with in_company():
-        mine = [finished for batch in together for finished in work(batch, setup)]
+        mine = [work(batch, setup) for batch in together]
     failure: JudgeError | None = None
     try:
-        mine += [finished for batch in share[len(together) :] for finished in work(batch, setup)]
+        mine += [work(batch, setup) for batch in share[len(together) :]]
     except JudgeError as error:  # The other processes wait in gather: tell them before giving up.
         failure = error
     everybody = gather((mine, failure))
     for _, raised in everybody:
         if raised is not None:
             raise raised
-    return [finished for part, _ in everybody for finished in part]
+    return [done for part, _ in everybody for done in part]
 
 
-def _batches(jobs: Sequence[_Job]) -> Iterator[Batch]:
+def _batches(judges: Sequence[Alike]) -> Iterator[Batch]:
     """Networks one by one; those trained jointly, for one captioner's evidence, together."""
-    crews: dict[tuple[str, int, bool], Batch] = {}
-    for job in jobs:
-        member = job.member
-        if find_judge(member.judge).joint is None:
-            yield [job]
+    joint: dict[tuple[str, int, bool], Batch] = {}
+    for same in judges:
+        member = same[0]
+        if member.judge.joint is None:
+            yield [same]
         else:
             evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
-            crews.setdefault((member.judge, id(evidence), member.validates), []).append(job)
-    yield from crews.values()
+            joint.setdefault((member.judge.name, id(evidence), member.validates), []).append(same)
+    yield from joint.values()
 
 
-def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> list[tuple[int, R]]:
+def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> dict[str, list[R]]:
     """Train, or take from the store, the judges of one batch."""
-    counter = np.memmap(units, dtype=np.int64, mode="r+")
-    kept = [_load(job, setup) for job in batch]
-    joint = find_judge(batch[0].member.judge).joint
+    firsts = [same[0] for same in batch]
+    kept = [_load(member, setup) for member in firsts]
+    joint = firsts[0].judge.joint
+    counters = [_Counter(units) for _ in batch]
     # Judges trained jointly choose together: all are trained.
-    found = [_train(batch[0], setup, counter)] if joint is None and kept[0] is None else kept
+    found = [_train(firsts[0], setup, counters[0])] if joint is None and kept[0] is None else kept
     if joint is not None and any(answers is None for answers in kept):
         with _threads(1):
-            found = _asked(batch, joint(batch[0].member.target, assign([job.member for job in batch])))
-    results = []
-    for job, before, predictions in zip(batch, kept, found, strict=True):
+            found = _asked(firsts, joint(firsts[0].target, assign(firsts)))
+    results = {}
+    for same, counter, before, predictions in zip(batch, counters, kept, found, strict=True):
         assert predictions is not None
         if before is None:
-            _store(job, setup, predictions)
-        counter[job.position] = setup.units(job.member)
-        results += [(position, then(member, predictions)) for position, member in job.alike]
-    for member in (member for job in batch for _, member in job.alike):
+            _store(same[0], setup, predictions)
+        counter.reach(setup.units(same[0].judge))
+        results[same[0].key] = [then(member, predictions) for member in same]
+    for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # Of hundreds of refits that would be too much to keep.
     return results
 
 
-def _load(job: _Job, setup: TrainingSetup) -> Predictions | None:
-    path = setup.file_of(job.key)
+def _load(member: Member, setup: TrainingSetup) -> Predictions | None:
+    path = setup.file_of(member.key)
     kept = load_predictions(path) if path else None
-    return kept and Predictions(kept[0], job.member.target, kept[1])
+    return kept and Predictions(kept[0], member.target, kept[1])
 
 
-def _store(job: _Job, setup: TrainingSetup, found: Predictions) -> None:
+def _store(member: Member, setup: TrainingSetup, found: Predictions) -> None:
     """Refuse what is no number, and keep the rest."""
-    member, path = job.member, setup.file_of(job.key)
+    path = setup.file_of(member.key)
     if not np.isfinite(found.probabilities).all():
         mend = "lower --learning-rate, or use --precision no"
-        raise JudgeError(f"judge '{member.judge}' predicts NaN", where=f"seed {member.seed}", mend=mend)
-    if path and (setup.sharing_of(member) == "members" or is_main_process()):
+        raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
+    if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
         save_predictions(path, found.probabilities, found.notes)
         with suppress(OSError):  # None was written, or it may not go: it does no harm.
             _under_way(path).unlink()
 
 
-def _asked(batch: Batch, answers: Sequence[Predictions]) -> list[Predictions]:
-    """Judges trained jointly's answers about test samples; what they say of validation samples becomes their loss."""
+def _asked(members: Sequence[Member], answers: Sequence[Predictions]) -> list[Predictions]:
+    """Answers of judges trained jointly about test samples; those about validation samples become their loss."""
     found = []
-    for job, predictions in zip(batch, answers, strict=True):
-        tests = len(job.member.places(job.member.split.test))
+    for member, predictions in zip(members, answers, strict=True):
+        tests = len(member.places(member.split.test))
         rest = replace(predictions, probabilities=predictions.probabilities[tests:])
         test = replace(predictions, probabilities=predictions.probabilities[:tests])
-        found.append(_validated(job.member, test, rest) if job.member.validates else test)
+        found.append(_validated(member, test, rest) if member.validates else test)
     return found
 
 
@@ -239,12 +227,11 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
     return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
 
 
-def _train(job: _Job, setup: TrainingSetup, counter: IntArray) -> Predictions:
+def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictions:
     """Train one judge, by itself or with all processes, and ask it."""
-    member, blueprint, path = job.member, find_judge(job.member.judge), setup.file_of(job.key)
-    alone = setup.sharing_of(member) == "members"
+    path, alone = setup.file_of(member.key), setup.sharing_of(member.judge) == "members"
     with _threads(1 if alone else None):
-        judge = _build(blueprint, member.target, setup, path, on_epoch=partial(_tick, counter, job.position))
+        judge = _build(member, setup, path, on_epoch=lambda done, _: counter.reach(done))
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
         found = judge.predict(member.test())
         if member.validates:
@@ -254,22 +241,11 @@ def _train(job: _Job, setup: TrainingSetup, counter: IntArray) -> Predictions:
     return found
 
 
-def _tick(counter: IntArray, position: int, done: int, loss: float) -> None:
-    counter[position] = done
-
-
-def _build(
-    blueprint: Blueprint,
-    target: Target,
-    setup: TrainingSetup,
-    path: Path | None,
-    *,
-    on_epoch: Callable[[int, float], None],
-) -> Judge:
-    recipe = setup.recipe_of(blueprint)
+def _build(member: Member, setup: TrainingSetup, path: Path | None, *, on_epoch: Callable[[int, float], None]) -> Judge:
+    blueprint, recipe = member.judge, setup.recipe_of(member.judge)
     if blueprint.judge is not None or recipe is None:
         assert blueprint.judge is not None
-        return blueprint.judge(target)
+        return blueprint.judge(member.target)
     from judge.training.processes import make_accelerator
     from judge.training.trainer import NetworkJudge, Trainer
 
@@ -280,7 +256,7 @@ def _build(
         on_epoch=on_epoch,
     )
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
-    return NetworkJudge(blueprint, target, recipe, trainer, replace(setup.materials, features=features))
+    return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 
 
 def _keep(judge: Judge, path: Path | None) -> None:
@@ -319,9 +295,9 @@ def _threads(limit: int | None) -> Iterator[None]:
                 torch.set_num_threads(before)
 
 
-def _default_workers(jobs: Sequence[_Job]) -> int:
+def _default_workers(batches: Sequence[Batch]) -> int:
     """One a core; one where networks train on a GPU, which they would only fight for, or are large."""
-    recipes = [find_judge(job.member.judge).recipe for job in jobs]
+    recipes = [batch[0][0].judge.recipe for batch in batches]
     if any(recipe is not None and recipe.sharing == "data" for recipe in recipes):
         return 1
     if any(recipes):
@@ -332,17 +308,30 @@ def _default_workers(jobs: Sequence[_Job]) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@dataclass
+class _Counter:
+    """Units of work done of one judge: each is a byte of a file that all workers append to."""
+
+    path: Path
+    done: int = 0
+
+    def reach(self, units: int) -> None:
+        with self.path.open("ab") as file:
+            file.write(bytes(max(0, units - self.done)))
+        self.done = units
+
+
 @contextmanager
-def _progress(members: int, total: int, progress: Callable[[int, int], None] | None) -> Iterator[Path]:
-    """A file of counters, one a member, that workers write and a thread reads out to ``report``."""
+def _progress(total: int, progress: Callable[[int, int], None] | None) -> Iterator[Path]:
+    """The file of :class:`_Counter`, whose size a thread tells ``progress``."""
     with tempfile.TemporaryDirectory(prefix="judge-") as folder:
         path = Path(folder) / "units"
-        np.zeros(max(1, members), dtype=np.int64).tofile(path)
+        path.touch()
         stop = threading.Event()
 
         def tell() -> None:
             while progress and not stop.wait(0.5):
-                progress(int(np.fromfile(path, dtype=np.int64).sum()), total)
+                progress(path.stat().st_size, total)
 
         thread = threading.Thread(target=tell, daemon=True)
         thread.start()
@@ -352,4 +341,4 @@ def _progress(members: int, total: int, progress: Callable[[int, int], None] | N
             stop.set()
             thread.join()
             if progress:
-                progress(int(np.fromfile(path, dtype=np.int64).sum()), total)
+                progress(path.stat().st_size, total)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from accelerate import Accelerator
@@ -15,6 +15,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs, gather_object
 
 from judge.errors import JudgeError
+from judge.utils.launch import is_main_process, launched
 
 _PATIENCE = timedelta(seconds=5)  # For the main process to meet a fault that all meet.
 T = TypeVar("T")
@@ -54,6 +55,28 @@ def gather(item: T) -> list[T]:
     """``item`` of every process of the launch, in rank order, in every process."""
     found: list[T] = gather_object([item])
     return found
+
+
+def in_main_process(work: Callable[[], T]) -> T:
+    """What ``work`` returns, in every process: the main one does it, the others wait.
+
+    Raises:
+        JudgeError: what ``work`` raised; in all processes.
+    """
+    if not launched():
+        return work()
+    make_accelerator()
+    found: T | None = None
+    fault: JudgeError | None = None
+    if is_main_process():
+        try:
+            found = work()
+        except JudgeError as error:  # The others wait in gather: tell them before giving up.
+            fault = error
+    main, fault = gather((found, fault))[0]
+    if fault is not None:
+        raise fault
+    return cast(T, main)
 
 
 @contextmanager

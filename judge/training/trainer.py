@@ -25,6 +25,7 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, Blueprint, Materials, Network, Recipe, Sharing
 from judge.training.checkpoint import Checkpoint, History, load_weights, save_weights
 from judge.training.losses import is_of_vocabulary, make_optimiser, to_probabilities, weighted_loss
+from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
 from judge.types import FloatArray, Predictions, Sample, Target
@@ -136,9 +137,9 @@ class Trainer:
         state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds, agree=self._agree)
         first = state.load(module, optimiser, seed=seed)
         for epoch in range(first, recipe.epochs):
-            torch.manual_seed(_stream(seed, epoch, self.rank))
+            torch.manual_seed(derive_seed(seed, epoch, self.rank))
             module.train()
-            loss = self._epoch(model, scaled, task, seed=_stream(seed, epoch))
+            loss = self._epoch(model, scaled, task, seed=derive_seed(seed, epoch))
             if not np.isfinite(loss):
                 mend = "lower --learning-rate, or --precision no"
                 raise JudgeError(f"loss is {loss} in epoch {epoch + 1}", where="training", mend=mend)
@@ -329,7 +330,7 @@ class NetworkJudge:
 
     def _make(self, samples: Sequence[Sample], seed: int) -> Network:
         assert self.blueprint.network is not None
-        torch.manual_seed(_stream(seed))
+        torch.manual_seed(derive_seed(seed))
         return self.blueprint.network(self.target, samples, self.materials)
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
@@ -342,8 +343,3 @@ class NetworkJudge:
 def _hopeless(where: str, otherwise: str) -> JudgeError:
     what, mend = "memory does not hold a single sample a forward pass", f"take a smaller judge, {otherwise}"
     return JudgeError(what, where=where, mend=mend)
-
-
-def _stream(*numbers: int) -> int:
-    """One seed from several numbers; streams of different numbers do not overlap."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

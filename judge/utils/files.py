@@ -7,10 +7,23 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from judge.errors import JudgeError
+
+
+@contextmanager
+def writing(where: str | Path, mend: str = "name a folder that you own, on a disk with room") -> Iterator[None]:
+    """An operating system's refusal to write, told as one line.
+
+    Raises:
+        JudgeError: a full or foreign disk, a folder that is a file.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise JudgeError(f"cannot be written ({error.strerror})", where=str(where), mend=mend) from error
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -27,9 +40,9 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
-    """What tells a folder of weights from itself written anew: (name, bytes, time of writing in ns) of its files.
+    """Fingerprint of a weights folder: (name, bytes, time of writing in ns) of its files.
 
-    Nothing for what is no folder (a name on the hub, or no name): it stands for itself.
+    Empty for anything but a folder: a name on the hub stands for itself.
     """
     folder = Path(reference).expanduser()
     known = bool(reference) and folder.is_dir()  # Of "" pathlib makes the folder that one happens to be in.
@@ -79,7 +92,7 @@ class OutputFolder:
                 raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
         parent = next(folder for folder in [*self.path.parents, self.path] if folder.exists())
         probe = parent / f".judge.{time.time_ns()}"
-        with self.mendable():
+        with self.writing():
             probe.mkdir()
             probe.rmdir()
 
@@ -93,9 +106,13 @@ class OutputFolder:
             if path.resolve().is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
                 raise JudgeError(f"holds {path.name}, which is read", where=self.where, mend="name another folder")
 
+    def writing(self) -> AbstractContextManager[None]:
+        """See :func:`writing`."""
+        return writing(self.where)
+
     def begin(self) -> None:
         """Make the working folder; called when everything that can be checked beforehand has been."""
-        with self.mendable():
+        with self.writing():
             self.made = [folder for folder in self.partial.parents if not folder.exists()]
             self.partial.mkdir(parents=True)
 
@@ -117,18 +134,9 @@ class OutputFolder:
 
     def publish(self) -> None:
         """Give the working folder its name; what lay there goes."""
-        with self.mendable():
+        with self.writing():
             old = self.path.with_name(f".{self.path.name}.{time.time_ns()}.old")
             if self.path.exists():
                 self.path.rename(old)
             self.partial.rename(self.path)
             shutil.rmtree(old, ignore_errors=True)
-
-    @contextmanager
-    def mendable(self) -> Iterator[None]:
-        """A full or foreign disk is the user's to mend."""
-        try:
-            yield
-        except OSError as error:
-            mend = "name a folder that you own, on a disk with room"
-            raise JudgeError(f"cannot be written ({error.strerror})", where=self.where, mend=mend) from error

@@ -173,7 +173,7 @@ def test_faults(settings: dict[str, object], tmp_path: Path) -> None:
     run_file = written(settings, tmp_path)
     (tmp_path / "file").write_text("")
     for extra, message in [
-        (["--checkpoints", tmp_path / "file"], "file: cannot be made or written (File exists)"),
+        (["--checkpoints", tmp_path / "file"], "file: cannot be written (File exists)"),
         (["--micro-batch", "0"], "'micro_batch.constrained-int': input should be greater than or equal to 1"),
         (["--model", "mine=nowhere"], "captioner 'mine' has no captions. Write them first: judge caption"),
     ]:
@@ -181,5 +181,5 @@ def test_faults(settings: dict[str, object], tmp_path: Path) -> None:
         assert (done.exit_code, message in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
     assert judge("train", "nowhere.yaml").exit_code == 2
     done = judge("evaluate", run_file, "--checkpoints", tmp_path / "file", "--out", tmp_path / "out")
-    assert (done.exit_code, "file: cannot be made or written (File exists)" in done.stderr) == (2, True)
+    assert (done.exit_code, "file: cannot be written (File exists)" in done.stderr) == (2, True)
     assert not list(tmp_path.glob("out*"))

@@ -18,10 +18,11 @@ from judge.errors import JudgeError
 from judge.judges import Materials, find_judge
 from judge.judges.bert import BatchNorm, PretrainedClassifier
 from judge.judges.frozen import FrozenClassifier
+from judge.training.features import CaptionCache
+from judge.training.member import Member
 from judge.training.members import train_members
 from judge.training.processes import make_accelerator
-from judge.training.setup import Member, TrainingSetup, name_members
-from judge.training.texts import TextCache
+from judge.training.setup import TrainingSetup, name_members
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
@@ -41,7 +42,7 @@ def given(folder: Path, kept: Path, samples: Sequence[Sample]) -> Materials:
     materials = Materials(reader=str(folder))
     reader = find_judge("bert-pre").reader
     assert reader
-    cache = TextCache(reader(materials), [sample.words for sample in samples], kept)
+    cache = CaptionCache(reader(materials), [sample.words for sample in samples], kept)
     cache.compute(cache.missing(), device=torch.device("cpu"))
     return replace(materials, features=cache.open())
 
@@ -127,7 +128,7 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
         tf.BertModel(tf.BertConfig.from_pretrained(folder)).save_pretrained(other)
         make_tokenizer().save_pretrained(other)
     for name in ("bert-pre", "bert-ft"):
-        member = Member(name, GENDER, samples, split, 0)
+        member = Member(find_judge(name), GENDER, samples, split, 0)
         setups = [
             TrainingSetup({"epochs": 1}, workers=1, features=tmp_path / "kept", materials=Materials(reader=str(reader)))
             for reader in (folder, folder, other)
@@ -145,7 +146,7 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["bert-ft", "bert-pre"])
 def test_no_reader_is_one_line(name: str, tmp_path: Path) -> None:
     split = Split(("0", "1"), ("2",), {"female": 1.0, "male": 1.0})
-    member = Member(name, GENDER, tuple(make_samples(3)), split, 0)
+    member = Member(find_judge(name), GENDER, tuple(make_samples(3)), split, 0)
     setup = TrainingSetup(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / "none")))
     with pytest.raises(JudgeError, match=rf"--reader {tmp_path / 'none'}: no such folder\. Check the path\."):
         train_members([member], setup, then=keep_predictions)

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 import torch
 from helpers import GENDER, Glimpses, accuracy, make_glimpses, make_samples
-from judge.masking.hidden import HiddenPictures
 
+from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
 from judge.judges.backbones import make_backbone
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered, waves
 from judge.judges.sat import ask
+from judge.masking.hidden import HiddenPictures
 from judge.masking.regions import MOST, Box
-from judge.training.precompute import precompute_pictures
+from judge.training.member import Member
+from judge.training.precompute import precompute
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
@@ -281,14 +283,15 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
 
     for name in ("1.png", "2.png"):
         cv2.imwrite(str(tmp_path / name), np.random.default_rng(len(name)).integers(0, 255, (40, 60, 3), np.uint8))
-    judges = {name: find_judge(name) for name in ("sat", "grit")}
+    samples = [Sample(image, "human", 0, (), (0,), image=image) for image in ("1", "2")]
+    members = [Member(find_judge(name), GENDER, samples, Split((), (), {}), 0) for name in ("sat", "grit")]
     runs = [
-        precompute_pictures(judges, ["1", "2"], seen(tmp_path, boxes), tmp_path / "kept")
+        precompute(members, seen(tmp_path, boxes), tmp_path / "kept")
         for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ())
     ]
-    assert len({run.backbones["grit"] for run in runs}) == 3
-    assert runs[0].backbones == runs[3].backbones
-    assert len({run.backbones["sat"] for run in runs}) == 1
+    assert len({run.features["grit"].key for run in runs}) == 3
+    assert runs[0].features["grit"].key == runs[3].features["grit"].key
+    assert len({run.features["sat"].key for run in runs}) == 1
     assert all(run.keys == runs[0].keys for run in runs)
     both = [Sample(image, "human", 0, (), (0,), image=image) for image in "12"]
     for run, cell in zip(runs[1:3], (0, 1), strict=True):

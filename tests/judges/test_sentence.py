@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.bert import load_reader
 from judge.judges.frozen import FrozenEncoder
-from judge.training.features import FeatureStore
-from judge.training.members import _Job, _luggage, train_members
-from judge.training.setup import Member, TrainingSetup, name_members
-from judge.training.texts import TextCache, name_words
+from judge.training.features import CaptionCache, FeatureStore, name_words
+from judge.training.member import Member
+from judge.training.members import _luggage, train_members
+from judge.training.setup import TrainingSetup, name_members
 from judge.types import Sample
 from judge.utils.hub import quiet
 
@@ -188,12 +189,12 @@ def test_minilm_from_end_to_end(minilm: Path, tmp_path: Path) -> None:
                     samples.append(Sample(image, "human", 0, caption, (answer,)))
                     images[part].append(image)
     split = Split(tuple(images["train"]), tuple(images["test"]), {"female": 1.0, "male": 1.0})
-    member = Member(f"sentence:{minilm}", GENDER, tuple(samples), split, 0)
+    member = Member(find_judge(f"sentence:{minilm}"), GENDER, tuple(samples), split, 0)
     setup = TrainingSetup({"epochs": 30}, workers=1, features=tmp_path)
     (found,) = train_members([member], setup, then=keep_predictions)
     assert accuracy(found.probabilities, member.test()) > 0.8
     # A bag of words has nothing to go by.
-    (found,) = train_members([Member("linear", GENDER, tuple(samples), split, 0)], setup, then=keep_predictions)
+    (found,) = train_members([replace(member, judge=find_judge("linear"))], setup, then=keep_predictions)
     assert accuracy(found.probabilities, member.test()) == pytest.approx(0.5, abs=0.2)
 
 
@@ -226,7 +227,7 @@ def test_each_caption_is_read_once_and_found_again(tmp_path: Path) -> None:
     samples = words_of(*"abcdefgh" * 40)
     captions = [sample.words for sample in samples]
     distinct = len(set(captions))
-    cache = TextCache(Counting(), captions, tmp_path)
+    cache = CaptionCache(Counting(), captions, tmp_path)
     cache.compute(cache.missing(), device=CPU)
     assert sum(cache.reader.asked) == distinct == 24  # type: ignore[attr-defined]
     store = cache.open()
@@ -234,17 +235,17 @@ def test_each_caption_is_read_once_and_found_again(tmp_path: Path) -> None:
     expected = [[[len(words), ord(words[0])]] for words in captions]
     assert store.rows(samples).tolist() == expected
     # Another run asks for more, and reads what is new.
-    again = TextCache(Counting(), [*captions, (), ("ab",), ("a", "b")], tmp_path)
+    again = CaptionCache(Counting(), [*captions, (), ("ab",), ("a", "b")], tmp_path)
     assert [again.captions[key] for key in again.missing()] == [(), ("ab",), ("a", "b")]
     again.compute(again.missing(), device=CPU)
     assert again.open().rows([Sample("0", "human", 0, (), (0,))]).tolist() == [[[0, 0]]]
     # Another reader has nothing of it.
-    assert len(TextCache(Counting(key="other"), captions, tmp_path).missing()) == distinct
+    assert len(CaptionCache(Counting(key="other"), captions, tmp_path).missing()) == distinct
 
 
 def test_a_file_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
     samples = words_of(*"abc")
-    cache = TextCache(Counting(), [sample.words for sample in samples], tmp_path)
+    cache = CaptionCache(Counting(), [sample.words for sample in samples], tmp_path)
     cache.compute(cache.missing(), device=CPU)
     whole = cache.open().rows(samples)
     for ending in (".npy", ".json"):
@@ -261,7 +262,7 @@ def test_several_at_once_write_one_folder(tmp_path: Path) -> None:
     samples = words_of(*"abcdefgh" * 6)
 
     def work(start: int) -> torch.Tensor:
-        cache = TextCache(Counting(), [sample.words for sample in samples], tmp_path)
+        cache = CaptionCache(Counting(), [sample.words for sample in samples], tmp_path)
         for _ in range(4):
             cache.compute(sorted(cache.captions, key=lambda key: (hash(key) % 7, key))[start:], device=CPU)
             cache.compute(cache.missing(), device=CPU)
@@ -276,20 +277,20 @@ def test_several_at_once_write_one_folder(tmp_path: Path) -> None:
 
 def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
     captions = [tuple("a" * n) for n in range(100)]
-    cache = TextCache(Counting(room=20), captions, tmp_path)
+    cache = CaptionCache(Counting(room=20), captions, tmp_path)
     cache.compute(cache.missing(), device=CPU)
     assert len(cache.missing()) == 0
     assert cache.batch == 16
-    without_room = TextCache(Counting(key="b", room=0), captions, tmp_path)
+    without_room = CaptionCache(Counting(key="b", room=0), captions, tmp_path)
     with pytest.raises(JudgeError, match="memory does not hold it and a single caption"):
         without_room.compute(without_room.missing(), device=CPU)
-    large = TextCache(Counting(key="c", scale=1e6), captions, tmp_path)
+    large = CaptionCache(Counting(key="c", scale=1e6), captions, tmp_path)
     with pytest.raises(JudgeError, match="--judge: its features do not fit into half precision"):
         large.compute(large.missing(), device=CPU)
     assert len(large.missing()) == 100
     (tmp_path / "file").touch()
     with pytest.raises(JudgeError, match=rf"--features {tmp_path / 'file'}: cannot be written"):
-        TextCache(Counting(), captions, tmp_path / "file")
+        CaptionCache(Counting(), captions, tmp_path / "file")
 
 
 def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +307,7 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
     half = tuple(map(str, range(30))), tuple(map(str, range(30, 60)))
     splits = [Split(*halves, {"female": 1.0, "male": 1.0}, fold=fold) for fold, halves in enumerate((half, half[::-1]))]
     members = [
-        Member(f"sentence:{plain}+mlp{head}", GENDER, samples, split, seed)
+        Member(find_judge(f"sentence:{plain}+mlp{head}"), GENDER, samples, split, seed)
         for head in (3, 5)
         for samples in sides
         for split in splits
@@ -323,13 +324,13 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
     looked = setup.precompute(members)
     assert looked.precomputed
     # To a worker goes what its own judge reads.
-    sent = _luggage(_Job("key", ((0, members[0]),)), looked).precomputed
+    sent = _luggage(members[0], looked).precomputed
     assert sent
     ((judge, store),) = sent.features.items()
     assert judge == f"sentence:{plain}+mlp3"
     assert store.places.keys() == {name_words(sample.words) for sample in sides[0]}  # type: ignore[attr-defined]
     assert torch.equal(store.rows(sides[0]), looked.precomputed.features[judge].rows(sides[0]))
-    assert len(set(looked.precomputed.backbones.values())) == 1
+    assert len({store.key for store in looked.precomputed.features.values()}) == 1
     assert all(isinstance(store, FeatureStore) for store in looked.precomputed.features.values())
     assert len(set(name_members(members, looked))) == len(members)
 
@@ -340,7 +341,7 @@ def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
     shutil.copytree(plain, folder)
     samples = tuple(make_samples(20))
     split = Split(("0", "1", "2"), ("3",), {"female": 1.0, "male": 1.0})
-    member = Member(f"sentence:{folder}", GENDER, samples, split, 0)
+    member = Member(find_judge(f"sentence:{folder}"), GENDER, samples, split, 0)
     setup = TrainingSetup(features=tmp_path / "features")
     before = name_members([member], setup.precompute([member]))
     assert name_members([member], setup.precompute([member])) == before

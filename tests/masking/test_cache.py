@@ -84,5 +84,5 @@ def test_a_full_disk_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(JudgeError, match=r"--cache .*file: cannot be made"):
+    with pytest.raises(JudgeError, match=r"--cache .*file: cannot be written"):
         Cached(Counting(), tmp_path / "file")

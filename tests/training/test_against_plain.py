@@ -12,8 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from judge.judges import Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
+from judge.training.member import derive_seed
 from judge.training.processes import make_accelerator
-from judge.training.trainer import Trainer, _stream
+from judge.training.trainer import Trainer
 
 
 def test_same_weights_as_a_plain_loop() -> None:
@@ -27,7 +28,7 @@ def test_same_weights_as_a_plain_loop() -> None:
 
     optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3)
     for epoch in range(2):
-        order = np.random.default_rng(_stream(5, epoch)).permutation(len(samples))
+        order = np.random.default_rng(derive_seed(5, epoch)).permutation(len(samples))
         for start in range(0, len(samples), 16):
             chosen = [samples[i] for i in order[start : start + 16]]
             batch = plain.collate(chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,17 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from judge.masking.hidden import HiddenPictures
+from helpers import GENDER
 from torch import Tensor, nn
 
+from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.judges import Blueprint, Materials, find_judge
+from judge.judges import Materials, find_judge
 from judge.judges.backbones import TimmBackbone, make_backbone
 from judge.masking.folder import Hiding
+from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
 from judge.masking.instances import from_mask
-from judge.training.features import FeatureCache, FeatureStore
-from judge.training.precompute import precompute_pictures
+from judge.training.features import FeatureStore, PictureCache
+from judge.training.member import Member
+from judge.training.precompute import precompute
 from judge.types import Sample
 
 IMAGES = 18  # More than one batch.
@@ -57,9 +60,9 @@ def eyes(materials: Materials) -> TimmBackbone:
     return make_backbone(materials, "resnet18")
 
 
-def cache_of(pictures: HiddenPictures, kept: Path, materials: Materials = EYES) -> FeatureCache:
+def cache_of(pictures: HiddenPictures, kept: Path, materials: Materials = EYES) -> PictureCache:
     keys = {image: pictures.key(image) for image in pictures.names}
-    return FeatureCache(eyes(materials), pictures, keys, kept)
+    return PictureCache(eyes(materials), pictures, keys, kept)
 
 
 def filled(pictures: HiddenPictures, kept: Path) -> tuple[FeatureStore, list[str]]:
@@ -186,10 +189,10 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
     pictures = seen(folder)
     keys = {image: pictures.key(image) for image in pictures.names}
     with pytest.raises(JudgeError, match="--backbone: its features do not fit into half precision"):
-        FeatureCache(Loud(), pictures, keys, tmp_path / "kept").compute(["0"], device=CPU)
+        PictureCache(Loud(), pictures, keys, tmp_path / "kept").compute(["0"], device=CPU)
     (tmp_path / "file").write_text("")
     with pytest.raises(JudgeError, match=r"--features .*file: cannot be written"):
-        FeatureCache(Loud(), pictures, keys, tmp_path / "file")
+        PictureCache(Loud(), pictures, keys, tmp_path / "file")
     (folder / "16.png").write_bytes(b"no picture")
     with pytest.raises(JudgeError, match=r"16\.png.*is not a picture"):
         filled(seen(folder), tmp_path / "kept")
@@ -221,35 +224,34 @@ def test_as_many_pictures_at_a_time_as_memory_holds(folder: Path, tmp_path: Path
     keys = {image: pictures.key(image) for image in pictures.names}
     found = []
     for room in (16, 5):
-        cache = FeatureCache(Large(room), pictures, keys, tmp_path / str(room))
+        cache = PictureCache(Large(room), pictures, keys, tmp_path / str(room))
         cache.compute(cache.missing(), device=CPU)
         found.append(cache.open().rows(samples_of(*range(IMAGES))))
         assert cache.backbone.passes == {16: [16, 1], 5: [4, 4, 4, 4, 1]}[room]  # type: ignore[attr-defined]
     assert torch.equal(*found)
     with pytest.raises(JudgeError, match=r"--backbone: memory does not hold it and a single picture\. Take a smaller"):
-        FeatureCache(Large(0), pictures, keys, tmp_path / "0").compute(["0"], device=CPU)
+        PictureCache(Large(0), pictures, keys, tmp_path / "0").compute(["0"], device=CPU)
 
 
-def judges(*names: str) -> Mapping[str, Blueprint]:
-    return {name: find_judge(name) for name in names}
+def members(*names: str) -> list[Member]:
+    samples = samples_of(*range(IMAGES))
+    return [Member(find_judge(name), GENDER, samples, Split((), (), {}), 0) for name in names]
 
 
 def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> None:
     """Both variants of a judge, and two judges that are told of one backbone, share what is computed."""
     materials = replace(EYES, pictures=seen(folder))
-    images = [str(image) for image in range(IMAGES)]
     told: list[tuple[str, int, int]] = []
-    precomputed = precompute_pictures(
-        judges("sat", "sat-image-only", "vl-lic-lstm", "linear"),
-        images,
+    precomputed = precompute(
+        members("sat", "sat-image-only", "vl-lic-lstm", "linear"),
         materials,
         tmp_path / "kept",
         progress=lambda *units: told.append(units),
     )
-    assert set(precomputed.features) == set(precomputed.backbones) == {"sat", "sat-image-only", "vl-lic-lstm"}
-    assert len(set(precomputed.backbones.values())) == 1
-    assert told == [("looking at pictures", IMAGES - 1, IMAGES - 1)]
-    assert precomputed.keys == {image: materials.pictures.key(image) for image in images}
+    assert set(precomputed.features) == {"sat", "sat-image-only", "vl-lic-lstm"}
+    assert len({features.key for features in precomputed.features.values()}) == 1
+    assert told == [("computing features of pictures", IMAGES - 1, IMAGES - 1)]
+    assert precomputed.keys == {image: materials.pictures.key(image) for image in map(str, range(IMAGES))}
     expected = filled(seen(folder), tmp_path / "other")[0].rows(samples_of(*range(IMAGES)))
     for features in precomputed.features.values():
         torch.testing.assert_close(features.rows(samples_of(*range(IMAGES))), expected)
@@ -271,4 +273,4 @@ def test_shares_of_a_launch_make_the_whole(folder: Path, tmp_path: Path) -> None
 
 def test_without_pictures_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match="--images: there are no pictures for sat"):
-        precompute_pictures(judges("sat"), [], EYES, tmp_path)
+        precompute(members("sat"), EYES, tmp_path)

@@ -16,12 +16,13 @@ from helpers import GENDER, keep_predictions, make_samples
 from judge.corpus.splits import Split, stratified_folds
 from judge.errors import JudgeError
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
-from judge.judges import Assignment, Materials
+from judge.judges import Assignment, Materials, find_judge
 from judge.masking.hidden import HiddenPictures
 from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
-from judge.training.members import _Job, _luggage, train_members
-from judge.training.setup import Member, Precomputed, TrainingSetup, name_members
+from judge.training.member import Member
+from judge.training.members import _luggage, train_members
+from judge.training.setup import TrainingSetup, name_members
 from judge.types import Predictions, Side, Target
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
@@ -40,7 +41,7 @@ def make_members(judge: str, *, seeds: int = 2) -> list[Member]:
             fold=1,
         ),
     ]
-    return [Member(judge, GENDER, samples, split, seed) for seed in range(seeds) for split in splits]
+    return [Member(find_judge(judge), GENDER, samples, split, seed) for seed in range(seeds) for split in splits]
 
 
 def numbers(members: list[Member], setup: TrainingSetup) -> list[np.ndarray]:
@@ -126,22 +127,19 @@ def make_sides(*, how: AlignmentName = "constant") -> Sides:
     return Sides("cap", GENDER, classes, answers, rows, Aligner(how))
 
 
-def make_refits(kind: ResampleKind) -> list[Member]:
+def make_refits(kind: ResampleKind, number: int = 1, *, captioner: str = "cap") -> list[Member]:
     """One captioner's judges on data drawn anew."""
-    evidence = Evidence(make_sides(), Resample(kind, 1))
+    evidence = Evidence(replace(make_sides(), captioner=captioner), Resample(kind, number))
     splits = stratified_folds(evidence.classes, seed=0, folds=3)
-    return [
-        Member("linear", GENDER, slot, split, 0, slot.position, (("C", 0.1),))
-        for split in splits
-        for slot in evidence.slots.values()
-    ]
+    linear, slots = find_judge("linear"), evidence.slots.values()
+    return [Member(linear, GENDER, slot, split, 0, slot.position, (("C", 0.1),)) for split in splits for slot in slots]
 
 
 @pytest.mark.parametrize("kind", ["exchanged", "half", "shuffled"])
 def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: Path) -> None:
     """Nothing of them is made before, travels, or is kept; one worker, two, and the store give the same numbers."""
     members = make_refits(kind)
-    name_members(members, TrainingSetup(precomputed=Precomputed()))
+    name_members(members, TrainingSetup())
     evidence = members[0].samples.evidence  # type: ignore[attr-defined]
     assert "_cut" not in evidence.__dict__
     assert len(evidence.slots["human", 0]) in {30, 60}
@@ -149,7 +147,10 @@ def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: P
     assert set(travelled.__dict__) == {"sides", "resample"}
     one = numbers(members, TrainingSetup(workers=1))
     assert "_cut" not in evidence.__dict__
-    two = numbers([*make_refits(kind), *other_refits()], TrainingSetup(workers=2, store=tmp_path))
+    # Of other sides too, so that two workers have something to do.
+    two = numbers(
+        [*make_refits(kind), *make_refits("half", 7, captioner="other")], TrainingSetup(workers=2, store=tmp_path)
+    )
     assert len(list(tmp_path.iterdir())) == 18
     kept = numbers(make_refits(kind), TrainingSetup(workers=1, store=tmp_path))
     for first, second, third in zip(one, two[:9], kept, strict=True):
@@ -157,20 +158,9 @@ def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: P
         assert np.array_equal(first, third)
 
 
-def other_refits() -> list[Member]:
-    """Of another seed's sides, so that two workers have something to do."""
-    sides = replace(make_sides(), captioner="other", classes=dict(make_sides().classes))
-    evidence = Evidence(sides, Resample("half", 7))
-    splits = stratified_folds(evidence.classes, seed=0, folds=3)
-    slots = evidence.slots.values()
-    return [Member("linear", GENDER, s, split, 0, s.position, (("C", 0.1),)) for split in splits for s in slots]
-
-
 def test_names_of_refits_say_what_they_are_drawn_from() -> None:
     """Another draw, kind or word of either side is another judge; of halves without alignment a side is its own."""
-    base, other = (
-        name_members(make_refits(kind), TrainingSetup(precomputed=Precomputed())) for kind in ("half", "exchanged")
-    )
+    base, other = (name_members(make_refits(kind), TrainingSetup()) for kind in ("half", "exchanged"))
     assert len(set(base)) == 9
     assert set(base).isdisjoint(other)
     for how, kind, same in (("none", "half", True), ("constant", "half", False), ("none", "exchanged", False)):
@@ -223,10 +213,8 @@ def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
     others.append(tuple(replace(sample, side="generated") for sample in samples))
 
     def distinct(judge: str) -> tuple[int, int]:
-        members = [Member(judge, GENDER, evidence, split, 0, evidence[0].index) for evidence in others]
-        return len(set(name_members(members, TrainingSetup(precomputed=Precomputed())))), len(
-            {member.stream for member in members}
-        )
+        members = [Member(find_judge(judge), GENDER, evidence, split, 0, evidence[0].index) for evidence in others]
+        return len(set(name_members(members, TrainingSetup()))), len({member.stream for member in members})
 
     assert distinct("sat-image-only") == (1, 1)
     assert distinct("sat") == distinct("sat-caption-only") == (3, 2)
@@ -239,7 +227,7 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
         found = set()
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found |= set(name_members(members, TrainingSetup(precomputed=Precomputed(), **sharing)))
+            found |= set(name_members(members, TrainingSetup(**sharing)))
         return found
 
     try:
@@ -254,7 +242,7 @@ def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
     setup = TrainingSetup(materials=Materials(pictures=pictures))
     for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
         members = make_members("lstm", seeds=1)
-        sent = _luggage(_Job("key", ((0, replace(members[0], judge=judge)),)), setup).materials.pictures
+        sent = _luggage(replace(members[0], judge=find_judge(judge)), setup).materials.pictures
         assert (sent is pictures) == travels
         assert travels or sent is None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from judge.errors import JudgeError
 from judge.masking.instances import Picture
-from judge.utils.files import write_whole
+from judge.utils.files import write_whole, writing
 
 if TYPE_CHECKING:
     import torch
@@ -95,12 +95,9 @@ def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tenso
     # Tied weights share storage, which safetensors refuses: each name gets its own copy.
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     data = save(copies, {_MARK: json.dumps(described, sort_keys=True)})
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
-    except OSError as error:
-        mend = "name a file in a folder that you own, on a disk with room"
-        raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend=mend) from error
 
 
 def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:

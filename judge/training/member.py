@@ -1,0 +1,123 @@
+"""Members: what each judge of a run learns from and is scored on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from judge.corpus.splits import Split
+from judge.evidence import Slot
+from judge.judges import Assignment, Blueprint
+from judge.types import FloatArray, IntArray, Sample, Side, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One judge to train.
+
+    Attributes:
+        judge: its blueprint.
+        target: what it guesses.
+        samples: the evidence of one side and caption index; shared by all members that split it.
+        split: which images it learns from and is scored on.
+        seed: the run's seed number. The training seed also takes fold and, of judges that read, caption index, but
+            neither side nor captioner: identical evidence makes identical judges.
+        index: the caption index.
+        settings: what was chosen for it before, e.g. (("C", 0.1),); of a refit.
+        validates: whether its loss on validation images is wanted, to choose among seeds by.
+        key: name of its result; "" until :func:`~judge.training.setup.name_members` gave it.
+    """
+
+    judge: Blueprint
+    target: Target
+    samples: Sequence[Sample]
+    split: Split
+    seed: int
+    index: int = 0
+    settings: tuple[tuple[str, float], ...] = ()
+    validates: bool = False
+    key: str = ""
+
+    @property
+    def side(self) -> Side:
+        """Whose captions it is about."""
+        return self.samples.side if isinstance(self.samples, Slot) else self.samples[0].side
+
+    @property
+    def is_refit(self) -> bool:
+        """Whether its data are drawn anew."""
+        return isinstance(self.samples, Slot) and self.samples.evidence.resample is not None
+
+    def training(self) -> list[Sample]:
+        """What it learns from, weighted by class where classes are to count equally."""
+        return [replace(sample, weight=self.weight(sample)) for sample in self._of(self.split.train)]
+
+    def validation(self) -> list[Sample]:
+        """What chooses its epoch, weighted likewise; often empty."""
+        return [replace(sample, weight=self.weight(sample)) for sample in self._of(self.split.validation)]
+
+    def test(self) -> list[Sample]:
+        """What it is scored on, in the order of ``samples``."""
+        return self._of(self.split.test)
+
+    def places(self, images: Sequence[str]) -> list[int]:
+        """Places in ``samples`` of those of ``images``, in order."""
+        if isinstance(self.samples, Slot):
+            place = self.samples.place
+            return sorted(place[image] for image in images if image in place)
+        wanted = set(images)
+        return [place for place, sample in enumerate(self.samples) if sample.image_id in wanted]
+
+    def _of(self, images: Sequence[str]) -> list[Sample]:
+        return [self.judge.perceive(self.samples[place]) for place in self.places(images)]
+
+    def weight(self, sample: Sample) -> float:
+        """What a sample counts in training."""
+        if self.target.kind == "tasks":
+            return 1.0
+        return self.split.weights[self.target.classes[sample.answers[0]]]
+
+    @property
+    def stream(self) -> int:
+        """The training seed."""
+        return derive_seed(self.seed, 0 if "caption" in self.judge.blanked else self.index, self.split.fold)
+
+
+def derive_seed(*numbers: int) -> int:
+    """One seed, of 63 bits, from several numbers; streams of different numbers do not overlap."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def assign(members: Sequence[Member]) -> list[Assignment]:
+    """Members for joint training; each is asked about its test samples and, where it validates, then about those."""
+    # Captions of most indices are of the same images: what a split makes of these is looked up once.
+    known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
+    images: dict[int, tuple[str, ...]] = {}
+    found = []
+    for member in members:
+        of = images.setdefault(id(member.samples), tuple(sample.image_id for sample in member.samples))
+        key = id(member.split), of
+        if key not in known:
+            learnt, test = member.places(member.split.train), member.places(member.split.test)
+            places = test + (member.places(member.split.validation) if member.validates else [])
+            counts = [member.weight(member.samples[place]) for place in learnt]
+            known[key] = np.array(learnt, dtype=np.int64), np.array(counts), np.array(places, dtype=np.int64)
+        name = member.seed, member.split.fold, id(member.split)
+        seed = derive_seed(member.seed, 0, member.split.fold)
+        found.append(Assignment(member.side, member.samples, *known[key], seed, name, dict(member.settings)))
+    return found
+
+
+def one_by_one(members: Iterable[Member]) -> Iterator[Member]:
+    """The members; what was made of a refit's evidence is forgotten when the next refit's turn comes."""
+    held: Slot | None = None
+    for member in members:
+        slot = member.samples
+        if held is not None and (not isinstance(slot, Slot) or slot.evidence is not held.evidence):
+            held.evidence.release()
+        held = slot if isinstance(slot, Slot) and member.is_refit else None
+        yield member
+    if held is not None:
+        held.evidence.release()
