@@ -1,10 +1,12 @@
-"""A room imports only from rooms above it in the design's list; no circles; light imports stay light."""
+"""A room imports only from rooms above it in the design's list; no circle of files; light imports stay light."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,50 @@ def test_every_room_is_listed() -> None:
 def test_the_check_can_fail() -> None:
     assert offences("metrics", "from judge.measure import Plan") == {"measure"}
     assert offences("metrics", "def f():\n    import judge.cli") == {"cli"}
+
+
+def name_of(path: Path) -> str:
+    """The module that a file is."""
+    return ".".join(["judge", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def imported_files(source: str, files: Collection[str]) -> set[str]:
+    """Those of ``files`` that ``source`` imports: at its top, inside functions and for type checking."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner | ({str(node.module)} if inner - files else set())
+    return found & set(files)
+
+
+def circle(sources: Mapping[str, str]) -> list[str]:
+    """Files, of module -> source, that import each other in a circle; empty where there is none."""
+    graph = {name: imported_files(source, sources.keys()) - {name} for name, source in sources.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    every = [ROOT / "__init__.py", *FILES]
+    assert circle({name_of(path): path.read_text(encoding="utf-8") for path in every}) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["import judge.a", "from judge.a import f", "from judge import a", "def f():\n    from judge.a import g",
+     "if TYPE_CHECKING:\n    from judge.a import T"],
+)  # fmt: skip
+def test_a_circle_is_found(back: str) -> None:
+    sources = {"judge": "", "judge.a": "from judge.b import C", "judge.b": "import numpy", "judge.c": back}
+    assert circle(sources) == []
+    sources["judge.b"] = "from judge import c"
+    assert set(circle(sources)) == {"judge.a", "judge.b", "judge.c"}
 
 
 def test_only_training_imports_accelerate() -> None:

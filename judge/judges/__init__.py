@@ -301,15 +301,11 @@ def find_judge(name: str) -> Blueprint:
     if key == SELF or key.startswith(HUGGING_FACE):
         require("vision", "accelerate", "torch", "transformers")
     if key.startswith(HUGGING_FACE):
-        from judge.judges.huggingface import make_blueprint
-
-        return make_blueprint(name.strip())
+        return _load("huggingface").make_blueprint(name.strip())  # type: ignore[no-any-return]
     base, head = _split_head(name.strip())
     if key.startswith(SENTENCE):
         require("vision", "accelerate", "torch", "transformers")
-        from judge.judges.sentence import make_blueprint as make_sentence
-
-        return make_sentence(base[len(SENTENCE) :], head)
+        return _load("sentence").make_blueprint(base[len(SENTENCE) :], head)  # type: ignore[no-any-return]
     if key == SELF:
         return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
     return _find_registered(name, base.lower(), head)
@@ -323,13 +319,17 @@ def _find_registered(name: str, key: str, head: int | None) -> Blueprint:
     file = "encoders" if head else FILES[key]
     key = f"{key}+mlp{head}" if head else key
     try:
-        module = import_module(f"judge.judges.{file}")
+        blueprint: Blueprint = _load(file).BLUEPRINTS[key]
     except ModuleNotFoundError as error:
         raise JudgeError(
             f"judge '{key}' needs the package '{error.name}'", where="--judge", mend="pip install 'caption-judge[all]'"
         ) from error
-    blueprint: Blueprint = module.BLUEPRINTS[key]
     return blueprint
+
+
+def _load(file: str) -> Any:
+    """A judge's file, by name: none is imported before it is asked for."""
+    return import_module(f"judge.judges.{file}")
 
 
 def with_head(name: str, head: int | None) -> str:
