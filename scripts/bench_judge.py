@@ -43,7 +43,7 @@ from judge.commands.pictures import see
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.splits import Split
-from judge.evidence import EvidenceBuilder, Truth
+from judge.evidence import EvidenceBuilder
 from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
 from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
@@ -86,7 +86,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     told = {"human": files.human, "captions": [files.captions["none"]], "labels": files.labels}
     corpus = Corpus.read(human=files.human, captions=[files.captions["none"]], labels=files.labels)
     assert corpus.labels is not None
-    builder = EvidenceBuilder(corpus, Truth(corpus.labels, Lexicons(load_lexicon("gender"))))
+    builder = EvidenceBuilder(corpus, Lexicons(load_lexicon("gender")))
     evidence = builder.build(corpus.generated[0], find_metric("imagecaptioner2"))
     seen = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
     config = make_config({**told, **seen, "mask": "segment", "out": folder / "out"}, RunConfig)

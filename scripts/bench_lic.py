@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from judge import evaluate
 from judge.corpus import Corpus
 from judge.corpus.splits import holdout_split
-from judge.evidence import EvidenceBuilder, Truth
+from judge.evidence import EvidenceBuilder
 from judge.judges import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
@@ -90,7 +90,7 @@ def run_plain(corpus: Corpus, *, seeds: int, epochs: int) -> Results:
     torch.set_num_threads(1)
     assert corpus.labels is not None
     results: Results = {}
-    builder = EvidenceBuilder(corpus, Truth(corpus.labels, Lexicons(load_lexicon("gender"))))
+    builder = EvidenceBuilder(corpus, Lexicons(load_lexicon("gender")))
     for captioner in corpus.generated:
         evidence = builder.build(captioner, find_metric("lic"))
         scores: dict[str, list[float]] = {"human": [], "generated": []}

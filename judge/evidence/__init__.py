@@ -12,7 +12,6 @@ from judge.evidence.builder import (
     check_names,
     join_names,
     mention_table,
-    resolve_labels,
 )
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides, Slot
 
@@ -35,5 +34,4 @@ __all__ = [
     "check_names",
     "join_names",
     "mention_table",
-    "resolve_labels",
 ]

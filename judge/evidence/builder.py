@@ -18,7 +18,6 @@ from judge.errors import JudgeError
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
 from judge.masking.instances import PERSON
 from judge.metrics import Metric
-from judge.metrics.priors import PriorForm
 from judge.text.alignment import AlignmentName
 from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
@@ -61,13 +60,11 @@ class Truth:
         labels: the attribute's classes.
         words: what reveals the attribute, and tasks.
         tasks: what else images show; None to take it from human captions.
-        prior: how frequencies of sets of tasks are counted.
     """
 
     labels: Labels
     words: Lexicons
     tasks: Tasks | None = None
-    prior: PriorForm = "joint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,48 +102,45 @@ class Joined:
     coverage: Mapping[Side, Coverage] | None
 
 
-def resolve_labels(corpus: Corpus, lexicon: Lexicon | None, options: TextOptions) -> Labels:
-    """The corpus's labels, or labels derived from its human captions with ``lexicon``.
-
-    Raises:
-        JudgeError: no labels and no lexicon to derive them with.
-    """
-    if corpus.labels is not None:
-        return corpus.labels
-    if lexicon is None:
-        raise JudgeError("no labels, and no lexicon to derive them from", mend="give --labels or --lexicon")
-    mentions = {
-        image: [lexicon.mentions(options.words(caption)) for caption in captions]
-        for image, captions in corpus.human.by_image.items()
-    }
-    return derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes))
-
-
 class EvidenceBuilder:
     """Makes the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
     Args:
         corpus: captions of both sides.
-        truth: what judges are asked, and the words that would tell them.
+        words: what reveals the attribute, and tasks.
         options: how captions become words.
         aligning: how the human side is made comparable.
+
+    Raises:
+        JudgeError: no labels and no lexicon to derive them with.
     """
 
     def __init__(
         self,
         corpus: Corpus,
-        truth: Truth,
+        words: Lexicons,
         *,
         options: TextOptions = DEFAULT_TEXT,
         aligning: Aligning = DEFAULT_ALIGNING,
     ) -> None:
-        self.corpus, self.truth, self.options, self.aligning = corpus, truth, options, aligning
+        self.corpus, self.options, self.aligning = corpus, options, aligning
         self._cache = VectorCache(aligning.vectors, self._vocabulary)
-        # People's captions are read, masked and searched for words once for all captioners.
+        # Captions are read, masked and searched for words once for labels, all captioners and metrics.
         self._words = cache(options.words)
-        self.mask = cache(partial(_mask, truth.words))
-        self.mentions = cache(partial(_mentions, truth.words))
+        self.mask = cache(partial(_mask, words))
+        self.mentions = cache(partial(_mentions, words))
+        self.truth = Truth(corpus.labels or self._derive_labels(words.attribute), words, corpus.tasks)
         self._built: dict[tuple[object, ...], Evidence] = {}
+
+    def _derive_labels(self, lexicon: Lexicon | None) -> Labels:
+        """From human captions."""
+        if lexicon is None:
+            raise JudgeError("no labels, and no lexicon to derive them from", mend="give --labels or --lexicon")
+        mentions = {
+            image: [self.mentions(self._words(caption), "attribute") for caption in captions]
+            for image, captions in self.corpus.human.by_image.items()
+        }
+        return derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes))
 
     def build(self, captioner: Captions, metric: Metric) -> Evidence:
         """Join, tokenise, mask and align the sides of ``captioner`` for ``metric``.
@@ -157,9 +151,9 @@ class EvidenceBuilder:
             JudgeError: no image in common; one class only; a class with fewer than 10 images; no task to guess, or one
                 without words that could be hidden.
         """
-        key = (captioner.name, metric.evidence)
+        key = captioner.name, metric.evidence
         if key not in self._built:
-            self._built[key] = self._build(captioner, metric)
+            self._built[key] = Evidence(self._sides(captioner, metric))
         return self._built[key]
 
     def join(
@@ -185,7 +179,7 @@ class EvidenceBuilder:
         rows = {side: self._flatten(source, images) for side, source in sources.items()}
         return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
 
-    def _build(self, captioner: Captions, metric: Metric) -> Evidence:
+    def _sides(self, captioner: Captions, metric: Metric) -> Sides:
         if metric.prior == "P(a^)/P(T)" and self.truth.words.attribute is None:
             what = f"{metric.title} weighs captions by the class that they name, and no words of it are known"
             mend = f"give --lexicon, or leave '{metric.name}' out"
@@ -201,25 +195,18 @@ class EvidenceBuilder:
         for side, captions in joined.rows.items():
             kept, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
             rows[side] = tuple(
-                MaskedCaption(image, index, self.mask(words, hidden, spared), *self._say(words, metric, spared))
+                MaskedCaption(image, index, self.mask(words, hidden, spared), *self._named(words, metric, spared))
                 for image, index, words in captions
                 if index in kept
             )
-        aligner = self._aligner(rows, metric)
-        sides = Sides(
-            captioner.name,
-            target,
-            joined.classes,
-            answers,
-            rows,
-            aligner,
-            uses_images=metric.uses_images,
-            coverage=joined.coverage,
-            dropped=dropped,
-        )
-        return Evidence(sides)
+        how = self.aligning.how or metric.alignment
+        # Vectors are learnt from the run's own captions; refits keep them.
+        vectors = self._cache.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
+        aligner = Aligner(how, vectors, self.aligning.delta)
+        about = metric.uses_images, joined.coverage, dropped
+        return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
-    def _say(self, words: Words, metric: Metric, spared: frozenset[str]) -> tuple[str, str]:
+    def _named(self, words: Words, metric: Metric, spared: frozenset[str]) -> tuple[str, str]:
         """The classes, and the tasks, that a caption names, where the metric's priors are of them."""
         if metric.prior == "P(a^)/P(T)":
             return join_names(self.mentions(words, "attribute")), ""
@@ -236,8 +223,8 @@ class EvidenceBuilder:
 
     def _vocabulary(self) -> set[str]:
         sides = (self.corpus.human, *self.corpus.generated)
-        texts = (caption for side in sides for captions in side.by_image.values() for caption in captions)
-        return {word for text in texts for word in self._words(text)}
+        captions = (caption for side in sides for of in side.by_image.values() for caption in of)
+        return {word for caption in captions for word in self._words(caption)}
 
     def _coverage(
         self, raw: Mapping[Side, Sequence[Row]], sources: Mapping[Side, Captions]
@@ -250,12 +237,6 @@ class EvidenceBuilder:
             side: measure_coverage(named[side], lexicon.classes, empty=source.empty, refused=source.refused)
             for side, source in sources.items()
         }
-
-    def _aligner(self, rows: Mapping[Side, Sequence[MaskedCaption]], metric: Metric) -> Aligner:
-        """Vectors are learnt from the run's own captions; refits keep them."""
-        how = self.aligning.how or metric.alignment
-        vectors = self._cache.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
-        return Aligner(how, vectors, self.aligning.delta)
 
     @property
     def task_words(self) -> Lexicon:
@@ -274,15 +255,18 @@ class EvidenceBuilder:
         Raises:
             JudgeError: nothing to guess; a task without words that could be hidden.
         """
-        words, tasks = self.task_words, self.truth.tasks
+        words, tasks, human = self.task_words, self.truth.tasks, self.corpus.human.by_image
         if tasks is None:
-            mentions: dict[str, list[frozenset[str]]] = {}
-            for image, _, said in self._flatten(self.corpus.human, images):
-                mentions.setdefault(image, []).append(self.mentions(said, "tasks"))
+            said = {image: human[image] for image in images if human[image]}
+            mentions = {
+                image: [self.mentions(self._words(caption), "tasks") for caption in captions]
+                for image, captions in said.items()
+            }
             tasks = derive_tasks(mentions, names=words.classes)
-        if not {*tasks.names} - {*without}:
+        names = {*tasks.names} - {*without}
+        if not names:
             raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
-        found, gone = usable(tasks.only({*tasks.names} - {*without}), images)
+        found, gone = usable(tasks.only(names), images)
         telling = [name for name in found.names if name not in words.classes]
         if telling:
             what = f"no words of task '{telling[0]}' are known, so that captions would tell it"
@@ -291,16 +275,12 @@ class EvidenceBuilder:
         return found, {reasons[reason]: len(names) for reason, names in gone.items()}
 
 
-def _lexicon(words: Lexicons, kind: TargetKind) -> Lexicon | None:
-    return words.tasks if kind == "tasks" else words.attribute
-
-
 def _mask(lexicons: Lexicons, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
-    return mask(words, _lexicon(lexicons, kind), spared=spared)
+    return mask(words, lexicons.tasks if kind == "tasks" else lexicons.attribute, spared=spared)
 
 
 def _mentions(lexicons: Lexicons, words: Words, kind: TargetKind) -> frozenset[str]:
-    lexicon = _lexicon(lexicons, kind)
+    lexicon = lexicons.tasks if kind == "tasks" else lexicons.attribute
     return lexicon.mentions(words) if lexicon else frozenset()
 
 
@@ -348,22 +328,13 @@ def _check(classes: Mapping[str, str], human: Captions, captioner: Captions, lab
     where = f"{captioner.source or captioner.name} with {human.source or human.name}"
     if not classes:
         ids = [next(iter(side.by_image), "-") for side in (human, captioner)] + [next(iter(labels.by_image), "-")]
-        raise JudgeError(
-            f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')",
-            where=where,
-            mend="check that image ids mean the same in all files",
-        )
+        what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
+        raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
     counts = Counter(classes.values())
     if len(counts) == 1:
-        raise JudgeError(
-            f"all {len(classes)} images are '{next(iter(counts))}'",
-            where=where,
-            mend="a judge needs two classes or more",
-        )
+        what = f"all {len(classes)} images are '{next(iter(counts))}'"
+        raise JudgeError(what, where=where, mend="a judge needs two classes or more")
     rare = min(counts, key=lambda name: counts[name])
     if counts[rare] < MINIMUM_IMAGES:
-        raise JudgeError(
-            f"class '{rare}' of {labels.attribute} has {counts[rare]} images; {MINIMUM_IMAGES} are needed",
-            where=where,
-            mend="add labelled images, or leave the class out of the labels",
-        )
+        what = f"class '{rare}' of {labels.attribute} has {counts[rare]} images; {MINIMUM_IMAGES} are needed"
+        raise JudgeError(what, where=where, mend="add labelled images, or leave the class out of the labels")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Literal, overload
 
 import numpy as np
@@ -90,7 +91,7 @@ class Sides:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """Names for what is in them: of each side's captions, and of the "rest"."""
+        """Fingerprints: of each side's captions, and of the "rest"."""
         found: dict[str, str] = {}
         for side, rows in self.rows.items():
             digest = hashlib.blake2b(digest_size=16)
@@ -167,13 +168,11 @@ class Resample:
         drawn = np.lexsort((generator.random(len(every)), images))
         taken = np.empty(len(every), dtype=np.int64)
         taken[places] = drawn
-        moved = iter(
-            [
-                every[other] if other == place else replace(every[other], index=every[place].index)
-                for place, other in enumerate(taken.tolist())
-            ]
+        moved = (
+            every[other] if other == place else replace(every[other], index=every[place].index)
+            for place, other in enumerate(taken.tolist())
         )
-        return {side: tuple(next(moved) for _ in of) for side, of in rows.items()}
+        return {side: tuple(islice(moved, len(of))) for side, of in rows.items()}
 
 
 class Evidence:
@@ -239,26 +238,26 @@ class Evidence:
 
     @cached_property
     def _aligned(self) -> tuple[list[Words], AlignmentReport]:
-        human, generated = ([row.words for row in self.drawn.rows[side]] for side in ("human", "generated"))
+        human, generated = ([row.words for row in self.drawn.rows[side]] for side in _SIDES)
         return self.drawn.aligner.align(human, generated)
 
     @cached_property
     def _cut(self) -> dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]]:
         drawn = self.drawn
-        found: dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]] = {}
+        found: dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]] = {key: ([], []) for key in self.slots}
         for side, rows in drawn.rows.items():
-            words = self._aligned[0] if side == "human" else [row.words for row in rows]
-            for row, read in zip(rows, words, strict=True):
+            aligned = self._aligned[0] if side == "human" else [row.words for row in rows]
+            for row, words in zip(rows, aligned, strict=True):
                 image = row.image if drawn.uses_images else None
-                samples, told = found.setdefault((side, row.index), ([], []))
-                samples.append(Sample(row.image, side, row.index, read, drawn.answers[row.image], image=image))
-                told.append(row)
+                samples, captions = found[side, row.index]
+                samples.append(Sample(row.image, side, row.index, words, drawn.answers[row.image], image=image))
+                captions.append(row)
         return found
 
     def release(self) -> None:
         """Forget what was made of the sides: it is made again if it is asked for."""
         for holder in (self, *self.slots.values()):
-            for name in ("_cut", "_aligned", "drawn", "classes", "written", "_samples", "told", "place"):
+            for name in ("_cut", "_aligned", "drawn", "classes", "written", "place"):
                 holder.__dict__.pop(name, None)
 
     def digest(self, side: Side | None = None) -> str:
@@ -296,23 +295,23 @@ class Slot(Sequence[Sample]):
     def __iter__(self) -> Iterator[Sample]:
         return iter(self._samples)
 
-    @cached_property
+    @property
     def _samples(self) -> list[Sample]:
-        return self.evidence._cut.get((self.side, self.position), ([], []))[0]
+        return self.evidence._cut[self.side, self.position][0]
 
-    @cached_property
-    def told(self) -> Sequence[MaskedCaption]:
-        """What the captions say, in the order of the samples."""
-        return self.evidence._cut.get((self.side, self.position), ([], []))[1]
+    @property
+    def captions(self) -> Sequence[MaskedCaption]:
+        """The captions, before alignment, in the order of the samples."""
+        return self.evidence._cut[self.side, self.position][1]
 
     @cached_property
     def place(self) -> Mapping[str, int]:
         """Image id -> the place of its sample."""
-        return {row.image: place for place, row in enumerate(self.told)}
+        return {row.image: place for place, row in enumerate(self.captions)}
 
     def cell(self, place: int) -> tuple[str, str, str]:
         """What the caption at ``place`` names, classes and tasks, and its image's answer: names joined by "|"."""
-        row = self.told[place]
+        row = self.captions[place]
         return row.named, row.tasks, self.evidence.spell(row.image)
 
     @property

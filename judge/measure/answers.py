@@ -105,13 +105,13 @@ def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
 
 
 def _caption_columns(slot: Slot, places: Sequence[int]) -> dict[str, Any]:
-    told = [slot.told[place] for place in places]
+    captions = [slot.captions[place] for place in places]
     return {
-        "image_id": [row.image for row in told],
+        "image_id": [caption.image for caption in captions],
         "side": slot.side,
         "index": slot.position,
-        "named": [row.named for row in told],
-        "tasks": [row.tasks for row in told],
+        "named": [caption.named for caption in captions],
+        "tasks": [caption.tasks for caption in captions],
     }
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError
-from judge.evidence import Evidence, EvidenceBuilder, Truth, resolve_labels
+from judge.evidence import Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions
 from judge.judges import find_judge, name_self, with_head
 from judge.measure.plan import Plan
@@ -56,17 +56,15 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; what cannot be counted.
     """
-    labels = resolve_labels(corpus, lexicons.attribute, plan.text)
-    truth = Truth(labels, lexicons, corpus.tasks, plan.prior)
+    builder = EvidenceBuilder(corpus, lexicons, options=plan.text, aligning=plan.aligning)
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
-    builder = EvidenceBuilder(corpus, truth, options=plan.text, aligning=plan.aligning)
     counted = [metric for metric in metrics if metric.counted]
     count_rows = [
         count_captions(builder, captioner, counted, vocabulary=plan.vocabulary)
         for captioner in corpus.generated
         if counted
     ]
-    return Work(truth, metrics, tuple(_jobs(builder, plan, metrics)), tuple(count_rows))
+    return Work(builder.truth, metrics, tuple(_jobs(builder, plan, metrics)), tuple(count_rows))
 
 
 def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:

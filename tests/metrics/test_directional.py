@@ -16,7 +16,7 @@ from judge import evaluate
 from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.evidence import EvidenceBuilder, Truth
+from judge.evidence import EvidenceBuilder
 from judge.measure import Result, judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
@@ -318,7 +318,7 @@ def test_people_are_neither_hidden_nor_guessed() -> None:
     shown = {image: (*which, 2) if int(image) % 2 else which for image, which in corpus.tasks.by_image.items()}
     corpus = replace(corpus, generated=(Captions("cap", said),), tasks=Tasks((*SHOWN, "person"), shown, "test"))
     lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
-    builder = EvidenceBuilder(corpus, Truth(corpus.labels, lexicons, corpus.tasks))  # type: ignore[arg-type]
+    builder = EvidenceBuilder(corpus, lexicons)
     apart, along = (
         builder.build(corpus.generated[0], find_metric(name)) for name in ("dbac-ta", "dbac-ta:with-people")
     )
@@ -366,7 +366,7 @@ def test_objects_are_for_files() -> None:
 
 def words_of(corpus: Corpus, metric: str, lexicons: Lexicons) -> dict[str, Sequence[str]]:
     assert corpus.labels is not None
-    builder = EvidenceBuilder(corpus, Truth(corpus.labels, lexicons, corpus.tasks))
+    builder = EvidenceBuilder(corpus, lexicons)
     evidence = builder.build(corpus.generated[0], METRICS[metric])
     return {f"{side} {sample.image_id}": sample.words for (side, _), many in evidence.slots.items() for sample in many}
 
