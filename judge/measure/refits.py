@@ -1,4 +1,4 @@
-"""Judges trained again on data drawn anew: what intervals and tests of the procedure are made of.
+"""Refits: judges trained again on data drawn anew, for intervals and tests of the whole procedure.
 
 For every captioner and metric the run's own data are drawn anew (:class:`~judge.evidence.Resample`), and all that the
 run did is done again: alignment, splits, judges, scores, priors. What a run chose once is kept: word vectors, and what
@@ -9,37 +9,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pandas as pd
 
 from judge.errors import JudgeError
-from judge.evidence import Evidence, Resample, ResampleKind
+from judge.evidence import Evidence, Resample
 from judge.measure.answers import Sums, answer_sums
 from judge.measure.plan import Plan
-from judge.measure.walk import Job, jobs_of
+from judge.measure.walk import Job, compares, jobs_of
 from judge.metrics import Metric
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import CELL, Cell, Statistic
 from judge.training.members import train_members
 from judge.training.setup import TrainingSetup
-from judge.types import FloatArray, Progress, Side
+from judge.types import Progress, Side
 
 COLUMNS = ["captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"]
 _SIDES: tuple[Side, Side] = ("human", "generated")
 _PLACES = {name: place for place, name in enumerate(SCORES, start=1)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Refit:
-    """One captioner's judges of some metrics, all trained again on the same data."""
-
-    evidence: Evidence
-    metrics: tuple[Metric, ...]
-    judge: str
-    jobs: tuple[Job, ...]
+Jobs = tuple[Job, ...]
+"""One captioner's judges of some metrics, all trained again on the same data."""
 
 
 def refit(
@@ -63,12 +57,16 @@ def refit(
         JudgeError: fewer images than the resampling needs.
     """
     refits = list(_lay_out(jobs, notes, plan, setup))
-    tell = partial(_as_refits, progress) if progress else None
-    again = [job.member for one in refits for job in one.jobs]
+    again = [job.member for one in refits for job in one]
+
+    def tell(what: str, done: int, total: int) -> None:
+        if progress:
+            progress(f"refits: {what}", done, total)
+
     if any(member.judge.reader for member in again):
         setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
-    found = iter(train_members(again, setup, then=answer_sums, progress=tell) if again else [])
-    rows = [row for one in refits for row in _values(one, [next(found) for _ in one.jobs], plan)]
+    found = iter(train_members(again, setup, then=answer_sums, progress=progress and tell) if again else [])
+    rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -89,11 +87,6 @@ def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
             _check_halves(job.evidence, plan)
 
 
-def compares(metrics: Sequence[Metric]) -> bool:
-    """Whether any has two sides, which captions could change."""
-    return any(metric.amplification != "one_side" for metric in metrics)
-
-
 def _check_halves(evidence: Evidence, plan: Plan) -> None:
     rarest, size = Counter(evidence.sides.classes.values()).most_common()[-1]
     needed = 2 * (plan.folds if plan.protocol == "crossfit" else 5)
@@ -105,43 +98,33 @@ def _check_halves(evidence: Evidence, plan: Plan) -> None:
 
 def _lay_out(
     jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup
-) -> Iterator[_Refit]:
-    groups: dict[tuple[int, tuple[str, ...], str], dict[tuple[int, int], Mapping[str, float]]] = {}
+) -> Iterator[Jobs]:
+    settings: dict[tuple[int, tuple[str, ...], str], dict[tuple[int, int], Mapping[str, float]]] = {}
     first: dict[tuple[int, tuple[str, ...], str], Job] = {}
     for job, chosen in zip(jobs, notes, strict=True):
         key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
         first.setdefault(key, job)
-        joint = job.member.judge.joint is not None
-        groups.setdefault(key, {})[job.member.seed, job.member.split.fold] = chosen if joint else {}
+        kept = chosen if job.member.judge.joint else {}
+        settings.setdefault(key, {})[job.member.seed, job.member.split.fold] = kept
     for key, job in first.items():
         if not setup.is_trained(job.member.judge):
             continue
         compared = compares(job.metrics)
         for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
             for number in range(count if compared or kind == "shuffled" else 0):
-                yield _refit(job, kind, number, groups[key], plan)
+                evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
+                yield tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings[key]))
+                evidence.release()  # All refits are laid out before the first is trained.
 
 
-def _refit(
-    job: Job, kind: ResampleKind, number: int, settings: Mapping[tuple[int, int], Mapping[str, float]], plan: Plan
-) -> _Refit:
-    evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
-    again = tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
-    evidence.release()  # All refits are laid out before the first is trained.
-    return _Refit(evidence, job.metrics, job.judge, again)
-
-
-def _as_refits(progress: Progress, what: str, done: int, total: int) -> None:
-    progress(f"refits: {what}", done, total)
-
-
-def _values(one: _Refit, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
+def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
     """A row for each metric."""
-    resample = one.evidence.resample
+    evidence, judge = jobs[0].evidence, jobs[0].judge
+    resample = evidence.resample
     assert resample is not None
-    for metric in one.metrics:
-        scored = {side: _sum(one, found, metric, side) for side in _SIDES}
-        every: dict[Side, dict[Cell, float]] = _every(one.evidence) if metric.prior else {"human": {}, "generated": {}}
+    for metric in jobs[0].metrics:
+        scored = {side: _sum(jobs, found, metric, side) for side in _SIDES}
+        every: dict[Side, dict[Cell, float]] = _every(evidence) if metric.prior else {"human": {}, "generated": {}}
         cells = sorted({cell for side in _SIDES for cell in (*scored[side], *every[side])})
         statistic = Statistic(metric, pd.DataFrame(cells, columns=CELL), prior=plan.prior)
         place = _PLACES[metric.score]
@@ -151,15 +134,13 @@ def _values(one: _Refit, found: Sequence[tuple[Sums, float]], plan: Plan) -> Ite
         ]
         value = statistic(*sums)
         numbers = float(value.human.value), float(value.generated.value), float(value.value)
-        yield [one.evidence.captioner, metric.name, one.judge, resample.kind, resample.number, *numbers]
+        yield [evidence.captioner, metric.name, judge, resample.kind, resample.number, *numbers]
 
 
-def _sum(one: _Refit, found: Sequence[tuple[Sums, float]], metric: Metric, side: Side) -> Sums:
+def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], metric: Metric, side: Side) -> Sums:
     """The sums of a side's members; of several seeds those that count."""
     mine = [
-        (job.member.seed, sums, loss)
-        for job, (sums, loss) in zip(one.jobs, found, strict=True)
-        if job.member.side == side
+        (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side
     ]
     if metric.aggregate == "best" and len({seed for seed, _, _ in mine}) > 1:
         losses: dict[int, list[float]] = {}
@@ -167,7 +148,7 @@ def _sum(one: _Refit, found: Sequence[tuple[Sums, float]], metric: Metric, side:
             losses.setdefault(seed, []).append(loss)
         best = min(losses, key=lambda seed: float(np.mean(losses[seed])))
         mine = [row for row in mine if row[0] == best]
-    total: dict[Cell, FloatArray] = {}
+    total: Sums = {}
     for _, sums, _ in mine:
         for cell, row in sums.items():
             total[cell] = total[cell] + row if cell in total else row

@@ -96,7 +96,7 @@ def jobs_of(
     """
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges trained jointly choose by both sides, whichever is scored.
-    two_sided = any(metric.amplification != "one_side" for metric in metrics) or found.joint is not None
+    two_sided = compares(metrics) or found.joint is not None
     for seed, split in plan.splits(evidence.classes, metrics[0]):
         chosen = tuple(sorted(settings.get((seed, split.fold), {}).items()))
         held = set(split.test)
@@ -106,6 +106,11 @@ def jobs_of(
                 validates = metrics[0].aggregate == "best" and bool(split.validation)
                 member = Member(found, evidence.target, slot, split, seed, index, chosen, validates)
                 yield Job(evidence, metrics, judge, member)
+
+
+def compares(metrics: Sequence[Metric]) -> bool:
+    """Whether any has two sides, which captions could change."""
+    return any(metric.amplification != "one_side" for metric in metrics)
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
