@@ -29,7 +29,7 @@ from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
 from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
 from judge.judges.prompts import make_prompt
-from judge.measure import Plan, Result, check, measure
+from judge.measure import Plan, Result, lay_out, measure
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
@@ -181,7 +181,7 @@ def _captioned(
     if not silent:
         return corpus
     pictures = pictures_to_caption(config, corpus)
-    check(stand_ins(corpus, list(silent), pictures.names), plan, lexicons=choose_lexicons(config))
+    lay_out(stand_ins(corpus, list(silent), pictures.names), plan, choose_lexicons(config))
     if any(find_metric(name).uses_images for name in spell_out(plan.metrics)):
         see(config, [])
     return add_captions(config, corpus, silent, pictures, directory=directory, progress=progress)

@@ -1,4 +1,4 @@
-"""Walk the rows of METRICS: evidence before the judges, numbers after. ``judge evaluate`` calls this."""
+"""Measure rows of METRICS: evidence before the judges, numbers after. ``judge evaluate`` calls this."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
 from judge.masking.hidden import HiddenPictures
-from judge.measure.answers import answer_rows, judge_answers, score_table
+from judge.measure.answers import Answers, answer_rows, score_table
 from judge.measure.description import describe
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import COLUMNS, check_refits, refit
-from judge.measure.walk import Job, Work, choose_judges, lay_out
+from judge.measure.walk import Job, Work, lay_out
 from judge.quality import Quality, measure_quality
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
@@ -25,7 +25,7 @@ from judge.training.setup import TrainingSetup, name_members
 from judge.types import Labels, Progress
 from judge.utils.launch import is_main_process
 
-__all__ = ["Job", "Plan", "Result", "check", "choose_judges", "judge_answers", "measure", "train"]
+__all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
 
 OpenPictures = Callable[[Sequence[str]], HiddenPictures]
 
@@ -67,11 +67,7 @@ def measure(
     counted = summarise_counts(counts, names, **plan.resampling)
     if ready:
         ready()
-    members = [job.member for job in work.jobs]
-    setup = setup.precompute(members, progress) if members else setup
-    answers = train_members(members, setup, then=answer_rows, progress=progress) if members else []
-    notes = [chosen for _, chosen in answers]
-    refits = refit(work.jobs, notes, plan, setup, progress=progress)
+    _, answers, refits = _train(work.jobs, plan, setup, progress)
     if progress:
         progress("intervals and tests", 0, 0)
     scores = score_table(work.jobs, [rows for rows, _ in answers])
@@ -80,7 +76,7 @@ def measure(
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
     quality = _qualities(corpus, plan, work.truth.labels, progress)
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
-    run = describe(work, notes, counts, plan)
+    run = describe(work, [chosen for _, chosen in answers], counts, plan)
     return Result(tuple(summaries), scores, counts, replicates, run, quality)
 
 
@@ -133,13 +129,21 @@ def train(
     if not jobs:
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
-    members = [job.member for job in jobs]
-    setup = _with_pictures(setup, jobs, open_pictures).precompute(members, progress)
+    setup = _with_pictures(setup, jobs, open_pictures)
     check_refits(jobs, plan, setup)
-    answers = train_members(members, setup, then=answer_rows, progress=progress)
-    refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
-    keys = name_members(members, setup)
+    setup, *_ = _train(jobs, plan, setup, progress)
+    keys = name_members([job.member for job in jobs], setup)
     return [replace(job, member=replace(job.member, key=key)) for job, key in zip(jobs, keys, strict=True)]
+
+
+def _train(
+    jobs: Sequence[Job], plan: Plan, setup: TrainingSetup, progress: Progress | None
+) -> tuple[TrainingSetup, list[Answers], pd.DataFrame]:
+    """The setup with its features, what the judges of ``jobs`` answered and noted, and the rows of their refits."""
+    members = [job.member for job in jobs]
+    setup = setup.precompute(members, progress)
+    answers = train_members(members, setup, then=answer_rows, progress=progress)
+    return setup, answers, refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
 
 
 def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: OpenPictures | None) -> TrainingSetup:
@@ -153,12 +157,3 @@ def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: Ope
         what = f"judges of {', '.join(names)} see pictures, and there are none"
         raise JudgeError(what, where="--images", mend="give the folder of pictures")
     return replace(setup, materials=replace(setup.materials, pictures=open_pictures(images)))
-
-
-def check(corpus: Corpus, plan: Plan, *, lexicons: Lexicons) -> None:
-    """Refuse what ``measure`` would refuse before it looks at a picture.
-
-    Raises:
-        JudgeError: as ``measure``.
-    """
-    lay_out(corpus, plan, lexicons)

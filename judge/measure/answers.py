@@ -1,4 +1,4 @@
-"""What judges said, as the rows of ``scores.parquet``; of refits, their sums alone."""
+"""Judges' answers, as the rows of ``scores.parquet``; of refits, their sums alone."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from judge.types import FloatArray, Predictions, Sample
 Sums = dict[tuple[str, str, str], FloatArray]
 """Cell (named, tasks, answer) -> how many captions, and the sum of every score over them."""
 
+Answers = tuple[pd.DataFrame, Mapping[str, float]]
+"""Rows of ``scores.parquet``, and what a judge noted beside, e.g. {"C": 0.1}."""
+
 # Of captions that no judge was asked about: priors are frequencies among all captions of a side.
 UNASKED = -1
 
 
-def answer_rows(member: Member, predictions: Predictions) -> tuple[pd.DataFrame, Mapping[str, float]]:
+def answer_rows(member: Member, predictions: Predictions) -> Answers:
     """The part of ``scores.parquet`` that one member contributes, and what it noted beside."""
     assert isinstance(member.samples, Slot)
     places = member.places(member.split.test)

@@ -65,7 +65,7 @@ def refit(
 
     if any(member.judge.reader for member in again):
         setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
-    found = iter(train_members(again, setup, then=answer_sums, progress=progress and tell) if again else [])
+    found = iter(train_members(again, setup, then=answer_sums, progress=progress and tell))
     rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
 

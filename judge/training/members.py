@@ -61,6 +61,8 @@ def train_members(
     Raises:
         JudgeError: NaN loss; a launch that promised several processes and gave one.
     """
+    if not members:
+        return []
     setup = setup.precompute(members, progress)
     keys = name_members(members, setup)
     alike: dict[str, Alike] = {}
