@@ -322,12 +322,16 @@ def _key(model: str, images: Sequence[str], writing: Writing, device: torch.devi
     return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
 
 
-def write_captions(path: Path, captions: Mapping[str, str]) -> None:
-    """COCO's results format: ``[{"image_id": ..., "caption": ...}]``, a record a line; ids that are numbers as such."""
-    records = [
+def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:
+    """COCO's results: ``[{"image_id": ..., "caption": ...}]``; ids that are numbers as such."""
+    return [
         {"image_id": int(image) if image.isascii() and image.isdigit() else image, "caption": caption}
         for image, caption in captions.items()
     ]
-    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)
+
+
+def write_captions(path: Path, captions: Mapping[str, str]) -> None:
+    """Write ``caption_records``, a record a line."""
+    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in caption_records(captions))
     with _mendable(path):
         write_whole(path, f"[\n{lines}\n]\n".encode())

@@ -21,10 +21,11 @@ import typer
 
 from judge.calibration.scenes import write_pictures
 from judge.calibration.world import draw_scenes
+from judge.masking.detectors import make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind
 from judge.masking.instances import PERSON
-from judge.training.detectors import DetectorRecipe, measure_overlap, open_trained, train_detector
+from judge.training.detectors import DetectorRecipe, measure_overlap, train_detector
 
 # What reaches a recall of 0.9 in a quarter of an hour on two cores. New pictures teach more than the same ones again.
 RECIPES: dict[Kind, DetectorRecipe] = {
@@ -48,7 +49,7 @@ def bench(kind: Kind, worlds: tuple[Path, Path], recipe: DetectorRecipe, out: Pa
             done = train_detector(
                 kind, train / "images", train / "instances.json", path, recipe=given, labels=[PERSON], progress=tell
             )
-            detector = open_trained(kind, path)
+            detector = make_detector(kind, weights=str(path))
             began = time.monotonic()
             found = measure_overlap(detector, truth, held / "images", truth.pictures)
             each = (time.monotonic() - began) / len(truth.pictures)

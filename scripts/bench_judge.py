@@ -33,14 +33,13 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import send_to_device
-from judge.masking.hidden import HiddenPictures
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.commands.pictures import see
+from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.evidence import EvidenceBuilder, Truth
@@ -49,6 +48,7 @@ from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell
 from judge.masking.detectors.weights import choose_device
+from judge.masking.hidden import HiddenPictures
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.features import FeatureCache
@@ -89,7 +89,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     seen = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
     config = make_config({**told, **seen, "mask": "segment", "out": folder / "out"}, RunConfig)
     samples = tuple(evidence.slots["human", 0])
-    return Drawn(samples, evidence.target, see(config, [sample.image_id for sample in samples]))
+    return Drawn(samples, evidence.target, RunPictures(config).hidden([sample.image_id for sample in samples]))
 
 
 class Anew(FeatureCache):

@@ -51,7 +51,7 @@ def _named(progress: Progress, name: str) -> Progress:
     return lambda what, done, total: progress(f"{name}: {what}", done, total)
 
 
-def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
+def metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
     """Those of ``metrics`` whose judges see pictures.
 
     Raises:
@@ -78,7 +78,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
     out.check()
     out.keep(config.inputs())
     if not config.models:
-        seeing(config.metrics)
+        metrics_with_images(config.metrics)
     with TemporaryDirectory(prefix="judge-") as folder:
         variants = {
             name: {**changes, **_captions(config, name, changes, Path(folder), progress)}
@@ -86,13 +86,21 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
         }
         results = run_each(config, variants, progress=progress)
     rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
+    write_ablation(out, config, {"results": [_entry(row, config.attribute) for row in rows]})
+    return rows
+
+
+def write_ablation(
+    out: OutputFolder, config: RunSettings, entries: Mapping[str, Any], files: Mapping[str, bytes] | None = None
+) -> None:
+    """Write ``entries`` as JSON under the marker's name, ``files``, and the settings as ``ablate.yaml``."""
+    text = json.dumps(entries, indent=2, allow_nan=False) + "\n"
+    contents = {out.marker: text.encode(), **(files or {}), "ablate.yaml": config.to_yaml().encode()}
     out.begin()
     with out.working(), out.mendable():
-        text = json.dumps({"results": [_entry(row, config.attribute) for row in rows]}, indent=2, allow_nan=False)
-        (out.partial / MASKS).write_text(text + "\n", encoding="utf-8")
-        (out.partial / "ablate.yaml").write_text(config.to_yaml(), encoding="utf-8")
+        for name, data in contents.items():
+            (out.partial / name).write_bytes(data)
         out.publish()
-    return rows
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:

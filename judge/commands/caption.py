@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from judge.commands.captioner_checkpoints import settings_beside
@@ -14,15 +14,12 @@ from judge.corpus.coco import records
 from judge.corpus.files import read_document
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, require
-from judge.masking.detectors import detect_each
+from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.hidden import HiddenPictures
-from judge.masking.images import list_pictures, read_picture
-from judge.masking.instances import Instance
+from judge.masking.hidden import HiddenPictures, find_hidden
+from judge.masking.images import list_pictures
 from judge.types import Progress
 from judge.utils.files import write_whole
-
-Failures = list[tuple[str, JudgeError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     _check_out(config)
     require("vision", "torch", "transformers", "PIL", "cv2")
     names, failures = _name_all(config)
-    pictures = _see(config, names, failures, progress)
+    pictures = _masked(config, names, failures, progress)
     with _place(config.out) as notes:
         captions = _write(config, pictures, notes, failures, progress)
     return CaptionedFolder(len(captions), sum(not text for text in captions.values()), failures)
@@ -142,32 +139,32 @@ def _listed(path: Path) -> tuple[list[tuple[object, str]], Failures]:
     return listed, failures
 
 
-def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None) -> HiddenPictures:
-    """The pictures as the captioner shall see them, without those that cannot be."""
-    plain = HiddenPictures(config.images, names, max_pixels=config.max_pixels)
+def _masked(
+    config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None
+) -> HiddenPictures:
+    """The pictures as the captioner gets them, without those at fault."""
     if config.mask == "none":
-        return plain
-    hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
+        return HiddenPictures(config.images, names, max_pixels=config.max_pixels)
+    hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     detector = open_detector(
-        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, progress=progress
+        config.detector,
+        config,
+        hiding.labels,
+        truth=truth,
+        device=config.device,
+        batch=config.batch_size,
+        progress=progress,
     )
     failures += detector.strays if isinstance(detector, GroundTruth) else ()
-    hidden: dict[str, tuple[Instance, ...]] = {}
-    wanted = list(names.values())
-    for start in range(0, len(wanted), detector.batch):
-        batch = []
-        for name in wanted[start : start + detector.batch]:
-            try:
-                batch.append(read_picture(config.images, name, max_pixels=config.max_pixels))
-            except JudgeError as error:
-                failures.append((name, error))
-        for picture, found in zip(batch, detect_each(detector, batch, failures), strict=True):
-            if found is not None:
-                hidden[picture.name] = hiding.chosen(found)
-        if progress:
-            progress("looking for people", start + len(batch), len(wanted))
-    seen = {image: name for image, name in names.items() if name in hidden}
-    return replace(plain, names=seen, hiding=hiding, hidden=hidden)
+    return find_hidden(
+        config.images,
+        names,
+        detector=detector,
+        hiding=hiding,
+        max_pixels=config.max_pixels,
+        failures=failures,
+        progress=progress,
+    )
 
 
 def _write(

@@ -49,9 +49,15 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.keep(config.inputs())
-    hiding, correlated = choose_hiding(config, config.mode, seed=config.seed)
+    hiding, correlated, truth = choose_hiding(config, config.mode, seed=config.seed)
     detector = open_detector(
-        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, progress=progress
+        config.detector,
+        config,
+        hiding.labels,
+        truth=truth,
+        device=config.device,
+        batch=config.batch_size,
+        progress=progress,
     )
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)

@@ -32,6 +32,11 @@ class Picture:
     name: str
     pixels: Pixels
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.pixels.shape[0], self.pixels.shape[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:

@@ -18,17 +18,17 @@ import torch
 from torch import nn
 
 from judge.errors import JudgeError, nearest, require
-from judge.masking.detectors import Detector
+from judge.masking.detectors import Detector, detect_pictures, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind, choose_device, write_detector
 from judge.masking.folder import Hiding
-from judge.masking.images import inside, read_picture
+from judge.masking.images import inside
 from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
 from judge.training.detector_models import MODELS, DetectorModel, DetectorRecipe, Example, Examples
 from judge.types import Progress
 
-__all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]
+__all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "split_pictures", "train_detector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def train_detector(  # noqa: PLR0913 - a command's options
         model = MODELS[kind](categories, recipe, start, trust)
         losses = _fit(model, data, recipe, place, progress)
     write_detector(out, model.header, model.network.state_dict())
-    detector = open_trained(kind, out, device=device, batch=recipe.batch_size)
+    detector = make_detector(kind, weights=str(out), device=device, batch=recipe.batch_size)
     hiding = Hiding(labels=(PERSON,) if PERSON in categories else categories)
     overlap = measure_overlap(detector, truth, pictures, held, hiding=hiding)
     return TrainedDetector(out, categories, losses, len(train), len(held), overlap, time.monotonic() - began)
@@ -121,8 +121,8 @@ def _check(pictures: Path, truth: GroundTruth, train: Sequence[str], held: Seque
         if not inside(pictures, name).is_file():
             raise JudgeError("no such picture", where=f"{pictures / name}", mend="check --images, or download it")
         truth.instances(name)
-    for name in held:
-        truth.detect([read_picture(pictures, name)])
+    for _ in detect_pictures(pictures, held, truth, failures=None):
+        pass
 
 
 def _probe(out: Path) -> None:
@@ -137,17 +137,6 @@ def _probe(out: Path) -> None:
     except OSError as error:
         mend = "name a file in a folder that you own"
         raise JudgeError(f"cannot be written ({error.strerror})", where=f"--out {out}", mend=mend) from error
-
-
-def open_trained(kind: Kind, path: Path, *, device: str | None = None, batch: int = 8) -> Detector:
-    """The detector in a file of :func:`train_detector`."""
-    if kind == "yolo":
-        from judge.masking.detectors.yolo import load_yolo
-
-        return load_yolo(path, device=device, batch=batch)
-    from judge.masking.detectors.maskrcnn import load_maskrcnn
-
-    return load_maskrcnn(path, device=device, batch=batch)
 
 
 def split_pictures(truth: GroundTruth, share: float, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -172,12 +161,11 @@ def measure_overlap(
     detector: Detector, truth: GroundTruth, pictures: Path, names: Sequence[str], *, hiding: Hiding | None = None
 ) -> Overlap:
     """How well ``detector`` covers people (or what ``hiding`` names) in pictures ``names``, pooled by pixel."""
-    hiding, counts = hiding or Hiding(), []
-    for start in range(0, len(names), detector.batch):
-        group = [read_picture(pictures, name) for name in names[start : start + detector.batch]]
-        for picture, found, true in zip(group, detector.detect(group), truth.detect(group), strict=True):
-            size = (picture.pixels.shape[0], picture.pixels.shape[1])
-            counts.append(astuple(count(true, found, hiding, size)))
+    hiding = hiding or Hiding()
+    counts = [
+        astuple(count(true, found, hiding, picture.size))
+        for picture, [found, true] in detect_pictures(pictures, names, detector, truth, failures=None)
+    ]
     summed = np.array(counts, dtype=np.float64).reshape(-1, 5).sum(axis=0)
     return Overlap(*pool(summed).tolist())
 

@@ -14,13 +14,14 @@ from detector_samples import agreement, check_contract, odd_pictures, run_apart
 from judge.calibration.scenes import write_pictures
 from judge.calibration.world import draw_scenes
 from judge.errors import JudgeError
+from judge.masking.detectors import make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind, parse_safetensors
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture, from_mask
 from judge.training import detector_models
 from judge.training.detector_models import Example, Examples
-from judge.training.detectors import DetectorRecipe, TrainedDetector, open_trained, split_pictures, train_detector
+from judge.training.detectors import DetectorRecipe, TrainedDetector, split_pictures, train_detector
 
 KINDS: tuple[Kind, ...] = ("yolo", "maskrcnn")
 SIZE = 96
@@ -139,7 +140,7 @@ def test_it_goes_on_from_weights_with_other_categories(
     assert on.categories == GroundTruth.read(few / "instances.json").categories
     assert on.losses[0] < fresh.losses[0]
     assert np.isnan(on.overlap.recall)  # nothing was held out
-    check_contract(open_trained(kind, on.path, device="cpu"), odd_pictures())
+    check_contract(make_detector(kind, weights=str(on.path), device="cpu"), odd_pictures())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -73,13 +73,10 @@ class GroundTruth:
             _records(document.value, key, source) for key in ("images", "annotations", "categories")
         )
         names: dict[object, str] = {_key(category, "id", source): str(category.get("name")) for category in categories}
-        for label in labels or ():
-            if label not in names.values():
-                mend = nearest(label, sorted(set(names.values())))
-                raise JudgeError(f"no category '{label}'", where=source, mend=mend)
         entries, strays = _entries(images, source)
+        truth = cls(source, tuple(dict.fromkeys(names.values())), None, entries, names)
+        truth = truth if labels is None else truth.only(labels)
         by_id = {entry.image_id: entry for entry in entries.values() if entry.image_id is not None}
-        wanted = None if labels is None else frozenset(labels)
         joined = False
         for number, annotation in enumerate(annotations):
             image_id = annotation.get("image_id")
@@ -87,17 +84,27 @@ class GroundTruth:
                 where = f"annotations, record {number}"
                 what = f"'image_id' is {kind_of(image_id)}: what it shows stays visible"
                 strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="mend the annotation")))
-                continue
-            entry = by_id.get(image_id)
             # Cut-down files often keep the annotations of the pictures that were left out.
-            if entry is not None:
+            elif (entry := by_id.get(image_id)) is not None:
                 joined = True
                 # Of all that COCO has, people are a third: what is not asked for need not be kept.
-                if wanted is None or _category(annotation, names) in {None, *wanted}:
+                if truth.labels is None or _category(annotation, names) in {None, *truth.labels}:
                     entry.annotations.append(annotation)
         if annotations and not joined:
             raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=_SHAPE)
-        return cls(source, tuple(dict.fromkeys(names.values())), wanted, entries, names, tuple(strays))
+        return replace(truth, strays=tuple(strays))
+
+    def only(self, labels: Collection[str]) -> GroundTruth:
+        """The same instances, of which only those of the categories ``labels`` are read.
+
+        Raises:
+            JudgeError: a category that the file does not have.
+        """
+        for label in labels:
+            if label not in self.categories:
+                mend = nearest(label, sorted(self.categories))
+                raise JudgeError(f"no category '{label}'", where=self.source, mend=mend)
+        return replace(self, labels=frozenset(labels))
 
     @property
     def key(self) -> str:
@@ -127,9 +134,9 @@ class GroundTruth:
             JudgeError: a picture that the file does not list or describes with another size; an annotation that is
                 not sound (see ``read_annotation``).
         """
-        return [self.instances(picture.name, picture.pixels.shape[:2]) for picture in pictures]
+        return [self.instances(picture.name, picture.size) for picture in pictures]
 
-    def instances(self, name: str, size: tuple[int, ...] | None = None) -> tuple[Instance, ...]:
+    def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
         """The instances of one picture; ``size``: its height and width, by default as the file has them."""
         entry = self._entries.get(name)
         if entry is None:
