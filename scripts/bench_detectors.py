@@ -25,7 +25,8 @@ from judge.masking.detectors import make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind
 from judge.masking.instances import PERSON
-from judge.training.detectors import DetectorRecipe, measure_overlap, train_detector
+from judge.training.detector_models import DetectorRecipe
+from judge.training.detectors import measure_overlap, train_detector
 
 # What reaches a recall of 0.9 in a quarter of an hour on two cores. New pictures teach more than the same ones again.
 RECIPES: dict[Kind, DetectorRecipe] = {

@@ -1,4 +1,4 @@
-"""One run, several times over, with one thing exchanged: what hides people, or what is hidden of them."""
+"""``judge ablate masks``: vary the mask, of captioners and of judges, and measure each time."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ MASKS = "masks.json"
 def run_each(
     config: RunSettings, variants: Mapping[str, Mapping[str, Any]], *, progress: Progress | None = None
 ) -> dict[str, Result]:
-    """The run of ``config`` with each variant's settings in place; nothing is written but features and judges kept.
+    """The run of ``config`` with each variant's settings; nothing is written but caches of features and judges.
 
     Raises:
-        JudgeError: as ``judge evaluate``; none of the metrics is read by what is exchanged.
+        JudgeError: as ``judge evaluate``.
     """
     results = {}
     with TemporaryDirectory(prefix="judge-") as folder:
-        # Judges of what no variant touches, such as people's words, are one and the same: trained once.
+        # Judges that no variant changes, such as those of people's words, are trained once.
         kept = {"checkpoints": config.checkpoints or Path(folder), "out": None}
         for name, changes in variants.items():
             settings = _of(config, RunConfig) | dict(changes) | kept
             one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
-            results[name] = run(one, progress=_named(progress, name) if progress else None)
+            results[name] = run(one, progress=_named(progress, name))
     return results
 
 
@@ -47,12 +47,12 @@ def _of(config: RunSettings, kind: type[Settings]) -> dict[str, Any]:
     return {name: value for name, value in config.model_dump().items() if name in kind.model_fields}
 
 
-def _named(progress: Progress, name: str) -> Progress:
-    return lambda what, done, total: progress(f"{name}: {what}", done, total)
+def _named(progress: Progress | None, name: str) -> Progress | None:
+    return progress and (lambda what, done, total: progress(f"{name}: {what}", done, total))
 
 
 def metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``metrics`` whose judges see pictures.
+    """Those of ``metrics`` whose judges use images.
 
     Raises:
         JudgeError: none does.
@@ -60,7 +60,7 @@ def metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
     found = tuple(name for name in spell_out(metrics) if find_metric(name).uses_images)
     if not found:
         mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.uses_images)}"
-        raise JudgeError("no judge of these metrics sees pictures", where="--metrics", mend=mend)
+        raise JudgeError("no judge of these metrics uses images", where="--metrics", mend=mend)
     return found
 
 
@@ -124,9 +124,9 @@ def _captions(
             continue
         path = folder / name / f"{captioner}.json"
         precision = "bf16" if config.precision == "bf16" else "no"
-        told = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
-        tell = _named(progress, name) if progress else None
-        done = caption(make_config(_of(config, CaptionConfig) | dict(changes) | told, CaptionConfig), progress=tell)
+        settings = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
+        settings = _of(config, CaptionConfig) | dict(changes) | settings
+        done = caption(make_config(settings, CaptionConfig), progress=_named(progress, name))
         if not done.captions:
             raise done.failures[0][1]
         written[captioner] = path
@@ -143,15 +143,8 @@ def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> l
         chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
         if summary.chance:
             chance = summary.chance[1]
-        rows.append(
-            MaskRow(
-                changes["mask"],
-                changes["hide"],
-                summary,
-                _difference(summary.generated, chance),
-                _difference(summary.generated, before),
-            )
-        )
+        shifts = _difference(summary.generated, chance), _difference(summary.generated, before)
+        rows.append(MaskRow(changes["mask"], changes["hide"], summary, *shifts))
     return rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from judge.commands.captioner_checkpoints import settings_beside
@@ -20,6 +20,8 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import list_pictures
 from judge.types import Progress
 from judge.utils.files import write_whole
+
+_NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def _place(out: Path) -> Iterator[Path]:
     Whatever else ends the work leaves the notes, if there are any captions in them.
     """
     made = [folder for folder in out.absolute().parents if not folder.exists()]
-    notes = _notes_beside(out)
+    notes = out.with_name(f".{out.name}{_NOTES}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         notes.touch()
@@ -71,18 +73,13 @@ def _place(out: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def _notes_beside(out: Path) -> Path:
-    """Where finished captions are kept until all are."""
-    return out.with_name(f".{out.name}.partial")
-
-
 def _check_out(config: CaptionConfig) -> None:
     """Refuse a place that cannot be used, before any work."""
     out, where = config.out, f"--out {config.out}"
     if out.is_dir():
         raise JudgeError("is a folder", where=where, mend="name a file")
     # Settings are written before captions: alone, beside notes, they are those of a run that was killed in between.
-    killed = _notes_beside(out).exists() and not out.exists()
+    killed = out.with_name(f".{out.name}{_NOTES}").exists() and not out.exists()
     for path in (out, settings_beside(out)):
         if path.exists() and not config.overwrite and not killed:
             which = "is there already" if path == out else f"has {path.name} beside it already"
@@ -173,13 +170,7 @@ def _write(
     """Caption, and write both files."""
     from judge.captioning import Writing, caption_pictures, write_captions
 
-    writing = Writing(
-        prompt=config.prompt,
-        beams=config.beams,
-        max_tokens=config.max_tokens,
-        batch_size=config.batch_size,
-        precision=config.precision,
-    )
+    writing = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
     done = caption_pictures(config.model, pictures, writing, device=config.device, notes=notes, progress=progress)
     failures += done.failures
     if done.captions:

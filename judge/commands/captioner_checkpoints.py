@@ -1,4 +1,4 @@
-"""Checkpoints of captioners in ``judge evaluate``: which of them wrote what, and captions of those without any."""
+"""Captioners given as checkpoints in ``judge evaluate``: which wrote which captions, and captions by those without."""
 
 from __future__ import annotations
 

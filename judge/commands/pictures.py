@@ -1,4 +1,4 @@
-"""From settings to what is hidden in pictures: which things, found by which detector."""
+"""From settings to pictures with people hidden: what is hidden, and which detector finds it."""
 
 from __future__ import annotations
 

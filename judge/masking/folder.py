@@ -1,4 +1,4 @@
-"""Mask a whole folder of pictures: on all cores, in flat memory, one bad picture never the end of the others."""
+"""Mask a folder of pictures on all cores, in constant memory; faults of single pictures do not stop the others."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Row:
 
 @dataclass
 class Masked:
-    """What became of a folder: a row per masked picture, a fault per other one, a few pictures to look at."""
+    """A masked folder: a row for each picture, the failures, and tiles of the contact sheet."""
 
     rows: list[Row] = field(default_factory=list)
     failures: Failures = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Pictures in and out: nothing outside the folder is read, nothing is read wrong, nothing is written with loss."""
+"""Reading and writing pictures: nothing outside the folder is read, nothing is written with loss."""
 
 from __future__ import annotations
 

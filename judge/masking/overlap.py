@@ -1,4 +1,4 @@
-"""How well a detector finds the people that ground truth knows: pixels, and instances."""
+"""How well a detector finds the people of the ground truth: by pixels and by instances."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DetectorRow:
         precision: COCO's average precision of masks (IoU 0.50 to 0.95), the mean over hidden categories;
             ``precision_50``: at 0.50.
         people: instances that it found, rightly or wrongly; ``of``: those that there are.
-        pictures: looked at.
+        pictures: compared.
     """
 
     detector: str
@@ -83,8 +83,8 @@ def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, 
         hiding: what is hidden, and how.
         size: height and width of the picture.
     """
-    people, seen = union(hiding.chosen(truth), size), hiding.chosen(found)
-    mask, region = union(seen, size), hiding.region(seen, size)
+    people, chosen = union(hiding.chosen(truth), size), hiding.chosen(found)
+    mask, region = union(chosen, size), hiding.region(chosen, size)
     return Counts(
         truth=int(people.sum()),
         found=int(mask.sum()),

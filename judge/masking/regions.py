@@ -1,4 +1,4 @@
-"""Where things are that can still be seen once others are hidden: boxes, without names."""
+"""Boxes, without labels, of the things that are still visible once others are hidden."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LEFT = 0.5
 def visible_boxes(
     instances: Sequence[Instance], hidden: BoolMask, *, threshold: float = 0.0, most: int = MOST
 ) -> tuple[Box, ...]:
-    """The boxes of what is left of ``instances``, the most certain first, then the largest.
+    """The boxes of the visible parts of ``instances``, the most certain first, then the largest.
 
-    A thing counts where at least half of its mask is left, and its box is that of what is left: the outline of a tie
-    on somebody hidden would tell who is hidden.
+    A thing counts if at least half of its mask is visible, and its box is that of the visible part: the outline of a
+    tie on a hidden person would tell who is hidden.
 
     Args:
         instances: of one picture, of any category.

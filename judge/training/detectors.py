@@ -1,4 +1,4 @@
-"""Detectors trained here: a small one from nothing, or weights at hand fine-tuned, on any corpus with instances.
+"""Training of detectors: a small one from nothing, or given weights fine-tuned, on any pictures with instances.
 
 One plain torch loop for both kinds, in one process: the networks and their losses are Ultralytics' and torchvision's,
 the rest is ours. Ultralytics' own trainer wants masks as polygons and pictures in folders, writes pickles, and sets the
@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 import torch
@@ -28,8 +29,6 @@ from judge.masking.overlap import Overlap, count, pool
 from judge.training.detector_models import MODELS, DetectorModel, DetectorRecipe, Example, Examples
 from judge.types import Progress
 
-__all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "split_pictures", "train_detector"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrainedDetector:
@@ -40,7 +39,7 @@ class TrainedDetector:
         categories: what it tells apart.
         losses: mean training loss of each epoch.
         pictures: trained on.
-        held_out: kept for looking at.
+        held_out: kept for validation.
         overlap: with the people in the held-out pictures, from a score of 0.5 on; with all things where no category
             is "person". NaN where there is nothing to find.
         seconds: all of it took.
@@ -129,11 +128,10 @@ def _probe(out: Path) -> None:
     """Refuse a place that cannot be written before the work, not after it."""
     if out.is_dir():
         raise JudgeError("is a folder", where=f"--out {out}", mend="name a file")
-    beside = out.with_name(f".{out.name}.{time.time_ns()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        beside.touch()
-        beside.unlink()
+        with TemporaryFile(dir=out.parent):
+            pass
     except OSError as error:
         mend = "name a file in a folder that you own"
         raise JudgeError(f"cannot be written ({error.strerror})", where=f"--out {out}", mend=mend) from error

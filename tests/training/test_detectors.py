@@ -20,8 +20,8 @@ from judge.masking.detectors.weights import Kind, parse_safetensors
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture, from_mask
 from judge.training import detector_models
-from judge.training.detector_models import Example, Examples
-from judge.training.detectors import DetectorRecipe, TrainedDetector, split_pictures, train_detector
+from judge.training.detector_models import DetectorRecipe, Example, Examples
+from judge.training.detectors import TrainedDetector, split_pictures, train_detector
 
 KINDS: tuple[Kind, ...] = ("yolo", "maskrcnn")
 SIZE = 96
@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_weights(kind: Kind, few: Path, tmp_path: P
     def weights(name: str, seed: int) -> dict[str, torch.Tensor]:
         recipe = DetectorRecipe(epochs=1, batch_size=4, image_size=64, validation=0.2, seed=seed)
         fit(kind, few, tmp_path / name, recipe)
-        return parse_safetensors((tmp_path / name).read_bytes(), name)[1]
+        return parse_safetensors((tmp_path / name).read_bytes(), name, kind)[1]
 
     torch.manual_seed(1)
     expected = torch.rand(3)
@@ -165,7 +165,8 @@ def test_training_leaves_no_trace(few: Path, tmp_path: Path) -> None:
     code = f"""
 import torch, torchvision, cv2, numpy
 from pathlib import Path
-from judge.training.detectors import DetectorRecipe, train_detector
+from judge.training.detectors import train_detector
+from judge.training.detector_models import DetectorRecipe
 def state():
     return (dict(os.environ), cv2.getNumThreads(), torch.get_num_threads(), torch.save, torch.is_grad_enabled(),
             torch.are_deterministic_algorithms_enabled(), torch.get_rng_state().sum().item())

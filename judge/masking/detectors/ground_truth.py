@@ -21,14 +21,7 @@ _SHAPE = "give a COCO instances file (images, annotations, categories)"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A picture as the file describes it.
-
-    Attributes:
-        name: of its file.
-        image_id: its "id"; None where that is at fault.
-        size: height and width; None where the file does not say.
-        faults: what stands in the way of using it.
-    """
+    """A picture as the file describes it; id and size (height, width) are None where the file has none to use."""
 
     name: str
     image_id: int | str | None
@@ -140,13 +133,12 @@ class GroundTruth:
         """The instances of one picture; ``size``: its height and width, by default as the file has them."""
         entry = self._entries.get(name)
         if entry is None:
-            raise JudgeError(
-                f"picture '{name}' is not among its images", where=self.source, mend="give the file of these pictures"
-            )
+            mend = "give the file of these pictures"
+            raise JudgeError(f"picture '{name}' is not among its images", where=self.source, mend=mend)
         if entry.faults:
             raise entry.faults[0]
-        if size is not None and entry.size is not None and tuple(size) != entry.size:
-            turned = " (turned by its EXIF orientation?)" if tuple(size[::-1]) == entry.size else ""
+        if size is not None and entry.size is not None and size != entry.size:
+            turned = " (turned by its EXIF orientation?)" if size[::-1] == entry.size else ""
             what = f"is {size[1]} x {size[0]}, its annotation says {entry.size[1]} x {entry.size[0]}{turned}"
             raise JudgeError(what, where=f"picture '{name}'", mend="use the pictures that were annotated")
         height, width = size or entry.size or (0, 0)
@@ -189,7 +181,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
         polygons = [_read_polygon(polygon, size, where) for polygon in shape]
         rle = coco.merge(coco.frPyObjects(polygons, *size))
     elif shape in (None, []) and box is not None:
-        return replace(from_box(box, size, label), crowd=crowd)
+        return from_box(box, size, label, crowd=crowd)
     else:
         raise JudgeError("has neither segmentation nor bbox", where=where, mend="add one, or remove it")
     x, y, width, height = box or map(float, coco.toBbox(rle))
@@ -224,17 +216,17 @@ def _entries(
     ids: dict[int | str, _Entry] = {}
     for number, image in enumerate(images):
         name, image_id = image.get("file_name"), image.get("id")
-        record = f"images, record {number}"
-        where = f"{source}, {record}"
+        where = f"{source}, images, record {number}"
         if not isinstance(name, str) or not name:
             mend = "give the picture's file name"
-            strays.append((record, JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)))
+            fault = JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)
+            strays.append((f"images, record {number}", fault))
+            continue
+        if name in entries:
+            fault = JudgeError(f"'file_name' {name} stands there twice", where=where, mend="remove one")
+            entries[name].faults.append(fault)
             continue
         known = image_id if isinstance(image_id, int | str) else None
-        if name in entries:
-            twice = JudgeError(f"'file_name' {name} stands there twice", where=where, mend="remove one")
-            entries[name].faults.append(twice)
-            continue
         entry = entries[name] = _Entry(name, known, _size(image))
         if known is None:
             entry.faults.append(JudgeError(f"'id' is {kind_of(image_id)}", where=where, mend=_SHAPE))
@@ -242,24 +234,20 @@ def _entries(
             for one in (ids[known], entry):
                 one.faults.append(JudgeError(f"'id' {known} stands there twice", where=where, mend=_SHAPE))
         if entry.size == _WRONG:
-            mend = "give the picture's width and height in pixels"
             what = f"height and width are {image.get('height')} and {image.get('width')}"
+            mend = "give the picture's width and height in pixels"
             entry.faults.append(JudgeError(what, where=where, mend=mend))
     return entries, strays
 
 
 def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
     """Height and width, None where the file has neither; ``_WRONG`` where they are no lengths in pixels."""
-    if image.get("height") is None and image.get("width") is None:
+    sides: list[Any] = [image.get("height"), image.get("width")]
+    if sides == [None, None]:
         return None
-    height, width = _side(image.get("height")), _side(image.get("width"))
-    return (height, width) if height and width else _WRONG
-
-
-def _side(value: object) -> int:
-    """Pixels; some exporters write 480.0. 0 for what is no length."""
-    whole = type(value) is int or (isinstance(value, float) and value.is_integer())
-    return max(0, int(value)) if whole else 0  # type: ignore[call-overload]
+    # Some exporters write 480.0.
+    whole = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
+    return (int(sides[0]), int(sides[1])) if whole and min(sides) > 0 else _WRONG
 
 
 def _numbers(values: object, what: str, where: str) -> list[float]:
@@ -295,9 +283,8 @@ def _within(values: Sequence[float], limit: int, where: str) -> None:
 def _read_box(box: object, size: tuple[int, int], where: str) -> tuple[float, float, float, float]:
     numbers = _numbers(box, "bbox", where)
     if len(numbers) != 4 or numbers[2] < 0 or numbers[3] < 0:
-        raise JudgeError(
-            f"bbox is {numbers}", where=where, mend="a box is x, y, width, height, none of the last below 0"
-        )
+        mend = "a box is x, y, width, height, none of the last below 0"
+        raise JudgeError(f"bbox is {numbers}", where=where, mend=mend)
     x, y, width, height = map(float, numbers)
     _within([x, x + width], size[1], where)
     _within([y, y + height], size[0], where)
@@ -315,9 +302,8 @@ def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> 
     if given != list(size):
         what = f"run lengths for size {given}, the picture is [{size[0]}, {size[1]}] (height, width)"
         raise JudgeError(what, where=where, mend="use the pictures that were annotated, at their size")
-    wrong = JudgeError(
-        f"run lengths do not add up to {size[0] * size[1]:,} pixels", where=where, mend="export the annotation again"
-    )
+    what = f"run lengths do not add up to {size[0] * size[1]:,} pixels"
+    wrong = JudgeError(what, where=where, mend="export the annotation again")
     if isinstance(counts, list):
         runs: Sequence[float] = _numbers(counts, "counts", where)
     elif isinstance(counts, str):

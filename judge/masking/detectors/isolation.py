@@ -1,4 +1,4 @@
-"""Ultralytics and ONNX Runtime, imported so that they leave the user's machine and this process alone.
+"""Ultralytics and ONNX Runtime, imported without side effects on the user's machine or this process.
 
 At import Ultralytics writes settings into the user's configuration folder, looks whether it is online, sets
 environment variables for all child processes, turns OpenCV's threads off, changes how NumPy and torch print, adds

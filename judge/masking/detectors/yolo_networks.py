@@ -1,4 +1,4 @@
-"""YOLO networks out of files: our safetensors, ONNX, and Ultralytics' own pickled ``.pt``, where the user trusts it.
+"""YOLO networks from files: our safetensors, ONNX, and Ultralytics' own pickled ``.pt``, where the user trusts it.
 
 What leaves this module is a :class:`Network`: tensors in, rows and prototypes out. Boxes, masks and scores are read
 from them in ``yolo.py``, alike for every file.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,8 @@ def build(architecture: Mapping[str, Any], categories: Sequence[str], where: str
     head = architecture["head"][-1][2]
     kind = tasks.SegmentationModel if head.startswith("Segment") else tasks.DetectionModel
     try:
-        model = kind(_copied(architecture), ch=3, nc=len(categories), verbose=False)
+        # Ultralytics writes into what it is given.
+        model = kind(deepcopy(dict(architecture)), ch=3, nc=len(categories), verbose=False)
     except Exception as error:  # Whatever the layers make of numbers that do not fit.
         what = f"its architecture cannot be built ({type(error).__name__})"
         raise JudgeError(what, where=where, mend=_NOT_OURS) from error
@@ -304,10 +306,3 @@ def _check_architecture(architecture: Mapping[str, Any], where: str) -> None:
             raise refuse(f"names '{name}', which is no layer")
     if rows[-1][2] not in _HEADS:
         raise refuse(f"ends in {rows[-1][2]}")
-
-
-def _copied(architecture: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy: Ultralytics writes into what it is given."""
-    from copy import deepcopy
-
-    return deepcopy(dict(architecture))
