@@ -53,7 +53,7 @@ class Writing:
 
 @dataclass
 class Captioned:
-    """What became of the pictures: image id -> caption, in their order; and by picture's name what went wrong."""
+    """Captions by image id, in the order of the pictures, and the failures by picture's name."""
 
     captions: dict[str, str] = field(default_factory=dict)
     failures: Failures = field(default_factory=list)
@@ -79,7 +79,7 @@ def caption_pictures(
         device: cpu, cuda, cuda:1; None for a GPU where there is one.
         notes: file in which finished captions are kept until the caller removes it, and taken up again by the next
             run of the same checkpoint, settings and images; None to keep none.
-        progress: told of progress.
+        progress: called with the pictures captioned.
 
     Raises:
         JudgeError: what concerns all pictures: no such captioner or device, too little memory, notes not writable.
@@ -110,7 +110,7 @@ Asked = tuple[dict[str, Tensor], list[int]]
 
 
 class Writer:
-    """A captioner that writes.
+    """A captioner with a prompt, a device and settings.
 
     Raises:
         JudgeError: it takes pictures in no known way; memory does not hold it.
@@ -155,7 +155,7 @@ class Writer:
         return [found[row] for row in range(len(asked))]
 
     def _fitting(self, asked: Sequence[Asked]) -> list[str]:
-        """As many at a time as memory holds; from then on no more."""
+        """Captions of as many at a time as memory holds; a batch size that did not fit is not tried again."""
         found: list[str] = []
         while left := asked[len(found) : len(found) + self.most]:
             try:
@@ -195,7 +195,7 @@ class Writer:
         return [" ".join(text.split()) for text in texts]
 
     def _room(self, used: int) -> int:
-        """Tokens that may be written: as many as asked for, if the model has positions for them."""
+        """Tokens that may be generated: as many as asked for, if the model has positions for them."""
         room = self.captioner.room
         return self.writing.max_tokens if room is None else max(1, min(self.writing.max_tokens, room - used))
 
@@ -299,7 +299,7 @@ def _mendable(path: Path) -> Iterator[None]:
 
 
 def _is_still(pictures: HiddenPictures, image: str, key: str) -> bool:
-    """Whether the picture shows what it showed."""
+    """Whether the picture is the one that was captioned."""
     try:
         return image in pictures.names and pictures.key(image) == key
     except JudgeError:
@@ -307,7 +307,7 @@ def _is_still(pictures: HiddenPictures, image: str, key: str) -> bool:
 
 
 def _key(model: str, images: Sequence[str], writing: Writing, device: torch.device) -> str:
-    """What captions depend on, pictures apart, hashed. A checkpoint written anew in its folder is another one."""
+    """Hash of what captions depend on, pictures apart; a checkpoint rewritten in its folder is another one."""
     packages = [version(name) for name in ("caption-judge", "torch", "transformers")]
     parts = (packages, model, fingerprint_of(model), astuple(writing), device.type, images)
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()

@@ -27,12 +27,12 @@ from judge.types import Progress
 from judge.utils.files import OutputFolder
 
 FIGURES = "detectors.json"
-_BATCH = 8  # Pictures that a detector sees at a time.
+_BATCH = 8  # Pictures that a detector gets at a time.
 
 
 @dataclass
 class _Found:
-    """By picture what ground truth and each detector find in it, and where people are shown, a tile."""
+    """Instances by picture, of ground truth and of each detector, with their counts and tiles of the contact sheet."""
 
     truth: dict[str, tuple[Instance, ...]] = field(default_factory=dict)
     found: dict[str, dict[str, tuple[Instance, ...]]] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class DetectorAblation:
-    """What was found.
+    """Detectors compared.
 
     Attributes:
         rows: one per detector: what it finds.
-        failures: the pictures that could not be looked at.
+        failures: the pictures that could not be read, or at which a detector failed.
         results: detector -> what judges measure where it hides people; empty where no captions were given.
         agreements: of amplifications with those of the first detector.
     """
@@ -100,7 +100,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
 
 
 def _judge(config: AblateDetectorsConfig, progress: Progress | None) -> tuple[dict[str, Result], list[Agreement]]:
-    """The same run with each detector."""
+    """The run of ``judge evaluate`` with each detector."""
     metrics = metrics_with_images(config.metrics)
     results = run_each(
         config, {name: {"detector": name, "metrics": metrics} for name in config.detectors}, progress=progress

@@ -43,7 +43,7 @@ def run_each(
 
 
 def _of(config: RunSettings, kind: type[Settings]) -> dict[str, Any]:
-    """What ``config`` says in the words of another command."""
+    """The settings of ``config`` that another command has too."""
     return {name: value for name, value in config.model_dump().items() if name in kind.model_fields}
 
 
@@ -65,7 +65,7 @@ def metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None) -> list[MaskRow]:
-    """Hide more and more of pictures, from captioners (``--model``) and from judges, and measure each time.
+    """Vary what is hidden in pictures, from captioners (``--model``) and from judges, and measure each time.
 
     A captioner that is given as a checkpoint captions the masked pictures anew (Hirota et al., CVPR 2022, Table 4;
     DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
@@ -104,7 +104,7 @@ def write_ablation(
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
-    """Name -> settings; pictures as they are once, first."""
+    """Name -> settings; unmasked pictures once, first."""
     plain: dict[str, dict[str, Any]] = (
         {"none": {"mask": "none", "hide": "person", "category": None}} if "none" in config.masks else {}
     )
@@ -117,7 +117,7 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
 def _captions(
     config: AblateMasksConfig, name: str, changes: Mapping[str, Any], folder: Path, progress: Progress | None
 ) -> dict[str, Any]:
-    """Captions of the pictures as this variant leaves them, by every checkpoint that has not written any."""
+    """Captions of the variant's masked pictures, by every checkpoint whose captions are not given."""
     written: dict[str, Path] = {}
     for captioner, model in config.models.items():
         if captioner in config.captions:

@@ -26,7 +26,7 @@ _NOTES = ".partial"  # Ends the name of the file in which finished captions are 
 
 @dataclass(frozen=True, slots=True)
 class CaptionedFolder:
-    """What ``judge caption`` made: how many captions, how many of them empty, and by picture what went wrong."""
+    """How many captions ``judge caption`` wrote, how many of them are empty, and the failures by picture."""
 
     captions: int
     empty: int
@@ -74,7 +74,7 @@ def _place(out: Path) -> Iterator[Path]:
 
 
 def _check_out(config: CaptionConfig) -> None:
-    """Refuse a place that cannot be used, before any work."""
+    """Refuse an output path that cannot be used, before any work."""
     out, where = config.out, f"--out {config.out}"
     if out.is_dir():
         raise JudgeError("is a folder", where=where, mend="name a file")
@@ -89,7 +89,7 @@ def _check_out(config: CaptionConfig) -> None:
 
 
 def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
-    """Image id -> picture, of all that shall be captioned; and the pictures that cannot be named.
+    """Image id -> name of each picture to caption, and the pictures without a usable id.
 
     Those that a COCO file lists, by its ids; else all of the folder, by their names.
     """
@@ -139,7 +139,7 @@ def _listed(path: Path) -> tuple[list[tuple[object, str]], Failures]:
 def _masked(
     config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None
 ) -> HiddenPictures:
-    """The pictures as the captioner gets them, without those at fault."""
+    """The pictures as the captioner gets them, masked or not, without those at fault."""
     if config.mask == "none":
         return HiddenPictures(config.images, names, max_pixels=config.max_pixels)
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)

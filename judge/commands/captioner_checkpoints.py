@@ -31,7 +31,7 @@ def settings_beside(path: Path) -> Path:
 
 
 def known_models(config: RunConfig) -> dict[str, str]:
-    """Captioner -> the checkpoint that wrote its captions: as given, else as ``judge caption`` left it beside them.
+    """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions.
 
     Raises:
         JudgeError: what lies beside captions cannot be read.
@@ -125,7 +125,7 @@ def _caption(
     directory: RunDirectory | None,
     progress: Progress | None,
 ) -> Captions:
-    """One captioner's captions; where there is a run's folder, they are written as well."""
+    """One captioner's captions, written as well if the run has a folder."""
     from judge.captioning import Writing, caption_pictures, caption_records, write_captions
 
     writing = Writing(precision="bf16" if config.precision == "bf16" else "no")

@@ -33,7 +33,7 @@ _OFTEN, _SHARE = 100, 0.01
 
 @dataclass(frozen=True, slots=True)
 class Correlated:
-    """The category that tells most of the attribute.
+    """The category most correlated with the attribute.
 
     Attributes:
         category: its name.
@@ -150,7 +150,7 @@ def open_detector(
         truth: the instances, where they have been read already.
         device: of a network; None for a GPU where there is one.
         batch: pictures that a network gets at a time.
-        progress: told what is fetched.
+        progress: called with what is fetched.
 
     Raises:
         JudgeError: as ``make_detector``; one that does not know all of ``labels``: it would hide nothing.

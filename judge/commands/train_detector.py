@@ -1,4 +1,4 @@
-"""``judge train detector``: a detector of one's own, from nothing or from weights at hand."""
+"""``judge train detector``: train a detector from nothing, or go on from given weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> TrainedDetector:
-    """Train a detector and write its one file.
+    """Train a detector and write its file.
 
     Raises:
         JudgeError: the file is there already (without ``overwrite``), or anything that ``train_detector`` raises.
@@ -27,15 +27,4 @@ def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> T
     from judge.training.detectors import train_detector
 
     recipe = DetectorRecipe(**{field.name: getattr(config, field.name) for field in fields(DetectorRecipe)})
-    return train_detector(
-        config.kind,
-        config.images,
-        config.instances,
-        config.out,
-        recipe=recipe,
-        labels=config.categories,
-        start=config.start,
-        trust=config.trust_weights,
-        device=config.device,
-        progress=progress,
-    )
+    return train_detector(recipe, config.images, config.instances, config.out, progress=progress)

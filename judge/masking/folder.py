@@ -21,10 +21,10 @@ from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
 from judge.types import Progress
 
-# Contact sheets show so many pictures, evenly spread, and those first in which something is hidden.
+# Pictures on a contact sheet: evenly spread, and those first in which something is hidden.
 SHEET = 24
 _CANDIDATES = 4 * SHEET
-# Batches in work or done, for each worker, while one is waited for; done ones are small.
+# Batches submitted for each worker while the first is awaited; finished ones are small.
 _AHEAD = 8
 # Of a file's name, in bytes, on every usual file system.
 _LONGEST = 255
@@ -146,7 +146,7 @@ class MaskFolder:
         return result
 
     def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:
-        """Picture -> masked picture; of two that would be written to one place the second fails."""
+        """Picture -> masked picture; of two that would be written to the same path the second fails."""
         targets: dict[str, str] = {}
         taken = {place: place for place in self.reserved}
         folders: dict[str, str] = {}
@@ -193,9 +193,9 @@ class MaskFolder:
 
 
 def _in_order(jobs: Iterable[Callable[[], Masked]], workers: int) -> Generator[Masked, None, None]:
-    """What ``jobs`` return, done on threads, few of them ahead of the one that is waited for.
+    """Results of ``jobs``, in order, computed by threads that run only a little ahead.
 
-    However it ends, by Ctrl-C too, it waits for what has begun: a thread still in OpenCV when Python goes aborts.
+    However it ends, by Ctrl-C too, it waits for jobs that have begun: a thread still in OpenCV aborts Python's exit.
     """
     waiting: deque[Future[Masked]] = deque()
     with ThreadPoolExecutor(workers) as pool:
@@ -213,7 +213,7 @@ def _in_order(jobs: Iterable[Callable[[], Masked]], workers: int) -> Generator[M
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """OpenCV's own threads would fight those that share out the pictures."""
+    """OpenCV without threads of its own, which would compete with ours."""
     import cv2
 
     before = cv2.getNumThreads()

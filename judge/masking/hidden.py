@@ -26,7 +26,7 @@ class HiddenPictures:
         hiding: what is hidden, and how; None for pictures as they are.
         hidden: name -> the instances that are hidden.
         max_pixels: more is taken for a decompression bomb.
-        regions: name -> where things are that can still be seen; empty where no judge asks for them.
+        regions: name -> boxes of visible things; empty if no judge asks for them.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ class HiddenPictures:
         return content.hexdigest()
 
     def boxes(self, image_id: str) -> tuple[Box, ...]:
-        """Where things are that can still be seen; none where nobody looked for them."""
+        """Where visible things are; none if regions were not asked for."""
         return self.regions.get(self._name(image_id), ())
 
     def _name(self, image_id: str) -> str:
@@ -73,7 +73,7 @@ class HiddenPictures:
 
 
 def _decisive(hiding: Hiding, chosen: Sequence[Instance], name: str) -> tuple[object, ...]:
-    """All that decides what the picture ``name`` looks like without the instances ``chosen``."""
+    """All that decides the pixels of picture ``name`` once the instances ``chosen`` are hidden."""
     things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
     share = hiding.share if hiding.mode == "partial" else None
     noise = (hiding.seed, name) if hiding.fill == "noise" else None
@@ -101,7 +101,7 @@ def find_hidden(  # noqa: PLR0913 - which pictures, what is hidden, how faults a
         max_pixels: more is taken for a decompression bomb.
         regions: whether some judge asks where things are: whatever the detector finds with the score that hides.
         failures: takes the names and faults of pictures, which are then left out; None to raise the first.
-        progress: told of progress.
+        progress: called with the pictures done.
 
     Raises:
         JudgeError: a picture is missing or at fault, or does not fit what the detector knows of it.

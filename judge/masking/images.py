@@ -27,7 +27,7 @@ ImageFormat = Literal["png", "webp"]
 SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
-# What we let Pillow look for: each of its other formats is a parser that no data set of captions needs. (Its JPEG
+# What Pillow may open: each of its other formats is a parser that no data set of captions needs. (Its JPEG
 # reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 # Pillow's own limit against decompression bombs, 2**30 / 12: a picture of 9,459 x 9,459.
@@ -42,7 +42,7 @@ _NOT_A_PICTURE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it 
 
 
 def list_pictures(folder: Path) -> list[str]:
-    """The names of the pictures in ``folder`` and below (POSIX paths relative to it), sorted; told by suffix.
+    """The names of the pictures in ``folder`` and below (POSIX paths relative to it), sorted; recognised by suffix.
 
     Links to folders are not followed. Hidden files and folders are left out, and the contact sheet of masked pictures.
 
@@ -67,7 +67,7 @@ def list_pictures(folder: Path) -> list[str]:
 
 
 def shows_people(path: Path) -> bool:
-    """Whether ``path`` is the contact sheet of a masked folder, on which people are still to be seen."""
+    """Whether ``path`` is the contact sheet of a masked folder, which still shows people."""
     return path.name == SHEET_NAME and (path.parent / TABLE_NAME).is_file()
 
 
@@ -120,7 +120,7 @@ def read_picture(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Pi
 
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> Pixels:
-    """What ``read_picture`` makes of a file's bytes; ``where`` names it in messages."""
+    """A file's bytes as ``read_picture`` returns them; ``where`` names the file in messages."""
     from PIL import UnidentifiedImageError
 
     if not data:
@@ -188,7 +188,7 @@ def _check_size(width: int, height: int, max_pixels: int, where: str) -> None:
 
 
 def _decode_jpeg(data: bytes, orientation: int, where: str) -> Pixels:
-    """By OpenCV, several times as fast as Pillow.
+    """Decode by OpenCV, several times as fast as Pillow.
 
     Pillow turns it: it finds orientations that OpenCV does not (in XMP, or as a long number), and every other format
     is turned by it as well.
@@ -229,7 +229,7 @@ def _check_end(data: bytes, where: str) -> None:
 
 
 def _decode_slowly(image: Image, where: str) -> Pixels:
-    """By Pillow: every other format, and whatever looks damaged."""
+    """Decode by Pillow: every other format, and whatever looks damaged."""
     from PIL import ImageOps
 
     # Of a TIFF Pillow looks at the size of its tiles too, as it decodes.

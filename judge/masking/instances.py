@@ -25,7 +25,7 @@ Foreground = Literal["all", "largest"] | float
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture and what it is called.
+    """A picture and its name.
 
     Attributes:
         name: the file's name, relative to the folder of pictures ("val2014/000000000139.jpg").

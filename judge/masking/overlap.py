@@ -75,7 +75,7 @@ class DetectorRow:
 
 
 def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, size: tuple[int, int]) -> Counts:
-    """The pixels of one picture; ``hiding`` chooses among ground truth and detections alike.
+    """Count the pixels of one picture; ``hiding`` selects among ground truth and detections alike.
 
     Args:
         truth: instances of ground truth.

@@ -12,7 +12,7 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom, as shares of the picture's width and height, in [0, 1]."""
 
 MOST = 20
-"""Boxes of a picture; what is less certain, then smaller, goes."""
+"""Most boxes of a picture; the least certain, then the smallest, are left out."""
 
 _LEFT = 0.5
 
@@ -27,7 +27,7 @@ def visible_boxes(
 
     Args:
         instances: of one picture, of any category.
-        hidden: its pixels that cannot be seen, [H, W].
+        hidden: its hidden pixels, [H, W].
         threshold: least score.
         most: boxes.
     """

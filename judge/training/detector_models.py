@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.detectors.weights import Header, to_channels
+from judge.masking.detectors.weights import Header, Kind, to_channels
 from judge.masking.detectors.yolo import GREY
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture
@@ -30,6 +30,12 @@ class DetectorRecipe:
     """How a detector is trained.
 
     Attributes:
+        kind: "yolo" or "maskrcnn".
+        categories: to learn; None for all of the instances file.
+        start: weights to go on from, as ``load_yolo`` (ONNX apart) and ``load_maskrcnn`` take them; what does not fit
+            the categories starts fresh. None: a small network from nothing.
+        trust_weights: folder whose pickles may be read.
+        device: None: CUDA where there is any.
         epochs: passes over the training pictures; 0 leaves the weights as they start.
         batch_size: pictures a step.
         learning_rate: the highest; None for the kind's own. It rises over a tenth of the steps and falls as a cosine.
@@ -38,6 +44,11 @@ class DetectorRecipe:
         seed: of weights, split, order and flips.
     """
 
+    kind: Kind
+    categories: Sequence[str] | None = None
+    start: str | Path | None = None
+    trust_weights: Path | None = None
+    device: str | None = None
     epochs: int = 40
     batch_size: int = 8
     learning_rate: float | None = None
@@ -46,6 +57,8 @@ class DetectorRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.kind not in MODELS:
+            raise JudgeError(f"unknown kind of detector '{self.kind}'", mend=nearest(self.kind, list(MODELS)))
         sound_size = 64 <= self.image_size <= 2048 and not self.image_size % 32
         for name, value, sound, mend in (
             ("epochs", self.epochs, self.epochs >= 0, "0 or more"),
@@ -175,17 +188,15 @@ class YoloModel(DetectorModel):
 
     rate = 2e-3
 
-    def __init__(
-        self, categories: tuple[str, ...], recipe: DetectorRecipe, start: str | Path | None, trust: Path | None
-    ) -> None:
+    def __init__(self, categories: tuple[str, ...], recipe: DetectorRecipe) -> None:
         from judge.masking.detectors import yolo, yolo_networks
 
-        self.size = recipe.image_size
+        start, self.size = recipe.start, recipe.image_size
         if start is None:
             architecture: Mapping[str, Any] = yolo_networks.packaged("yolov8n-seg", YOLO_SCALE)
             self.network = yolo_networks.build(architecture, categories, "yolov8n-seg")
         else:
-            path = yolo.find_weights(start, trust=trust)
+            path = yolo.find_weights(start, trust=recipe.trust_weights)
             if path.suffix == ".onnx":
                 mend = "give the .pt or .safetensors that it was made of"
                 raise JudgeError("an ONNX file cannot be trained further", where=str(start), mend=mend)
@@ -236,13 +247,10 @@ class MaskRcnnModel(DetectorModel):
 
     rate = 1e-3
 
-    def __init__(
-        self, categories: tuple[str, ...], recipe: DetectorRecipe, start: str | Path | None, trust: Path | None
-    ) -> None:
+    def __init__(self, categories: tuple[str, ...], recipe: DetectorRecipe) -> None:
         from judge.masking.detectors.maskrcnn import SMALL, build, read_maskrcnn
 
-        del trust  # Its files are read without unpickling, wherever they lie.
-        architecture: Mapping[str, Any] = SMALL
+        start, architecture = recipe.start, SMALL
         if start is None:
             self.network = build(architecture, len(categories), "small")
         else:
@@ -278,7 +286,7 @@ class MaskRcnnModel(DetectorModel):
         return torch.stack(list(losses.values())).sum()
 
 
-MODELS: Mapping[str, Callable[..., DetectorModel]] = {"yolo": YoloModel, "maskrcnn": MaskRcnnModel}
+MODELS: Mapping[Kind, type[YoloModel | MaskRcnnModel]] = {"yolo": YoloModel, "maskrcnn": MaskRcnnModel}
 
 
 def _coarse(mask: npt.NDArray[np.bool_], size: int) -> npt.NDArray[np.bool_]:

@@ -8,11 +8,9 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from masking.test_images import png_header
 from PIL import Image
 from pycocotools.coco import COCO
 from typer.testing import CliRunner, Result
@@ -216,14 +215,6 @@ def test_real_photographs_end_to_end(shared: Path, tmp_path: Path) -> None:
             assert table.loc[name, "share_hidden"] == hidden.mean()
 
 
-def png_claiming(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
-
-
 def jpeg(size: tuple[int, int] = (HEIGHT, WIDTH), orientation: int = 1) -> bytes:
     file, exif = io.BytesIO(), Image.Exif()
     exif[274] = orientation
@@ -243,7 +234,7 @@ def spoil(world: World) -> dict[str, str]:
     world.add("padded.jpg", good[: len(good) // 2] + bytes(len(good) - len(good) // 2))
     world.add("zero.jpg", b"")
     world.add("text.jpg", b"I am a text")
-    world.add("bomb.png", png_claiming(50_000, 50_000))
+    world.add("bomb.png", png_header(50_000, 50_000))
     world.add("missing.jpg")
     world.add("size.jpg", jpeg((20, 20)))
     world.add("turned.jpg", jpeg(orientation=6))
@@ -414,8 +405,6 @@ def test_faults_of_the_whole_command(world: World, arguments: list[str], message
         ("", "file is empty"),
         ("{not json", "not JSON"),
         ("[]", "'images' is no list of records"),
-        ('{"images": [], "annotations": []}', "'categories' is no list of records"),
-        ('[{"image_id": 1, "caption": "a cat"}]', "'images' is no list of records"),
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "persona"}]}', "Did you mean 'persona'?"),
     ],
 )

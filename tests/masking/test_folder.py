@@ -81,22 +81,6 @@ def run(images: Path, names: Sequence[str], detector: Squares | None = None, **o
     return job.run(names, workers=workers)  # type: ignore[arg-type]
 
 
-def test_rows_and_pictures(images: Path) -> None:
-    names = names_in(images)
-    done = run(images, names)
-    assert [(row.image, row.masked) for row in done.rows] == [(name, name) for name in names]
-    assert done.failures == []
-    for row in done.rows:
-        before = np.asarray(Image.open(images / row.image))
-        after = np.asarray(Image.open(images.parent / "out" / row.masked))
-        expected = before.copy()
-        if "empty" not in row.image:
-            expected[10:20, 10:30] = 0
-        np.testing.assert_array_equal(after, expected)
-        assert row.instances == ("empty" not in row.image)
-        assert row.share_hidden == (200 / 2400 if row.instances else 0)
-
-
 @pytest.mark.parametrize("kind", ["png", "webp"])
 @pytest.mark.parametrize("fill", ["black", "mean", "blur", "noise"])
 def test_workers_and_batches_do_not_change_a_byte(images: Path, tmp_path: Path, fill: Fill, kind: str) -> None:
@@ -132,31 +116,10 @@ def test_noise_differs_from_picture_to_picture(images: Path) -> None:
     np.testing.assert_array_equal(first[20:], second[20:])
 
 
-def test_one_bad_picture_is_not_the_end_of_the_others(images: Path) -> None:
-    (images / "1.png").write_bytes(b"")
-    (images / "2.png").unlink()
-    (images / "4.png").write_text("hello")
-    names = [*names_in(images), "2.png", "../escape.png", "/etc/passwd.png"]
-    done = run(images, names, Squares(bad=lambda name: name.startswith("5")))
-    faults = {name: str(fault) for name, fault in done.failures}
-    out = "the name leads out of the folder of pictures. Use names relative to the folder of pictures."
-    assert {name: text.split(": ", 1)[1] for name, text in faults.items()} == {
-        "1.png": "is empty (0 bytes). Download it again.",
-        "2.png": "no such picture. Check --images, or download it.",
-        "4.png": "is not a picture. Give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again.",
-        "5.png": "cannot be looked at.",
-        "../escape.png": out,
-        "/etc/passwd.png": out,
-    }
-    assert len(done.rows) == 8
-    assert names_in(images.parent / "out") == sorted(row.masked for row in done.rows)
-    assert not (images.parent / "escape.png").exists()
-
-
 def test_a_fault_in_a_batch_costs_one_picture(images: Path) -> None:
     detector = Squares(batch=4, bad=lambda name: name == "10.png")
     done = run(images, names_in(images), detector)
-    assert [name for name, _ in done.failures] == ["10.png"]
+    assert [(name, str(fault)) for name, fault in done.failures] == [("10.png", "10.png: cannot be looked at.")]
     assert len(done.rows) == 11
     assert max(map(len, detector.asked)) == 4
     assert ["10.png"] in detector.asked
@@ -207,12 +170,6 @@ def test_a_picture_too_large_for_webp_fails_alone(images: Path) -> None:
     done = run(images, ["long.png", "0.png"], kind="webp")
     assert [name for name, _ in done.failures] == ["long.png"]
     assert "does not fit into webp" in str(done.failures[0][1])
-
-
-def test_the_limit_of_pixels(images: Path) -> None:
-    (images / "large.png").write_bytes(encode(np.zeros((50, 60, 3), dtype=np.uint8)))
-    done = run(images, names_in(images), max_pixels=2999)
-    assert [name for name, _ in done.failures] == ["large.png"]
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -23,22 +23,22 @@ class Detector(Protocol):
 
     @property
     def name(self) -> str:
-        """How the user calls it: "gt", "yolo", "maskrcnn"."""
+        """Its name in options: "gt", "yolo", "maskrcnn"."""
         ...
 
     @property
     def key(self) -> str:
-        """What its results depend on (weights by content, options, library version), for the cache."""
+        """Fingerprint of all that decides its results (weights by content, options, library version), for the cache."""
         ...
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What it tells apart."""
+        """Names of the categories that it detects."""
         ...
 
     @property
     def batch(self) -> int:
-        """How many pictures it likes to get at a time."""
+        """Pictures to pass at a time."""
         ...
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
@@ -56,7 +56,7 @@ class Detector(Protocol):
 def collected(
     failures: Failures, name: str, *, what: str = "cannot be masked", mend: str = "leave it out, or make it smaller"
 ) -> Iterator[None]:
-    """Work on the picture ``name`` whose fault goes into ``failures``; only a disk that cannot be written ends all."""
+    """Add a fault of the picture ``name`` to ``failures`` and go on; an ``OSError``, such as a full disk, is raised."""
     try:
         yield
     except JudgeError as error:
@@ -89,7 +89,7 @@ def detect_pictures(
         failures: takes the name and the fault of each picture left out; None to raise the first fault.
         max_pixels: more is taken for a decompression bomb.
         lock: held while a detector works.
-        progress: told of progress, batch by batch.
+        progress: called after each batch.
 
     Raises:
         JudgeError: a picture's fault, where ``failures`` is None.
@@ -120,7 +120,7 @@ def detect_pictures(
 def _detect_each(
     detector: Detector, pictures: Sequence[Picture], failures: Failures
 ) -> list[tuple[Instance, ...] | None]:
-    """All at once; where that fails (one picture's fault, or too little memory), one by one, None for a failure."""
+    """Detect in all at once; if that fails (one picture's fault, too little memory), one by one: None for a failure."""
     with suppress(Exception):
         return list(detector.detect(pictures))
     found: list[tuple[Instance, ...] | None] = [None] * len(pictures)
@@ -143,7 +143,7 @@ def make_detector(  # noqa: PLR0913 - what the detectors need between them
     mask_threshold: float = 0.5,
     say: Callable[[str], None] | None = None,
 ) -> Detector:
-    """The detector that the user calls ``name``.
+    """The detector called ``name``.
 
     Args:
         name: one of ``NAMES``.
@@ -152,9 +152,9 @@ def make_detector(  # noqa: PLR0913 - what the detectors need between them
         weights: of a network: a file, or a name that its library knows.
         trust: the folder whose ``.pt`` files may be unpickled.
         device: of a network; None for a GPU where there is one.
-        batch: pictures that a network sees at a time.
+        batch: pictures that a network gets at a time.
         mask_threshold: probability from which a pixel belongs to a network's mask, in (0, 1).
-        say: told what is fetched.
+        say: called with a line on what is fetched.
 
     Raises:
         JudgeError: unknown name, missing file, an extra that is not installed, weights that cannot be loaded.

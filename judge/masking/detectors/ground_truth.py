@@ -54,8 +54,8 @@ class GroundTruth:
     def read(cls, path: str | os.PathLike[str], *, labels: Collection[str] | None = None) -> GroundTruth:
         """Read a file of instances.
 
-        Faults of single pictures and annotations come to light when the picture is asked for, so that they cost
-        that picture alone; those that belong to no picture are ``strays``.
+        Faults of single pictures and annotations are raised when the picture is asked for, so that only that picture
+        fails; those that belong to no picture are ``strays``.
 
         Raises:
             JudgeError: not readable, not of COCO's format, a category that the file does not have.
@@ -101,7 +101,7 @@ class GroundTruth:
 
     @property
     def key(self) -> str:
-        """Where it comes from; reading it again costs less than a cache would."""
+        """The file; its instances need no cache."""
         return f"gt {self.source}"
 
     @property
@@ -292,7 +292,7 @@ def _read_box(box: object, size: tuple[int, int], where: str) -> tuple[float, fl
 
 
 def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> dict[str, Any]:
-    """Compressed run lengths, checked: pycocotools trusts them, and reads and writes out of bounds where they lie.
+    """Compressed run lengths, checked: with wrong ones pycocotools reads and writes out of bounds.
 
     Empty runs between others are taken out: its ``merge`` stops where two masks have one at the same place.
     """
@@ -323,7 +323,7 @@ def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> 
 
 
 def run_lengths(counts: bytes) -> list[int]:
-    """The run lengths behind COCO's compressed form, which pycocotools does not give away.
+    """The run lengths in COCO's compressed form, which pycocotools does not return.
 
     Six bits a character from "0" on: five of the value, the least first, and one that says "more follows". From the
     fourth run on the difference to the run before the last is kept, with a sign (``rleToString`` in COCO's maskApi.c).

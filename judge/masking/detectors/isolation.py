@@ -82,7 +82,7 @@ def import_onnxruntime() -> Any:
 
 @contextmanager
 def _undone() -> Iterator[None]:
-    """What the import changes outside the package, put back."""
+    """Restore what the import changes outside the package."""
     import cv2
     import numpy as np
     import torch
@@ -101,7 +101,7 @@ def _undone() -> Iterator[None]:
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """Environment variables, put back."""
+    """Restore the environment variables."""
     before = dict(os.environ)
     try:
         yield

@@ -17,7 +17,7 @@ from judge.masking.detectors.weights import (
     check_options,
     choose_device,
     detect_by_shape,
-    fill,
+    filled,
     fingerprint,
     parse_safetensors,
     read_weights,
@@ -56,7 +56,7 @@ class MaskRcnn:
         device: to run on.
         batch: pictures at a time.
         image_size: pixels of a picture's longer side; None: torchvision's 800 for the shorter, up to 1333.
-        iou: overlap of two boxes of a class from which the weaker goes.
+        iou: least overlap of two boxes of a class at which the weaker is dropped.
         mask_threshold: probability from which a pixel belongs to a mask.
 
     Raises:
@@ -142,19 +142,16 @@ def load_maskrcnn(
             fetched; a device or an option that cannot be had; a package that is not installed.
     """
     require("detectors", "torch", "torchvision")
-    import torch
-
     place = choose_device(device)
     header, tensors, mark = read_maskrcnn(weights)
-    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
-        network = build(header.architecture, len(header.categories), str(weights))
-    fill(network, tensors, str(weights))
+    where = str(weights)
+    network = filled(lambda: build(header.architecture, len(header.categories), where), tensors, where)
     options.setdefault("image_size", header.image_size)
     return MaskRcnn(network, header.categories, mark, device=place, batch=batch, **options)
 
 
 def read_maskrcnn(weights: str | Path) -> tuple[Header, dict[str, Tensor], str]:
-    """What the file or name says, its weights, and their fingerprint.
+    """Header, weights and the weights' fingerprint, of a file or of a published name.
 
     Raises:
         JudgeError: see :func:`load_maskrcnn`.

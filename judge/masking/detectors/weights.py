@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Kind = Literal["yolo", "maskrcnn"]
 
 SCORES_FROM = 0.05
-"""Detections below are not kept: the protocol's floor."""
+"""The least score of a detection that is returned, of every detector."""
 
 _MARK = "caption_judge_detector"
 _TITLES = {"yolo": "YOLO model", "maskrcnn": "Mask R-CNN"}
@@ -35,7 +35,7 @@ _AGAIN = "copy or download it again"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a detector's file says beside its weights.
+    """Metadata of a detector's file.
 
     Attributes:
         kind: "yolo" or "maskrcnn".
@@ -105,12 +105,16 @@ def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tenso
         raise JudgeError(f"cannot be written ({error.strerror})", where=str(path), mend=mend) from error
 
 
-def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    """Put ``tensors`` into ``network``: every one, at its place, finite.
+def filled(build: Callable[[], Any], tensors: Mapping[str, torch.Tensor], where: str) -> Any:
+    """The network that ``build`` makes, with ``tensors`` for its weights: every one, at its place, finite.
 
     Raises:
         JudgeError: names or shapes that do not fit; NaN or infinity among the weights.
     """
+    import torch
+
+    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
+        network = build()
     wanted = network.state_dict()
     # Counters of batches, which only training without momentum reads; older files lack them.
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
@@ -125,6 +129,7 @@ def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], where: s
     if spoilt is not None:
         raise JudgeError(f"'{spoilt}' holds NaN or infinity", where=where, mend="train again, at a lower rate")
     network.load_state_dict(dict(tensors), strict=False)
+    return network
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -147,7 +152,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def fingerprint(*parts: object) -> str:
-    """A key of what results depend on: weights' bytes, options, versions. 64 hexadecimal digits."""
+    """A hash of what results depend on: weights' bytes, options, versions. 64 hexadecimal digits."""
     whole = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True, default=str).encode()
@@ -185,7 +190,7 @@ def to_channels(pixels: npt.NDArray[np.uint8]) -> torch.Tensor:
 
 
 def check_options(where: str, *, batch: int, image_size: int | None, **shares: float) -> None:
-    """Refuse what no detector can work with.
+    """Check the options that detectors share.
 
     Raises:
         JudgeError: a batch below 1, a size outside 32 to 8192 pixels, a share (``iou=0.7``) outside (0, 1).

@@ -28,6 +28,7 @@ from judge.masking.detectors.weights import (
     check_options,
     choose_device,
     detect_by_shape,
+    filled,
     fingerprint,
     parse_safetensors,
     read_weights,
@@ -36,7 +37,7 @@ from judge.masking.detectors.weights import (
 from judge.masking.detectors.yolo_networks import (
     DEFAULT_SIZE,
     Network,
-    from_header,
+    build,
     of_model,
     read_checkpoint,
     read_onnx,
@@ -47,12 +48,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IOU = 0.7
-"""Overlap of two boxes of a class from which the weaker goes: Ultralytics' own default."""
+"""Least overlap of two boxes of a class at which the weaker is dropped: Ultralytics' own default."""
 
 _MOST = 300
 _CANDIDATES = 30_000
 GREY = 114
-"""What pictures are padded with, as Ultralytics does."""
+"""The grey that pads pictures, as in Ultralytics."""
 
 
 class Yolo:
@@ -94,7 +95,7 @@ class Yolo:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What it tells apart."""
+        """Names of the categories that it detects."""
         return self.network.categories
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
@@ -134,7 +135,7 @@ class Yolo:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Where a picture lies in what the network sees: scaled to ``inner``, at ``top`` and ``left`` of ``outer``.
+    """Where a picture lies in the network's input: scaled to ``inner``, at ``top`` and ``left`` of ``outer``.
 
     All sizes are height, width in pixels.
     """
@@ -171,7 +172,7 @@ class _Fit:
         return canvas
 
     def back(self, box: Sequence[float]) -> tuple[float, float, float, float]:
-        """Corners (x, y, right, bottom) in the picture, cut at its border, of those in what the network saw."""
+        """Corners (x, y, right, bottom) in the picture, cut at its border, of corners in the network's input."""
         height, width = self.size
         ends = ((self.left, width / self.inner[1], width), (self.top, height / self.inner[0], height))
         moved = [(value - ends[i % 2][0]) * ends[i % 2][1] for i, value in enumerate(box)]
@@ -217,7 +218,7 @@ def load_yolo(
         trust: the folder of ``--trust-weights``: pickles in it are read, and named models fetched into it.
         device: "cpu", "cuda", "cuda:1"; None: CUDA where there is any.
         batch: pictures at a time.
-        say: told what is fetched.
+        say: called with a line on what is fetched.
         options: ``image_size``, ``iou``, ``mask_threshold``, as :class:`Yolo` has them.
 
     Raises:
@@ -237,7 +238,7 @@ def load_yolo(
 
 
 def find_weights(weights: str | Path, *, trust: Path | None, say: Callable[[str], None] | None = None) -> Path:
-    """The file that ``weights`` means, fetched if need be, and allowed to be read.
+    """The file of ``weights``, fetched if need be; pickles only from the trusted folder.
 
     Raises:
         JudgeError: see :func:`load_yolo`.
@@ -271,7 +272,8 @@ def read_model(path: Path, data: bytes | None = None) -> tuple[Any, int]:
     if header is None:
         mend = "give a file of 'judge train detector --kind yolo'"
         raise JudgeError("does not say what it holds", where=str(path), mend=mend)
-    return from_header(header, tensors, str(path)), header.image_size or DEFAULT_SIZE
+    model = filled(lambda: build(header.architecture, header.categories, str(path)), tensors, str(path))
+    return model, header.image_size or DEFAULT_SIZE
 
 
 def _fetched(name: str, trust: Path | None, say: Callable[[str], None] | None) -> Path:

@@ -18,7 +18,7 @@ import numpy as np
 
 from judge.errors import JudgeError, nearest
 from judge.masking.detectors.isolation import import_onnxruntime, import_ultralytics
-from judge.masking.detectors.weights import Header, fill
+from judge.masking.detectors.weights import Header
 
 if TYPE_CHECKING:
     import torch
@@ -133,20 +133,6 @@ def packaged(name: str, scale: tuple[float, float, int] | None = None) -> dict[s
     if scale is not None:
         found |= {"scales": {"own": list(scale)}, "scale": "own"}
     return found
-
-
-def from_header(header: Header, tensors: Mapping[str, Tensor], where: str) -> Any:
-    """The Ultralytics model in a file of ours.
-
-    Raises:
-        JudgeError: weights that do not fit the architecture.
-    """
-    import torch
-
-    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
-        model = build(header.architecture, header.categories, where)
-    fill(model, tensors, where)
-    return model
 
 
 def header_of(model: Any, image_size: int) -> Header:
