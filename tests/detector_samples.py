@@ -18,6 +18,20 @@ SIZES = [(96, 96), (137, 401), (401, 37), (96, 128), (1, 60), (96, 128)]
 """Height and width: square, wide, tall, two alike, a line."""
 
 
+class FakeDetector:
+    """Finds what ``find`` returns; ``asked`` holds the names of the pictures, batch by batch."""
+
+    name, categories = "fake", ("person", "dog")
+
+    def __init__(self, find: Callable[[Picture], tuple[Instance, ...]], *, key: str = "one", batch: int = 2) -> None:
+        self.find, self.key, self.batch = find, key, batch
+        self.asked: list[list[str]] = []
+
+    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
+        self.asked.append([picture.name for picture in pictures])
+        return [self.find(picture) for picture in pictures]
+
+
 def odd_pictures(sizes: Sequence[tuple[int, int]] = SIZES, seed: int = 0) -> list[Picture]:
     """Coarse noise."""
     rng = np.random.default_rng(seed)

@@ -141,16 +141,7 @@ def open_detector(
     batch: int = 8,
     progress: Progress | None = None,
 ) -> Detector:
-    """The detector called ``name``; what a network finds is kept in ``config.cache``.
-
-    Args:
-        name: "gt", "yolo" or "maskrcnn".
-        config: names instances, weights and cache.
-        labels: the categories that it must know.
-        truth: the instances, where they have been read already.
-        device: of a network; None for a GPU where there is one.
-        batch: pictures that a network gets at a time.
-        progress: called with what is fetched.
+    """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache.
 
     Raises:
         JudgeError: as ``make_detector``; one that does not know all of ``labels``: it would hide nothing.
@@ -196,7 +187,7 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
     return list(truth.pictures), len(others)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RunPictures:
     """The pictures of a run with ``images``; instances, names and weights are read once, when first needed."""
 
@@ -234,6 +225,8 @@ class RunPictures:
             detector = self.truth  # Things of all categories, which no other judge needs.
         if detector is None:
             return replace(self.plain, names=names)
+        if image_ids:  # Not needed again: what is held in memory may go, a gigabyte of COCO's instances.
+            del self.truth, self._hiding
         return find_hidden(
             self.plain.folder,
             names,

@@ -7,12 +7,13 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from detector_samples import FakeDetector
 from PIL import Image
 
 from judge.errors import JudgeError
@@ -30,33 +31,27 @@ def drawn(number: int) -> np.ndarray:
     return np.random.default_rng(number).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
 
 
-class Squares:
-    """A detector of its own kind: in each picture a person where the test put one, by name."""
+class Squares(FakeDetector):
+    """A square person in each picture but those whose name says "empty"; fails at the picture ``bad``."""
 
-    name = key = "squares"
-
-    def __init__(self, batch: int = 1, bad: Callable[[str], bool] = lambda name: False) -> None:
-        self.batch, self.bad = batch, bad
-        self.asked: list[list[str]] = []
-        self.busy = threading.Lock()
+    def __init__(self, batch: int = 1, bad: str = "") -> None:
+        super().__init__(self.person, batch=batch)
+        self.bad, self.busy = bad, threading.Lock()
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
         assert self.busy.acquire(blocking=False), "asked by two threads at a time"
         try:
             time.sleep(0.001)
-            self.asked.append([picture.name for picture in pictures])
-            for picture in pictures:
-                if self.bad(picture.name):
-                    raise JudgeError("cannot be looked at", where=picture.name)
-            return [() if "empty" in picture.name else (self.person(picture),) for picture in pictures]
+            return super().detect(pictures)
         finally:
             self.busy.release()
 
-    @staticmethod
-    def person(picture: Picture) -> Instance:
-        mask = np.zeros(picture.pixels.shape[:2], dtype=bool)
+    def person(self, picture: Picture) -> tuple[Instance, ...]:
+        if picture.name == self.bad:
+            raise JudgeError("cannot be looked at", where=picture.name)
+        mask = np.zeros(picture.size, dtype=bool)
         mask[10:20, 10:30] = True
-        return from_mask(mask, "person")
+        return () if "empty" in picture.name else (from_mask(mask, "person"),)
 
 
 @pytest.fixture
@@ -117,7 +112,7 @@ def test_noise_differs_from_picture_to_picture(images: Path) -> None:
 
 
 def test_a_fault_in_a_batch_costs_one_picture(images: Path) -> None:
-    detector = Squares(batch=4, bad=lambda name: name == "10.png")
+    detector = Squares(batch=4, bad="10.png")
     done = run(images, names_in(images), detector)
     assert [(name, str(fault)) for name, fault in done.failures] == [("10.png", "10.png: cannot be looked at.")]
     assert len(done.rows) == 11
