@@ -105,15 +105,14 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
             raise JudgeError(what, where=f"--images {config.images}", mend=mend)
     names: dict[str, str] = {}
     for key, name in listed:
-        where = f"picture '{name}'"
+        where, what = f"picture '{name}'", ""
         try:
-            first = names.setdefault(canonical_id(key), name)
+            if (first := names.setdefault(canonical_id(key), name)) != name:
+                what, mend = f"has the id of '{first}', '{canonical_id(key)}'", "rename one, or give ids with --ids"
         except ValueError as error:
-            failures.append((name, JudgeError(f"its id {error}", where=where, mend="rename it")))
-        else:
-            if first != name:
-                what = f"has the id of '{first}', '{canonical_id(key)}'"
-                failures.append((name, JudgeError(what, where=where, mend="rename one, or give ids with --ids")))
+            what, mend = f"its id {error}", "rename it"
+        if what:
+            failures.append((name, JudgeError(what, where=where, mend=mend)))
     return names, failures
 
 

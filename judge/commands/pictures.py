@@ -80,12 +80,8 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
         mend = "name the object with --category"
         raise JudgeError(f"no category occurs in {least} labelled pictures", where=where, mend=mend)
     class_, category = np.unravel_index(np.nanargmax(shares), shares.shape)
-    return Correlated(
-        categories[category],
-        labels.classes[class_],
-        float(shares[class_, category]),
-        int(table.sum(axis=0)[category]),
-    )
+    share, images = float(shares[class_, category]), int(table.sum(axis=0)[category])
+    return Correlated(categories[category], labels.classes[class_], share, images)
 
 
 def label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:

@@ -116,16 +116,10 @@ class MaskFolder:
     reserved: Collection[str] = ()
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def run(
-        self,
-        names: Sequence[str],
-        *,
-        workers: int | None = None,
-        progress: Progress | None = None,
-    ) -> Masked:
+    def run(self, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None) -> Masked:
         """Mask the pictures ``names``; faults of single pictures are collected, not raised.
 
-        Threads do: decoding, encoding and masking leave Python's lock alone. A detector works for one at a time.
+        Threads suffice: decoding, masking and encoding release Python's lock. The detector works for one at a time.
         """
         from joblib import cpu_count
 

@@ -54,13 +54,9 @@ def list_pictures(folder: Path) -> list[str]:
     names = []
     for root, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        names += [
-            (Path(root) / name).relative_to(folder).as_posix()
-            for name in files
-            if Path(name).suffix.lower() in SUFFIXES
-            and not name.startswith(".")
-            and not shows_people(Path(root) / name)
-        ]
+        paths = [Path(root) / name for name in files if not name.startswith(".")]
+        found = [path for path in paths if path.suffix.lower() in SUFFIXES and not shows_people(path)]
+        names += [path.relative_to(folder).as_posix() for path in found]
     if not names:
         raise JudgeError("holds no picture", where=f"--images {folder}", mend="give the folder that holds the pictures")
     return sorted(names)
@@ -153,12 +149,11 @@ def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
 
     # Any quality above 100 is WebP's lossless mode. OpenCV's own settings for PNG are its quickest.
     options = [cv2.IMWRITE_WEBP_QUALITY, 101] if kind == "webp" else []
+    reason = ""
     try:
         done, data = cv2.imencode(f".{kind}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
     except cv2.error as error:
         done, reason = False, f" ({error.err})"
-    else:
-        reason = ""
     if not done:
         height, width = pixels.shape[:2]
         raise JudgeError(f"a picture of {width} x {height} does not fit into {kind}{reason}", mend="use --format png")
@@ -171,9 +166,8 @@ def _read_bytes(path: Path) -> bytes:
         if not stat.S_ISREG(state.st_mode):
             raise JudgeError("is not a regular file", where=str(path), mend=_NOT_A_PICTURE)
         if state.st_size > MAX_FILE:
-            raise JudgeError(
-                f"is {state.st_size / 2**30:.1f} GB, which no picture is", where=str(path), mend=_NOT_A_PICTURE
-            )
+            what = f"is {state.st_size / 2**30:.1f} GB, which no picture is"
+            raise JudgeError(what, where=str(path), mend=_NOT_A_PICTURE)
         return path.read_bytes()
     except FileNotFoundError:
         raise JudgeError("no such picture", where=str(path), mend="check --images, or download it") from None

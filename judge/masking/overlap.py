@@ -124,12 +124,10 @@ def average_precision(
     sides = [_annotations(instances, numbers, label) for instances in (truth, found)]
     # pycocotools tells of every step on standard output.
     with contextlib.redirect_stdout(io.StringIO()):
-        cocos = []
-        for annotations in sides:
-            coco = COCO()
+        cocos = COCO(), COCO()
+        for coco, annotations in zip(cocos, sides, strict=True):
             coco.dataset = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": label}]}
             coco.createIndex()
-            cocos.append(coco)
         evaluation = COCOeval(*cocos, iouType="segm")
         evaluation.evaluate()
         evaluation.accumulate()
@@ -142,20 +140,17 @@ def average_precision(
 def _annotations(
     instances: Mapping[str, Sequence[Instance]], numbers: Mapping[str, int], label: str
 ) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for name, number in numbers.items():
-        for instance in instances[name]:
-            if instance.label == label:
-                rows.append(
-                    {
-                        "id": len(rows) + 1,
-                        "image_id": number,
-                        "category_id": 1,
-                        "segmentation": instance.rle,
-                        "area": instance.area,
-                        "bbox": list(instance.box),
-                        "iscrowd": int(instance.crowd),
-                        "score": instance.score,
-                    }
-                )
-    return rows
+    found = [(number, one) for name, number in numbers.items() for one in instances[name] if one.label == label]
+    return [
+        {
+            "id": place,
+            "image_id": number,
+            "category_id": 1,
+            "segmentation": instance.rle,
+            "area": instance.area,
+            "bbox": list(instance.box),
+            "iscrowd": int(instance.crowd),
+            "score": instance.score,
+        }
+        for place, (number, instance) in enumerate(found, start=1)
+    ]

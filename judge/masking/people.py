@@ -55,18 +55,15 @@ def hidden_region(
     """
     if dilation < 0:
         raise JudgeError(f"dilation is {dilation}", mend="take 0 pixels or more")
-    if mode == "partial":
-        if not 0 < share < 1:
-            raise JudgeError(f"share is {share}", mend="take a number between 0 and 1, or mode segment")
-        region = union([], size)
-        for instance in instances:
+    if mode == "partial" and not 0 < share < 1:
+        raise JudgeError(f"share is {share}", mend="take a number between 0 and 1, or mode segment")
+    region = union([] if mode == "partial" else instances, size)
+    for instance in instances:
+        if mode == "partial":
             mask = union([instance], size)
             region |= mask if instance.crowd else _upper_part(mask, share)
-    else:
-        region = union(instances, size)
-        if mode == "box":
-            for instance in instances:
-                region |= box_mask(instance.box, size)
+        elif mode == "box":
+            region |= box_mask(instance.box, size)
     return _dilate(region, dilation) if dilation and region.any() else region
 
 
