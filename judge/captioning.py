@@ -1,11 +1,11 @@
-"""Captions out of a checkpoint: any captioner that transformers loads, without chance, resumable after a kill."""
+"""Captions written by a checkpoint: any captioner that transformers loads; never sampled; a killed run resumes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ from torch import Tensor
 from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner, load_captioner
 from judge.judges.hf_prompts import ask, blank, processing, usual_prompt
+from judge.masking.detectors import Failures
 from judge.masking.detectors.weights import choose_device
 from judge.masking.hidden import HiddenPictures
 from judge.training.memory import OutOfMemory, watched
@@ -51,10 +52,10 @@ class Writing:
 
 @dataclass
 class Captioned:
-    """What became of the pictures: image id -> caption, in their order; and by picture's name what went wrong."""
+    """Captions by image id, in the order of the pictures, and the failures by picture's name."""
 
     captions: dict[str, str] = field(default_factory=dict)
-    failures: list[tuple[str, JudgeError]] = field(default_factory=list)
+    failures: Failures = field(default_factory=list)
 
 
 def caption_pictures(
@@ -72,12 +73,12 @@ def caption_pictures(
 
     Args:
         model: folder of a checkpoint, or its name on the hub.
-        pictures: as the captioner shall see them.
+        pictures: as the captioner gets them.
         writing: how.
         device: cpu, cuda, cuda:1; None for a GPU where there is one.
         notes: file in which finished captions are kept until the caller removes it, and taken up again by the next
             run of the same checkpoint, settings and images; None to keep none.
-        progress: told of progress.
+        progress: called with the pictures captioned.
 
     Raises:
         JudgeError: what concerns all pictures: no such captioner or device, too little memory, notes not writable.
@@ -93,11 +94,11 @@ def caption_pictures(
         captioner = load_captioner(model, where=f"--model {model}")
         with quiet():
             writer = Writer(captioner, writing, place)
-            for number, batch in enumerate(_read_ahead(writer, pictures, left), start=1):
-                captions = dict(zip(batch.images, writer.write(batch.asked), strict=True))
-                kept.add({image: (batch.keys[image], caption) for image, caption in captions.items()})
+            read = partial(_read, writer, pictures, done.failures)
+            for number, batch in enumerate(_read_ahead(read, left), start=1):
+                captions = dict(zip(batch, writer.write([asked for _, asked in batch.values()]), strict=True))
+                kept.add({image: (batch[image][0], caption) for image, caption in captions.items()})
                 found |= captions
-                done.failures += batch.failures
                 if progress:
                     progress("captioning", passed + sum(map(len, left[:number])), len(images))
     done.captions = {image: found[image] for image in images if image in found}
@@ -108,7 +109,7 @@ Asked = tuple[dict[str, Tensor], list[int]]
 
 
 class Writer:
-    """A captioner that writes.
+    """A captioner with a prompt, a device and settings.
 
     Raises:
         JudgeError: it takes pictures in no known way; memory does not hold it.
@@ -153,7 +154,7 @@ class Writer:
         return [found[row] for row in range(len(asked))]
 
     def _fitting(self, asked: Sequence[Asked]) -> list[str]:
-        """As many at a time as memory holds; from then on no more."""
+        """Captions of as many at a time as memory holds; a batch size that did not fit is not tried again."""
         found: list[str] = []
         while left := asked[len(found) : len(found) + self.most]:
             try:
@@ -193,45 +194,35 @@ class Writer:
         return [" ".join(text.split()) for text in texts]
 
     def _room(self, used: int) -> int:
-        """Tokens that may be written: as many as asked for, if the model has positions for them."""
+        """Tokens that may be generated: as many as asked for, if the model has positions for them."""
         room = self.captioner.room
         return self.writing.max_tokens if room is None else max(1, min(self.writing.max_tokens, room - used))
 
 
-@dataclass
-class _Batch:
-    """Pictures read: what is asked of each that could be, in order; their keys; and what went wrong."""
-
-    images: list[str] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
-    keys: dict[str, str] = field(default_factory=dict)
-    failures: list[tuple[str, JudgeError]] = field(default_factory=list)
+_Batch = dict[str, tuple[str, Asked]]
+"""Image id -> the picture's key, and what the captioner is asked."""
 
 
-def _read_ahead(writer: Writer, pictures: HiddenPictures, batches: Sequence[Sequence[str]]) -> Iterator[_Batch]:
+def _read_ahead(read: Callable[[Sequence[str]], _Batch], batches: Sequence[Sequence[str]]) -> Iterator[_Batch]:
     """The batches in order; while one is captioned, the next is read."""
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(_read, writer, pictures, batches[0])
+        waiting = pool.submit(read, batches[0])
         for following in batches[1:]:
-            batch, waiting = waiting.result(), pool.submit(_read, writer, pictures, following)
+            batch, waiting = waiting.result(), pool.submit(read, following)
             yield batch
         yield waiting.result()
 
 
-def _read(writer: Writer, pictures: HiddenPictures, images: Sequence[str]) -> _Batch:
-    batch = _Batch()
+def _read(writer: Writer, pictures: HiddenPictures, failures: Failures, images: Sequence[str]) -> _Batch:
+    batch: _Batch = {}
     for image in images:
         name = pictures.names[image]
         try:
-            key, seen = pictures.key(image), Image.fromarray(pictures.read(image))
+            key, pixels = pictures.key(image), Image.fromarray(pictures.read(image))
             with processing(f"picture '{name}'"):
-                asked = writer.ask(seen)
+                batch[image] = (key, writer.ask(pixels))
         except JudgeError as error:
-            batch.failures.append((name, error))
-        else:
-            batch.images.append(image)
-            batch.asked.append(asked)
-            batch.keys[image] = key
+            failures.append((name, error))
     return batch
 
 
@@ -298,7 +289,7 @@ def _line(value: object) -> bytes:
 
 
 def _is_still(pictures: HiddenPictures, image: str, key: str) -> bool:
-    """Whether the picture shows what it showed."""
+    """Whether the picture is the one that was captioned."""
     try:
         return image in pictures.names and pictures.key(image) == key
     except JudgeError:
@@ -306,18 +297,22 @@ def _is_still(pictures: HiddenPictures, image: str, key: str) -> bool:
 
 
 def _key(model: str, images: Sequence[str], writing: Writing, device: torch.device) -> str:
-    """What captions depend on, pictures apart, hashed. A checkpoint written anew in its folder is another one."""
+    """Hash of what captions depend on, pictures apart; a checkpoint rewritten in its folder is another one."""
     packages = [version(name) for name in ("caption-judge", "torch", "transformers")]
-    told = (packages, model, fingerprint_of(model), astuple(writing), device.type, images)
-    return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+    parts = (packages, model, fingerprint_of(model), astuple(writing), device.type, images)
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def write_captions(path: Path, captions: Mapping[str, str]) -> None:
-    """COCO's results format: ``[{"image_id": ..., "caption": ...}]``, a record a line; ids that are numbers as such."""
-    records = [
+def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:
+    """COCO's results: ``[{"image_id": ..., "caption": ...}]``; ids that are numbers as such."""
+    return [
         {"image_id": int(image) if image.isascii() and image.isdigit() else image, "caption": caption}
         for image, caption in captions.items()
     ]
-    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)
+
+
+def write_captions(path: Path, captions: Mapping[str, str]) -> None:
+    """Write ``caption_records``, a record a line."""
+    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in caption_records(captions))
     with writing(path):
         write_whole(path, f"[\n{lines}\n]\n".encode())

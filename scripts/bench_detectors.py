@@ -21,15 +21,17 @@ import typer
 
 from judge.calibration.scenes import write_pictures
 from judge.calibration.world import draw_scenes
+from judge.masking.detectors import make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind
 from judge.masking.instances import PERSON
-from judge.training.detectors import DetectorRecipe, measure_overlap, open_trained, train_detector
+from judge.training.detector_models import DetectorRecipe
+from judge.training.detectors import measure_overlap, train_detector
 
 # What reaches a recall of 0.9 in a quarter of an hour on two cores. New pictures teach more than the same ones again.
 RECIPES: dict[Kind, DetectorRecipe] = {
-    "yolo": DetectorRecipe(epochs=20, batch_size=8, image_size=160, validation=0.0),
-    "maskrcnn": DetectorRecipe(epochs=6, batch_size=4, image_size=160, validation=0.0),
+    "yolo": DetectorRecipe("yolo", [PERSON], epochs=20, batch_size=8, image_size=160, validation=0.0),
+    "maskrcnn": DetectorRecipe("maskrcnn", [PERSON], epochs=6, batch_size=4, image_size=160, validation=0.0),
 }
 
 
@@ -45,10 +47,8 @@ def bench(kind: Kind, worlds: tuple[Path, Path], recipe: DetectorRecipe, out: Pa
     with tempfile.TemporaryDirectory() as folder:
         for state, given in (("untrained", replace(recipe, epochs=0)), ("trained", recipe)):
             path = (out or Path(folder)) / f"{kind}-{state}.safetensors"
-            done = train_detector(
-                kind, train / "images", train / "instances.json", path, recipe=given, labels=[PERSON], progress=tell
-            )
-            detector = open_trained(kind, path)
+            done = train_detector(given, train / "images", train / "instances.json", path, progress=tell)
+            detector = make_detector(kind, weights=str(path))
             began = time.monotonic()
             found = measure_overlap(detector, truth, held / "images", truth.pictures)
             each = (time.monotonic() - began) / len(truth.pictures)

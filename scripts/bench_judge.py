@@ -39,7 +39,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.commands.pictures import see
+from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.splits import Split
@@ -91,7 +91,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     seen = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
     config = make_config({**told, **seen, "mask": "segment", "out": folder / "out"}, RunConfig)
     samples = tuple(evidence.slots["human", 0])
-    return Drawn(samples, evidence.target, see(config, [sample.image_id for sample in samples]))
+    return Drawn(samples, evidence.target, RunPictures(config).hidden([sample.image_id for sample in samples]))
 
 
 class Anew(PictureCache):

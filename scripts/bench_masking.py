@@ -3,7 +3,7 @@
     python scripts/bench_masking.py
     python scripts/bench_masking.py --pictures 2000 --pairs 3
 
-A folder of JPEGs is made of hard links to real ones (COCO's instances beside them; drawn ones where these are absent).
+A folder of JPEGs is made of hard links to real ones (COCO's, with their instances, from ../shared/data).
 The whole of ``judge mask`` (instances read, people found and hidden, PNG written, table, contact sheet) runs in turns
 with the same reading and encoding by the same functions on as many threads, which writes nothing. Figures:
 BENCHMARKS.md.
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import cv2
-import numpy as np
 import typer
 from joblib import Parallel, cpu_count, delayed
 
@@ -35,36 +34,17 @@ COCO = Path(__file__).parents[2] / "shared" / "data" / "coco-mini"
 MARKS = (1_000, 5_000, 10_000)
 
 
-def draw(folder: Path, pictures: int = 40) -> tuple[list[Path], dict[str, Any]]:
-    """Photographs' stand-ins: smooth noise of 640 x 480, in each a person of some 20,000 pixels."""
-    rng = np.random.default_rng(0)
-    images, annotations = [], []
-    for number in range(pictures):
-        small = rng.integers(0, 256, (60, 80, 3), dtype=np.uint8)
-        fine = rng.integers(-12, 13, (480, 640, 3))
-        picture = (cv2.resize(small, (640, 480), interpolation=cv2.INTER_CUBIC) + fine).clip(0, 255).astype(np.uint8)
-        cv2.imwrite(str(folder / f"{number}.jpg"), picture, [cv2.IMWRITE_JPEG_QUALITY, 90])
-        corners = [
-            (float(320 + 80 * np.cos(turn)), float(240 + 80 * np.sin(turn))) for turn in np.linspace(0, 2 * np.pi, 40)
-        ]
-        images.append({"id": number, "file_name": f"{number}.jpg", "height": 480, "width": 640})
-        polygon = [value for corner in corners for value in corner]
-        annotations.append({"id": number, "image_id": number, "category_id": 1, "segmentation": [polygon]})
-    paths = [folder / str(image["file_name"]) for image in images]
-    return paths, {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "person"}]}
-
-
 def coco_mini() -> tuple[list[Path], dict[str, Any]]:
     """The 159 real pictures, and what is in them."""
-    paths, images, annotations = [], [], []
-    categories: list[dict[str, Any]] = []
+    paths: list[Path] = []
+    whole: dict[str, Any] = {"images": [], "annotations": []}
     for split in ("val2017", "train2017"):
         document = json.loads((COCO / "annotations" / f"instances_{split}.json").read_text(encoding="utf-8"))
         paths += [COCO / split / image["file_name"] for image in document["images"]]
-        images += document["images"]
-        annotations += document["annotations"]
-        categories = document["categories"]
-    return paths, {"images": images, "annotations": annotations, "categories": categories}
+        for name in ("images", "annotations"):
+            whole[name] += document[name]
+        whole["categories"] = document["categories"]
+    return paths, whole
 
 
 def make_folder(folder: Path, pictures: int) -> tuple[Path, Path]:
@@ -72,11 +52,8 @@ def make_folder(folder: Path, pictures: int) -> tuple[Path, Path]:
     originals, images = folder / "originals", folder / "images"
     originals.mkdir()
     images.mkdir()
-    if COCO.is_dir():
-        paths, document = coco_mini()
-        paths = [Path(shutil.copy(path, originals)) for path in paths]
-    else:
-        paths, document = draw(originals)
+    paths, document = coco_mini()
+    paths = [Path(shutil.copy(path, originals)) for path in paths]
     held: dict[int, list[dict[str, Any]]] = {image["id"]: [] for image in document["images"]}
     for annotation in document["annotations"]:
         held[annotation["image_id"]].append(annotation)

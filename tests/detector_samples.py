@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,20 @@ from judge.masking.instances import Instance, Picture
 
 SIZES = [(96, 96), (137, 401), (401, 37), (96, 128), (1, 60), (96, 128)]
 """Height and width: square, wide, tall, two alike, a line."""
+
+
+class FakeDetector:
+    """Finds what ``find`` returns; ``asked`` holds the names of the pictures, batch by batch."""
+
+    name, categories = "fake", ("person", "dog")
+
+    def __init__(self, find: Callable[[Picture], tuple[Instance, ...]], *, key: str = "one", batch: int = 2) -> None:
+        self.find, self.key, self.batch = find, key, batch
+        self.asked: list[list[str]] = []
+
+    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
+        self.asked.append([picture.name for picture in pictures])
+        return [self.find(picture) for picture in pictures]
 
 
 def odd_pictures(sizes: Sequence[tuple[int, int]] = SIZES, seed: int = 0) -> list[Picture]:
@@ -52,6 +67,33 @@ def check_contract(detector: Detector, pictures: Sequence[Picture]) -> list[tupl
             assert x + w <= width + 1e-3
             assert y + h <= height + 1e-3
     return found
+
+
+def check_independence(detector: Detector) -> None:
+    """What is found in a picture does not depend on the others of its batch."""
+    pictures = odd_pictures([(96, 96)] * 5 + [(60, 200), (200, 60)])
+    together = detector.detect(pictures)
+    alone = [detector.detect([picture])[0] for picture in pictures]
+    assert np.mean([agreement(one, two) for one, two in zip(alone, together, strict=True)]) > 0.9
+
+
+def check_keys(load: Callable[..., Detector], weights: Path, other: Path, options: Sequence[Mapping[str, Any]]) -> None:
+    """Other weights and each of ``options`` have keys of their own; the file's name and the batch have none."""
+    copy = weights.with_name("copy.safetensors")
+    copy.write_bytes(weights.read_bytes())
+    assert load(copy, device="cpu", batch=1).key == load(weights, device="cpu").key
+    keys = {load(weights, device="cpu", **option).key for option in ({}, *options)}
+    assert len(keys | {load(other, device="cpu").key}) == len(options) + 2
+
+
+class Bomb:
+    """Unpickling it would leave a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.marker = mark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.marker,)
 
 
 def overlap(one: np.ndarray, two: np.ndarray) -> float:

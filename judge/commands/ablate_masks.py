@@ -1,4 +1,4 @@
-"""One run, several times over, with one thing exchanged: what hides people, or what is hidden of them."""
+"""``judge ablate masks``: vary the mask, of captioners and of judges, and measure each time."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ MASKS = "masks.json"
 def run_each(
     config: RunSettings, variants: Mapping[str, Mapping[str, Any]], *, progress: Progress | None = None
 ) -> dict[str, Result]:
-    """The run of ``config`` with each variant's settings in place; nothing is written but features and judges kept.
+    """The run of ``config`` with each variant's settings; nothing is written but caches of features and judges.
 
     Raises:
-        JudgeError: as ``judge evaluate``; none of the metrics is read by what is exchanged.
+        JudgeError: as ``judge evaluate``.
     """
     results = {}
     with TemporaryDirectory(prefix="judge-") as folder:
-        # Judges of what no variant touches, such as people's words, are one and the same: trained once.
+        # Judges that no variant changes, such as those of people's words, are trained once.
         kept = {"checkpoints": config.checkpoints or Path(folder), "out": None}
         for name, changes in variants.items():
             settings = _of(config, RunConfig) | dict(changes) | kept
             one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
-            results[name] = run(one, progress=_named(progress, name) if progress else None)
+            results[name] = run(one, progress=_named(progress, name))
     return results
 
 
 def _of(config: RunSettings, kind: type[Settings]) -> dict[str, Any]:
-    """What ``config`` says in the words of another command."""
+    """The settings of ``config`` that another command has too."""
     return {name: value for name, value in config.model_dump().items() if name in kind.model_fields}
 
 
-def _named(progress: Progress, name: str) -> Progress:
-    return lambda what, done, total: progress(f"{name}: {what}", done, total)
+def _named(progress: Progress | None, name: str) -> Progress | None:
+    return progress and (lambda what, done, total: progress(f"{name}: {what}", done, total))
 
 
-def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``metrics`` whose judges see pictures.
+def metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``metrics`` whose judges use images.
 
     Raises:
         JudgeError: none does.
@@ -60,12 +60,12 @@ def seeing(metrics: Sequence[str]) -> tuple[str, ...]:
     found = tuple(name for name in spell_out(metrics) if find_metric(name).uses_images)
     if not found:
         mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.uses_images)}"
-        raise JudgeError("no judge of these metrics sees pictures", where="--metrics", mend=mend)
+        raise JudgeError("no judge of these metrics uses images", where="--metrics", mend=mend)
     return found
 
 
 def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None) -> list[MaskRow]:
-    """Hide more and more of pictures, from captioners (``--model``) and from judges, and measure each time.
+    """Vary what is hidden in pictures, from captioners (``--model``) and from judges, and measure each time.
 
     A captioner that is given as a checkpoint captions the masked pictures anew (Hirota et al., CVPR 2022, Table 4;
     DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
@@ -78,7 +78,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
     out.check()
     out.keep(config.inputs())
     if not config.models:
-        seeing(config.metrics)
+        metrics_with_images(config.metrics)
     with TemporaryDirectory(prefix="judge-") as folder:
         variants = {
             name: {**changes, **_captions(config, name, changes, Path(folder), progress)}
@@ -86,17 +86,25 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
         }
         results = run_each(config, variants, progress=progress)
     rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
-    out.begin()
-    with out.working(), out.writing():
-        text = json.dumps({"results": [_entry(row, config.attribute) for row in rows]}, indent=2, allow_nan=False)
-        (out.partial / MASKS).write_text(text + "\n", encoding="utf-8")
-        (out.partial / "ablate.yaml").write_text(config.to_yaml(), encoding="utf-8")
-        out.publish()
+    write_ablation(out, config, {"results": [_entry(row, config.attribute) for row in rows]})
     return rows
 
 
+def write_ablation(
+    out: OutputFolder, config: RunSettings, entries: Mapping[str, Any], files: Mapping[str, bytes] | None = None
+) -> None:
+    """Write ``entries`` as JSON under the marker's name, ``files``, and the settings as ``ablate.yaml``."""
+    text = json.dumps(entries, indent=2, allow_nan=False) + "\n"
+    contents = {out.marker: text.encode(), **(files or {}), "ablate.yaml": config.to_yaml().encode()}
+    out.begin()
+    with out.working(), out.writing():
+        for name, data in contents.items():
+            (out.partial / name).write_bytes(data)
+        out.publish()
+
+
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
-    """Name -> settings; pictures as they are once, first."""
+    """Name -> settings; unmasked pictures once, first."""
     plain: dict[str, dict[str, Any]] = (
         {"none": {"mask": "none", "hide": "person", "category": None}} if "none" in config.masks else {}
     )
@@ -109,16 +117,16 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
 def _captions(
     config: AblateMasksConfig, name: str, changes: Mapping[str, Any], folder: Path, progress: Progress | None
 ) -> dict[str, Any]:
-    """Captions of the pictures as this variant leaves them, by every checkpoint that has not written any."""
+    """Captions of the variant's masked pictures, by every checkpoint whose captions are not given."""
     written: dict[str, Path] = {}
     for captioner, model in config.models.items():
         if captioner in config.captions:
             continue
         path = folder / name / f"{captioner}.json"
         precision = "bf16" if config.precision == "bf16" else "no"
-        told = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
-        tell = _named(progress, name) if progress else None
-        done = caption(make_config(_of(config, CaptionConfig) | dict(changes) | told, CaptionConfig), progress=tell)
+        settings = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
+        settings = _of(config, CaptionConfig) | dict(changes) | settings
+        done = caption(make_config(settings, CaptionConfig), progress=_named(progress, name))
         if not done.captions:
             raise done.failures[0][1]
         written[captioner] = path
@@ -135,15 +143,8 @@ def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> l
         chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
         if summary.chance:
             chance = summary.chance[1]
-        rows.append(
-            MaskRow(
-                changes["mask"],
-                changes["hide"],
-                summary,
-                _difference(summary.generated, chance),
-                _difference(summary.generated, before),
-            )
-        )
+        shifts = _difference(summary.generated, chance), _difference(summary.generated, before)
+        rows.append(MaskRow(changes["mask"], changes["hide"], summary, *shifts))
     return rows
 
 

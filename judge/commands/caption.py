@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from judge.commands.captioner_checkpoints import settings_beside
@@ -14,20 +14,19 @@ from judge.corpus.coco import records
 from judge.corpus.files import read_document
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, require
-from judge.masking.detectors import detect_each
+from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.hidden import HiddenPictures
-from judge.masking.images import list_pictures, read_picture
-from judge.masking.instances import Instance
+from judge.masking.hidden import HiddenPictures, find_hidden
+from judge.masking.images import list_pictures
 from judge.types import Progress
 from judge.utils.files import write_whole, writing
 
-Failures = list[tuple[str, JudgeError]]
+_NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
 
 
 @dataclass(frozen=True, slots=True)
 class CaptionedFolder:
-    """What ``judge caption`` made: how many captions, how many of them empty, and by picture what went wrong."""
+    """How many captions ``judge caption`` wrote, how many of them are empty, and the failures by picture."""
 
     captions: int
     empty: int
@@ -44,7 +43,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     _check_out(config)
     require("vision", "torch", "transformers", "PIL", "cv2")
     names, failures = _name_all(config)
-    pictures = _see(config, names, failures, progress)
+    pictures = _masked(config, names, failures, progress)
     with _place(config.out) as notes:
         captions = _write(config, pictures, notes, failures, progress)
     return CaptionedFolder(len(captions), sum(not text for text in captions.values()), failures)
@@ -57,7 +56,7 @@ def _place(out: Path) -> Iterator[Path]:
     Whatever else ends the work leaves the notes, if there are any captions in them.
     """
     made = [folder for folder in out.absolute().parents if not folder.exists()]
-    notes = _notes_beside(out)
+    notes = out.with_name(f".{out.name}{_NOTES}")
     try:
         with writing(f"--out {out}"):
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -72,18 +71,13 @@ def _place(out: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def _notes_beside(out: Path) -> Path:
-    """Where finished captions are kept until all are."""
-    return out.with_name(f".{out.name}.partial")
-
-
 def _check_out(config: CaptionConfig) -> None:
-    """Refuse a place that cannot be used, before any work."""
+    """Refuse an output path that cannot be used, before any work."""
     out, where = config.out, f"--out {config.out}"
     if out.is_dir():
         raise JudgeError("is a folder", where=where, mend="name a file")
     # Settings are written before captions: alone, beside notes, they are those of a run that was killed in between.
-    killed = _notes_beside(out).exists() and not out.exists()
+    killed = out.with_name(f".{out.name}{_NOTES}").exists() and not out.exists()
     for path in (out, settings_beside(out)):
         if path.exists() and not config.overwrite and not killed:
             which = "is there already" if path == out else f"has {path.name} beside it already"
@@ -93,7 +87,7 @@ def _check_out(config: CaptionConfig) -> None:
 
 
 def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
-    """Image id -> picture, of all that shall be captioned; and the pictures that cannot be named.
+    """Image id -> name of each picture to caption, and the pictures without a usable id.
 
     Those that a COCO file lists, by its ids; else all of the folder, by their names.
     """
@@ -109,15 +103,14 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
             raise JudgeError(what, where=f"--images {config.images}", mend=mend)
     names: dict[str, str] = {}
     for key, name in listed:
-        where = f"picture '{name}'"
+        where, what = f"picture '{name}'", ""
         try:
-            first = names.setdefault(canonical_id(key), name)
+            if (first := names.setdefault(canonical_id(key), name)) != name:
+                what, mend = f"has the id of '{first}', '{canonical_id(key)}'", "rename one, or give ids with --ids"
         except ValueError as error:
-            failures.append((name, JudgeError(f"its id {error}", where=where, mend="rename it")))
-        else:
-            if first != name:
-                what = f"has the id of '{first}', '{canonical_id(key)}'"
-                failures.append((name, JudgeError(what, where=where, mend="rename one, or give ids with --ids")))
+            what, mend = f"its id {error}", "rename it"
+        if what:
+            failures.append((name, JudgeError(what, where=where, mend=mend)))
     return names, failures
 
 
@@ -140,32 +133,32 @@ def _listed(path: Path) -> tuple[list[tuple[object, str]], Failures]:
     return listed, failures
 
 
-def _see(config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None) -> HiddenPictures:
-    """The pictures as the captioner shall see them, without those that cannot be."""
-    plain = HiddenPictures(config.images, names, max_pixels=config.max_pixels)
+def _masked(
+    config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None
+) -> HiddenPictures:
+    """The pictures as the captioner gets them, masked or not, without those at fault."""
     if config.mask == "none":
-        return plain
-    hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
+        return HiddenPictures(config.images, names, max_pixels=config.max_pixels)
+    hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     detector = open_detector(
-        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, progress=progress
+        config.detector,
+        config,
+        hiding.labels,
+        truth=truth,
+        device=config.device,
+        batch=config.batch_size,
+        progress=progress,
     )
     failures += detector.strays if isinstance(detector, GroundTruth) else ()
-    hidden: dict[str, tuple[Instance, ...]] = {}
-    wanted = list(names.values())
-    for start in range(0, len(wanted), detector.batch):
-        batch = []
-        for name in wanted[start : start + detector.batch]:
-            try:
-                batch.append(read_picture(config.images, name, max_pixels=config.max_pixels))
-            except JudgeError as error:
-                failures.append((name, error))
-        for picture, found in zip(batch, detect_each(detector, batch, failures), strict=True):
-            if found is not None:
-                hidden[picture.name] = hiding.chosen(found)
-        if progress:
-            progress("looking for people", start + len(batch), len(wanted))
-    seen = {image: name for image, name in names.items() if name in hidden}
-    return replace(plain, names=seen, hiding=hiding, hidden=hidden)
+    return find_hidden(
+        config.images,
+        names,
+        detector=detector,
+        hiding=hiding,
+        max_pixels=config.max_pixels,
+        failures=failures,
+        progress=progress,
+    )
 
 
 def _write(
@@ -174,13 +167,7 @@ def _write(
     """Caption, and write both files."""
     from judge.captioning import Writing, caption_pictures, write_captions
 
-    writing = Writing(
-        prompt=config.prompt,
-        beams=config.beams,
-        max_tokens=config.max_tokens,
-        batch_size=config.batch_size,
-        precision=config.precision,
-    )
+    writing = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
     done = caption_pictures(config.model, pictures, writing, device=config.device, notes=notes, progress=progress)
     failures += done.failures
     if done.captions:

@@ -1,21 +1,18 @@
-"""Checkpoints of captioners in ``judge evaluate``: which of them wrote what, and captions of those without any."""
+"""Captioners given as checkpoints in ``judge evaluate``: which wrote which captions, and captions by those without."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from judge.commands.pictures import known_pictures
+from judge.commands.pictures import RunPictures
 from judge.config import CaptionConfig, RunConfig, make_config, read_settings
 from judge.corpus import Corpus
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.reading import ReadOptions, parse_captions
 from judge.errors import JudgeError, require
-from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures
 from judge.report.directory import RunDirectory
 from judge.types import Captions, Progress
@@ -28,12 +25,12 @@ FOLDER = "captions"
 
 
 def settings_beside(path: Path) -> Path:
-    """Where it stands how a file of captions was made: ``mine.json`` -> ``mine.caption.yaml``."""
+    """The file of settings beside a file of captions: ``mine.json`` -> ``mine.caption.yaml``."""
     return path.with_name(f"{path.stem}.caption.yaml")
 
 
 def known_models(config: RunConfig) -> dict[str, str]:
-    """Captioner -> the checkpoint that wrote its captions: as given, else as ``judge caption`` left it beside them.
+    """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions.
 
     Raises:
         JudgeError: what lies beside captions cannot be read.
@@ -65,26 +62,24 @@ def silent_models(config: RunConfig, corpus: Corpus | None) -> dict[str, str]:
 
 
 def stand_ins(corpus: Corpus, names: Sequence[str], pictures: Mapping[str, str]) -> Corpus:
-    """``corpus`` with people's captions in place of those that are still to be written, to see whether all fits."""
-    told = {image: corpus.human.by_image[image][:1] for image in pictures}
-    return replace(corpus, generated=(*corpus.generated, *(Captions(name, told, source=name) for name in names)))
+    """``corpus`` with people's captions in place of those that are still to be written, to check that all fits."""
+    captions = {image: corpus.human.by_image[image][:1] for image in pictures}
+    return replace(corpus, generated=(*corpus.generated, *(Captions(name, captions, source=name) for name in names)))
 
 
-def pictures_to_caption(config: RunConfig, corpus: Corpus) -> HiddenPictures:
+def pictures_to_caption(pictures: RunPictures, corpus: Corpus) -> HiddenPictures:
     """The pictures, as they are, of all images that people have captioned and that have one.
 
     Raises:
         JudgeError: there are none.
     """
-    assert config.images is not None
     require("vision", "torch", "transformers", "PIL", "cv2", "pycocotools")
-    truth = GroundTruth.read(config.instances) if config.instances else None
-    known = known_pictures(config.images, truth)
-    names = {image: known[image] for image in corpus.human.by_image if image in known}
+    plain = pictures.plain
+    names = {image: plain.names[image] for image in corpus.human.by_image if image in plain.names}
     if not names:
         what = f"no picture of any of the {len(corpus.human.by_image)} images that people captioned"
-        raise JudgeError(what, where=f"--images {config.images}", mend="check that ids mean the same in all files")
-    return HiddenPictures(config.images, names, max_pixels=config.max_pixels)
+        raise JudgeError(what, where=f"--images {plain.folder}", mend="check that ids mean the same in all files")
+    return replace(plain, names=names)
 
 
 def add_captions(
@@ -107,67 +102,50 @@ def add_captions(
     from judge.training.processes import in_main_process
 
     def write() -> tuple[Captions, ...]:
-        with _folder(directory) as folder:
-            jobs = [_Job(config, name, model, pictures, folder, directory) for name, model in silent.items()]
-            return tuple(job.captions(progress) for job in jobs)
+        if directory is not None:
+            directory.begin()
+            # A killed run of other captioners may have left theirs.
+            shutil.rmtree(directory.partial / FOLDER, ignore_errors=True)
+            with directory.writing():
+                (directory.partial / FOLDER).mkdir()
+        return tuple(
+            _caption(config, name, model, pictures=pictures, directory=directory, progress=progress)
+            for name, model in silent.items()
+        )
 
     return replace(corpus, generated=(*corpus.generated, *in_main_process(write)))
 
 
-@contextmanager
-def _folder(directory: RunDirectory | None) -> Iterator[Path]:
-    """Where captions are written: in the run's folder, or for as long as it takes to read them."""
-    if directory is None:
-        with TemporaryDirectory(prefix="judge-") as name:
-            yield Path(name)
-        return
-    directory.begin()
-    folder = directory.partial / FOLDER
-    # A killed run of other captioners may have left theirs.
-    shutil.rmtree(folder, ignore_errors=True)
-    with directory.writing():
-        folder.mkdir()
-    yield folder
+def _caption(
+    config: RunConfig,
+    name: str,
+    model: str,
+    *,
+    pictures: HiddenPictures,
+    directory: RunDirectory | None,
+    progress: Progress | None,
+) -> Captions:
+    """One captioner's captions, written as well if the run has a folder."""
+    from judge.captioning import Writing, caption_pictures, caption_records, write_captions
 
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """One captioner's captions."""
-
-    config: RunConfig
-    name: str
-    model: str
-    pictures: HiddenPictures
-    folder: Path
-    directory: RunDirectory | None
-
-    def captions(self, progress: Progress | None) -> Captions:
-        """Write them, and read them as any others are read."""
-        from judge.captioning import Writing, caption_pictures, write_captions
-
-        writing = Writing(precision="bf16" if self.config.precision == "bf16" else "no")
-        notes = self.directory.store / f"{self.name}.captions" if self.directory else None
-        done = caption_pictures(self.model, self.pictures, writing, notes=notes, progress=progress)
-        if not done.captions:
-            raise done.failures[0][1]
-        if self.directory:
-            faults = [str(fault) for _, fault in done.failures]
-            self.directory.log("captioned", captioner=self.name, images=len(done.captions), failures=faults)
-        path = self.folder / f"{self.name}.json"
-        final = (self.config.out / FOLDER if self.config.out else Path()) / path.name
+    writing = Writing(precision="bf16" if config.precision == "bf16" else "no")
+    notes = directory.store / f"{name}.captions" if directory else None
+    done = caption_pictures(model, pictures, writing, notes=notes, progress=progress)
+    if not done.captions:
+        raise done.failures[0][1]
+    source = model
+    if directory and config.out:
+        faults = [str(fault) for _, fault in done.failures]
+        directory.log("captioned", captioner=name, images=len(done.captions), failures=faults)
+        path, final = directory.partial / FOLDER / f"{name}.json", config.out / FOLDER / f"{name}.json"
         write_captions(path, done.captions)
-        write_whole(settings_beside(path), self._settings(writing, final).to_yaml().encode())
-        options = ReadOptions() if self.config.refusals is None else ReadOptions(refusals=self.config.refusals)
-        captions = read_captions(path, options, side="generated", name=self.name)
-        return replace(captions, source=str(final) if self.config.out else self.model)
+        write_whole(settings_beside(path), _settings(config, model, writing, final).to_yaml().encode())
+        source = str(final)
+    options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
+    return parse_captions(caption_records(done.captions), options, side="generated", name=name, source=source)
 
-    def _settings(self, writing: Writing, out: Path) -> CaptionConfig:
-        told = {
-            "model": self.model,
-            "images": self.config.images,
-            "instances": self.config.instances,
-            "precision": writing.precision,
-            "max_pixels": self.config.max_pixels,
-            "out": out,
-        }
-        return make_config(told, CaptionConfig)
+
+def _settings(config: RunConfig, model: str, writing: Writing, out: Path) -> CaptionConfig:
+    """Those of ``judge caption`` that write the same captions."""
+    same = {name: getattr(config, name) for name in ("images", "instances", "max_pixels")}
+    return make_config({**same, "model": model, "precision": writing.precision, "out": out}, CaptionConfig)

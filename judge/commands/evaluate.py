@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +17,7 @@ from judge.commands.captioner_checkpoints import (
     stand_ins,
 )
 from judge.commands.labels import choose_lexicon, choose_lexicons, labels_of
-from judge.commands.pictures import see
+from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
@@ -29,7 +28,7 @@ from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
 from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
 from judge.judges.prompts import make_prompt
-from judge.measure import Plan, Result, lay_out, measure
+from judge.measure import Plan, Result, measure
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
@@ -107,14 +106,15 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress |
     plan, setup = make_plan(config), make_setup(config)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
-    looking = partial(see, config, progress=progress) if config.images else None
+    pictures = RunPictures(config, progress)
+    looking = pictures.hidden if config.images else None
     if directory is None:
-        corpus = _captioned(config, corpus, plan, silent=silent, directory=None, progress=progress)
+        corpus = _captioned(config, corpus, plan, pictures, silent=silent, directory=None, progress=progress)
         result = measure(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
         return replace(result, run={**result.run, **describe_sight(config), **told})
     setup = replace(setup, store=config.checkpoints or directory.store)
     with directory.working():
-        corpus = _captioned(config, corpus, plan, silent=silent, directory=directory, progress=progress)
+        corpus = _captioned(config, corpus, plan, pictures, silent=silent, directory=directory, progress=progress)
         # Where captions have been written, the folder has been begun.
         ready = None if silent else directory.begin
         result = measure(
@@ -172,6 +172,7 @@ def _captioned(
     config: RunConfig,
     corpus: Corpus,
     plan: Plan,
+    pictures: RunPictures,
     *,
     silent: Mapping[str, str],
     directory: RunDirectory | None,
@@ -180,11 +181,11 @@ def _captioned(
     """``corpus`` with the captions of ``silent``, once all has been looked at that could be refused after hours."""
     if not silent:
         return corpus
-    pictures = pictures_to_caption(config, corpus)
-    lay_out(stand_ins(corpus, list(silent), pictures.names), plan, choose_lexicons(config))
+    plain = pictures_to_caption(pictures, corpus)
+    lay_out(stand_ins(corpus, list(silent), plain.names), plan, choose_lexicons(config))
     if any(find_metric(name).uses_images for name in spell_out(plan.metrics)):
-        see(config, [])
-    return add_captions(config, corpus, silent, pictures, directory=directory, progress=progress)
+        pictures.hidden([])
+    return add_captions(config, corpus, silent, plain, directory=directory, progress=progress)
 
 
 def open_checkpoints(folder: Path) -> set[str]:

@@ -1,8 +1,8 @@
-"""``judge mask``: a folder of pictures in which people, or things, cannot be seen."""
+"""``judge mask``: a folder of pictures with people, or things, hidden."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from judge.commands.pictures import Correlated, choose_hiding, open_detector, picture_names
@@ -19,7 +19,7 @@ SETTINGS = "mask.yaml"
 
 @dataclass(frozen=True, slots=True)
 class MaskedFolder:
-    """What ``judge mask`` made.
+    """The output of ``judge mask``.
 
     Attributes:
         masked: the rows of ``masks.parquet``, and the failures.
@@ -49,23 +49,22 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.keep(config.inputs())
-    hiding, correlated = choose_hiding(config, config.mode, seed=config.seed)
+    hiding, correlated, truth = choose_hiding(config, config.mode, seed=config.seed)
     detector = open_detector(
-        config.detector, config, hiding.labels, device=config.device, batch=config.batch_size, progress=progress
+        config.detector,
+        config,
+        hiding.labels,
+        truth=truth,
+        device=config.device,
+        batch=config.batch_size,
+        progress=progress,
     )
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
     with out.working(), out.writing():
-        job = MaskFolder(
-            config.images,
-            out.partial,
-            detector,
-            hiding,
-            config.format,
-            config.max_pixels,
-            {TABLE_NAME, SHEET_NAME, SETTINGS},
-        )
+        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS}
+        job = MaskFolder(config.images, out.partial, detector, hiding, config.format, config.max_pixels, reserved)
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         if masked.rows:
@@ -79,9 +78,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
 def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:
     import pandas as pd
 
-    rows = pd.DataFrame([(row.image, row.masked, row.instances, row.share_hidden) for row in masked.rows])
-    rows.columns = pd.Index(["image", "masked", "instances", "share_hidden"])
-    rows = rows.assign(detector=config.detector, mode=config.mode)
+    rows = pd.DataFrame(map(asdict, masked.rows)).assign(detector=config.detector, mode=config.mode)
     rows.to_parquet(folder / TABLE_NAME, index=False)
     (folder / SHEET_NAME).write_bytes(encode(masked.sheet()))
     (folder / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")

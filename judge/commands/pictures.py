@@ -1,11 +1,11 @@
-"""From settings to what is hidden in pictures: which things, found by which detector."""
+"""From settings to pictures with people hidden: what is hidden, and which detector finds it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ _OFTEN, _SHARE = 100, 0.01
 
 @dataclass(frozen=True, slots=True)
 class Correlated:
-    """The category that tells most of the attribute.
+    """The category most correlated with the attribute.
 
     Attributes:
         category: its name.
@@ -79,12 +79,8 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
         mend = "name the object with --category"
         raise JudgeError(f"no category occurs in {least} labelled pictures", where=where, mend=mend)
     class_, category = np.unravel_index(np.nanargmax(shares), shares.shape)
-    return Correlated(
-        categories[category],
-        labels.classes[class_],
-        float(shares[class_, category]),
-        int(table.sum(axis=0)[category]),
-    )
+    share, images = float(shares[class_, category]), int(table.sum(axis=0)[category])
+    return Correlated(categories[category], labels.classes[class_], share, images)
 
 
 def label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
@@ -96,8 +92,10 @@ def label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
     return None
 
 
-def choose_hiding(config: HidingSettings, mode: Mode, *, seed: int) -> tuple[Hiding, Correlated | None]:
-    """What ``config`` hides, and how the object was chosen where BA chose it.
+def choose_hiding(
+    config: HidingSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None
+) -> tuple[Hiding, Correlated | None, GroundTruth | None]:
+    """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read.
 
     Raises:
         JudgeError: an object is to be hidden and neither named nor to be chosen (instances and labels missing).
@@ -111,7 +109,8 @@ def choose_hiding(config: HidingSettings, mode: Mode, *, seed: int) -> tuple[Hid
         if config.instances is None or labels is None:
             mend = "give --instances and --labels, or name the object with --category"
             raise JudgeError("nothing says which object goes with the attribute", where="--hide", mend=mend)
-        chosen = correlated_category(GroundTruth.read(config.instances), labels)
+        truth = truth or GroundTruth.read(config.instances)
+        chosen = correlated_category(truth, labels)
         category = chosen.category
     wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}[config.hide]
     hiding = Hiding(
@@ -124,7 +123,7 @@ def choose_hiding(config: HidingSettings, mode: Mode, *, seed: int) -> tuple[Hid
         fill=config.fill,
         seed=seed,
     )
-    return hiding, chosen
+    return hiding, chosen, truth
 
 
 def open_detector(
@@ -132,16 +131,19 @@ def open_detector(
     config: HidingSettings,
     labels: tuple[str, ...],
     *,
+    truth: GroundTruth | None = None,
     device: str | None = None,
     batch: int = 8,
     progress: Progress | None = None,
 ) -> Detector:
-    """The detector called ``name``, what it finds kept in ``config.cache`` (ground truth apart, which is a file).
+    """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache.
 
     Raises:
         JudgeError: as ``make_detector``; one that does not know all of ``labels``: it would hide nothing.
     """
     require("images", "cv2", "PIL", "pycocotools")
+    if name == "gt" and truth is not None:
+        return truth.only(labels)
     detector = make_detector(
         name,
         instances=config.instances,
@@ -180,35 +182,65 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
     return list(truth.pictures), len(others)
 
 
-def see(config: RunConfig, image_ids: Sequence[str], *, progress: Progress | None = None) -> HiddenPictures:
-    """The pictures of ``image_ids`` as judges see them, and where things are, if one of them asks.
+@dataclass(eq=False)
+class RunPictures:
+    """The pictures of a run with ``images``; instances, names and weights are read once, when first needed."""
 
-    Where things are is the detector's to say; with nothing to be hidden it is not run, but the instances file is read.
+    config: RunConfig
+    progress: Progress | None = None
 
-    Raises:
-        JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``find_hidden``.
-    """
-    from judge.training.processes import in_main_process
+    @cached_property
+    def truth(self) -> GroundTruth | None:
+        """The instances, of all categories, where the run names their file."""
+        require("images", "cv2", "PIL", "pycocotools")
+        return GroundTruth.read(self.config.instances) if self.config.instances else None
 
-    return in_main_process(lambda: _see(config, image_ids, progress))
+    @cached_property
+    def plain(self) -> HiddenPictures:
+        """All pictures that have an image id; nothing is hidden."""
+        assert self.config.images is not None
+        known = known_pictures(self.config.images, self.truth)
+        return HiddenPictures(self.config.images, known, max_pixels=self.config.max_pixels)
 
+    def hidden(self, image_ids: Sequence[str]) -> HiddenPictures:
+        """The pictures of ``image_ids`` as judges see them, and where things are, if a judge asks for regions.
 
-def _see(config: RunConfig, image_ids: Sequence[str], progress: Progress | None) -> HiddenPictures:
-    assert config.images is not None
-    require("images", "cv2", "PIL", "pycocotools")
-    truth = GroundTruth.read(config.instances) if config.instances else None
-    names = name_pictures(config.images, truth, image_ids)
-    regions = any(find_judge(name).regions for name in config.judge)
-    look = partial(find_hidden, config.images, names, max_pixels=config.max_pixels, regions=regions, progress=progress)
-    if config.mask == "none":
-        plain = HiddenPictures(config.images, names, max_pixels=config.max_pixels)
-        return look(detector=truth, hiding=None) if regions and truth else plain
-    hiding, _ = choose_hiding(config, config.mask, seed=config.seed)
-    if config.detector == "gt" and truth and set(truth.categories) >= set(hiding.labels):
-        # Read already. Where things of all categories are, only judges with an eye for regions ask.
-        known = truth if regions else replace(truth, labels=frozenset(hiding.labels))
-        return look(detector=known, hiding=hiding)
-    return look(detector=open_detector(config.detector, config, hiding.labels, progress=progress), hiding=hiding)
+        Regions come from the detector; where nothing is hidden it does not run, and the instances file has them.
+
+        Raises:
+            JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``find_hidden``.
+        """
+        from judge.training.processes import in_main_process
+
+        return in_main_process(lambda: self._hidden(image_ids))
+
+    def _hidden(self, image_ids: Sequence[str]) -> HiddenPictures:
+        names = name_pictures(self.plain.names, image_ids, self.plain.folder)
+        regions = any(find_judge(name).regions for name in self.config.judge)
+        hiding, detector = self._hiding
+        if self.truth and regions and (detector is None or detector.name == "gt"):
+            detector = self.truth  # Things of all categories, which no other judge needs.
+        if detector is None:
+            return replace(self.plain, names=names)
+        if image_ids:  # Not needed again: what is held in memory may go, a gigabyte of COCO's instances.
+            del self.truth, self._hiding
+        return find_hidden(
+            self.plain.folder,
+            names,
+            detector=detector,
+            hiding=hiding,
+            max_pixels=self.plain.max_pixels,
+            regions=regions,
+            progress=self.progress,
+        )
+
+    @cached_property
+    def _hiding(self) -> tuple[Hiding, Detector] | tuple[None, None]:
+        config = self.config
+        if config.mask == "none":
+            return None, None
+        hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed, truth=self.truth)
+        return hiding, open_detector(config.detector, config, hiding.labels, truth=truth, progress=self.progress)
 
 
 def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
@@ -226,13 +258,12 @@ def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
     return known
 
 
-def name_pictures(folder: Path, truth: GroundTruth | None, image_ids: Sequence[str]) -> dict[str, str]:
-    """The pictures of ``image_ids``; see :func:`known_pictures`.
+def name_pictures(known: Mapping[str, str], image_ids: Sequence[str], folder: Path) -> dict[str, str]:
+    """The pictures of ``image_ids`` among ``known`` ones (see :func:`known_pictures`) of ``folder``.
 
     Raises:
-        JudgeError: no folder, no picture in it; an image without a picture.
+        JudgeError: an image without a picture.
     """
-    known = known_pictures(folder, truth)
     missing = [image for image in image_ids if image not in known]
     if missing:
         what = f"no picture of image '{missing[0]}' ({len(missing)} of {len(image_ids)} images have none)"

@@ -6,14 +6,13 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from judge.commands.captioner_checkpoints import silent_models
 from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus
 from judge.commands.labels import choose_lexicons
-from judge.commands.pictures import see
+from judge.commands.pictures import RunPictures
 from judge.config import TrainConfig
 from judge.errors import JudgeError
 from judge.measure import Job, train
@@ -63,7 +62,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
     before = open_checkpoints(config.checkpoints)
-    looking = partial(see, config, progress=progress) if config.images else None
+    looking = RunPictures(config, progress).hidden if config.images else None
     found = train(
         corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), open_pictures=looking, progress=progress
     )

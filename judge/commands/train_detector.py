@@ -1,7 +1,8 @@
-"""``judge train detector``: a detector of one's own, from nothing or from weights at hand."""
+"""``judge train detector``: train a detector from nothing, or go on from given weights."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from judge.config import TrainDetectorConfig
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> TrainedDetector:
-    """Train a detector and write its one file.
+    """Train a detector and write its file.
 
     Raises:
         JudgeError: the file is there already (without ``overwrite``), or anything that ``train_detector`` raises.
@@ -25,23 +26,5 @@ def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> T
     from judge.training.detector_models import DetectorRecipe
     from judge.training.detectors import train_detector
 
-    recipe = DetectorRecipe(
-        epochs=config.epochs,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        image_size=config.image_size,
-        validation=config.validation,
-        seed=config.seed,
-    )
-    return train_detector(
-        config.kind,
-        config.images,
-        config.instances,
-        config.out,
-        recipe=recipe,
-        labels=config.categories,
-        start=config.start,
-        trust=config.trust_weights,
-        device=config.device,
-        progress=progress,
-    )
+    recipe = DetectorRecipe(**{field.name: getattr(config, field.name) for field in fields(DetectorRecipe)})
+    return train_detector(recipe, config.images, config.instances, config.out, progress=progress)

@@ -82,12 +82,15 @@ def read_captions(
             longer than ``MAX_CAPTION`` characters; duplicate results; no caption left.
     """
     document = read_document(path)
-    found = find_captions(
-        document.value, side=side, source=document.source, split=options.split, columns=options.columns or None
-    )
     if name is None:
         name = "human" if side == "human" else Path(path).stem
-    return _collect(found, options, side=side, name=name, source=document.source)
+    return parse_captions(document.value, options, side=side, name=name, source=document.source)
+
+
+def parse_captions(value: object, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:
+    """The captions in a document that has been parsed already; as :func:`read_captions`."""
+    found = find_captions(value, side=side, source=source, split=options.split, columns=options.columns or None)
+    return _collect(found, options, side=side, name=name, source=source)
 
 
 def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:

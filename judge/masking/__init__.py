@@ -1,1 +1,1 @@
-"""Hiding the protected attribute: words here, people's pixels beside them."""
+"""Pictures with people hidden: detectors, masks, fills, folders of masked pictures, and pictures as judges see them."""

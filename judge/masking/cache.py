@@ -1,4 +1,4 @@
-"""Detections, kept per picture and detector: by what is in the picture, not by its name."""
+"""The cache of detections: a file for each detector and content of a picture, whatever the picture's name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ _FORMAT = 1
 
 
 class Cached:
-    """A detector that looks at a picture once.
+    """A detector whose detections are kept on disk.
 
     Files lie at ``folder/<detector>/<2 digits>/<hash of the pixels>.json``; damaged ones are made anew.
 
     Args:
-        detector: what to ask where nothing is kept.
+        detector: asked about pictures that are not in the cache.
         folder: shared by all runs and detectors; made if need be.
 
     Raises:
@@ -42,7 +43,7 @@ class Cached:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
-        """As the detector's own, from the cache where it can be."""
+        """See :meth:`~judge.masking.detectors.Detector.detect`."""
         paths = [self._path(picture) for picture in pictures]
         found = [_load(path) for path in paths]
         missing = [index for index, instances in enumerate(found) if instances is None]
@@ -65,18 +66,7 @@ class Cached:
 
 
 def _dump(instances: Sequence[Instance]) -> bytes:
-    rows = [
-        {
-            "label": instance.label,
-            "box": instance.box,
-            "counts": instance.counts.decode("ascii"),
-            "size": instance.size,
-            "score": instance.score,
-            "crowd": instance.crowd,
-        }
-        for instance in instances
-    ]
-    return json.dumps(rows).encode()
+    return json.dumps([asdict(instance) | {"counts": instance.counts.decode()} for instance in instances]).encode()
 
 
 def _load(path: Path) -> tuple[Instance, ...] | None:
@@ -90,12 +80,6 @@ def _load(path: Path) -> tuple[Instance, ...] | None:
 def _instance(row: dict[str, Any]) -> Instance:
     height, width = map(int, row["size"])
     x, y, right, bottom = map(float, row["box"])
-    rle = read_rle({"size": [height, width], "counts": row["counts"]}, (height, width), where="cache")
-    return Instance(
-        str(row["label"]),
-        (x, y, right, bottom),
-        rle["counts"],
-        (height, width),
-        float(row["score"]),
-        bool(row["crowd"]),
-    )
+    counts = read_rle({"size": [height, width], "counts": row["counts"]}, (height, width), where="cache")["counts"]
+    box, score, crowd = (x, y, right, bottom), float(row["score"]), bool(row["crowd"])
+    return Instance(str(row["label"]), box, counts, (height, width), score, crowd)

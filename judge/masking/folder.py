@@ -1,10 +1,10 @@
-"""Mask a whole folder of pictures: on all cores, in flat memory, one bad picture never the end of the others."""
+"""Mask a folder of pictures on all cores, in constant memory; faults of single pictures do not stop the others."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.masking.detectors import Detector, detect_each
-from judge.masking.images import MAX_PIXELS, ImageFormat, encode, inside, read_picture
+from judge.masking.detectors import Detector, Failures, collected, detect_pictures
+from judge.masking.images import MAX_PIXELS, ImageFormat, encode, inside
 from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
 from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
 from judge.types import Progress
 
-# Contact sheets show so many pictures, evenly spread, and those first in which something is hidden.
+# Pictures on a contact sheet: evenly spread, and those first in which something is hidden.
 SHEET = 24
 _CANDIDATES = 4 * SHEET
-# Batches in work or done, for each worker, while one is waited for; done ones are small.
+# Batches submitted for each worker while the first is awaited; finished ones are small.
 _AHEAD = 8
 # Of a file's name, in bytes, on every usual file system.
 _LONGEST = 255
@@ -51,30 +51,15 @@ class Hiding:
         """The pixels that are hidden, [H, W]."""
         return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
 
-    def apply(self, picture: Picture, instances: Sequence[Instance]) -> Hidden:
-        """Hide ``instances`` in ``picture``; noise differs from picture to picture."""
-        height, width = picture.pixels.shape[:2]
+    def apply(self, picture: Picture, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask, int]:
+        """The masked picture, the region hidden in it and how many of ``instances`` that hides.
+
+        Noise differs from picture to picture.
+        """
         chosen = self.chosen(instances)
-        region = self.region(chosen, (height, width))
+        region = self.region(chosen, picture.size)
         pixels = hide(picture.pixels, region, fill=self.fill, seed=[self.seed, *picture.name.encode()])
-        return Hidden(picture, pixels, region, len(chosen))
-
-
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """A picture and what is left of it.
-
-    Attributes:
-        picture: as it was.
-        pixels: as it is, [H, W, 3].
-        region: what is hidden, [H, W].
-        instances: how many.
-    """
-
-    picture: Picture
-    pixels: Pixels
-    region: BoolMask
-    instances: int
+        return pixels, region, len(chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +81,10 @@ class Row:
 
 @dataclass
 class Masked:
-    """What became of a folder: a row per masked picture, a fault per other one, a few pictures to look at."""
+    """A masked folder: a row for each picture, the failures, and tiles of the contact sheet."""
 
     rows: list[Row] = field(default_factory=list)
-    failures: list[tuple[str, JudgeError]] = field(default_factory=list)
+    failures: Failures = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
 
     def sheet(self) -> Pixels:
@@ -131,16 +116,10 @@ class MaskFolder:
     reserved: Collection[str] = ()
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def run(
-        self,
-        names: Sequence[str],
-        *,
-        workers: int | None = None,
-        progress: Progress | None = None,
-    ) -> Masked:
+    def run(self, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None) -> Masked:
         """Mask the pictures ``names``; faults of single pictures are collected, not raised.
 
-        Threads do: decoding, encoding and masking leave Python's lock alone. A detector works for one at a time.
+        Threads suffice: decoding, masking and encoding release Python's lock. The detector works for one at a time.
         """
         from joblib import cpu_count
 
@@ -149,7 +128,7 @@ class MaskFolder:
         step = max(1, len(targets) // _CANDIDATES)
         shown = {name for name, _ in targets[::step][:_CANDIDATES]}
         size = self.detector.batch
-        batches = (targets[start : start + size] for start in range(0, len(targets), size))
+        batches = (dict(targets[start : start + size]) for start in range(0, len(targets), size))
         jobs = (partial(self._batch, batch, shown) for batch in batches)
         with _one_thread_each(), closing(_in_order(jobs, workers or cpu_count())) as results:
             for done in results:
@@ -161,12 +140,12 @@ class MaskFolder:
         return result
 
     def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:
-        """Picture -> masked picture; of two that would be written to one place the second fails."""
+        """Picture -> masked picture; of two that would be written to the same path the second fails."""
         targets: dict[str, str] = {}
         taken = {place: place for place in self.reserved}
         folders: dict[str, str] = {}
         for name in names:
-            with done_or_failed(result, name):
+            with collected(result.failures, name):
                 inside(self.images, name)
                 path = PurePosixPath(name.replace("\\", "/")).with_suffix(f".{self.kind}")
                 target, above = path.as_posix(), [parent.as_posix() for parent in path.parents]
@@ -180,28 +159,26 @@ class MaskFolder:
                 folders |= dict.fromkeys(above, name)
         return targets
 
-    def _batch(self, names: Sequence[tuple[str, str]], shown: set[str]) -> Masked:
+    def _batch(self, targets: Mapping[str, str], shown: set[str]) -> Masked:
         done = Masked()
-        pictures = []
-        for name, target in names:
-            with done_or_failed(done, name):
-                pictures.append((read_picture(self.images, name, max_pixels=self.max_pixels), target))
-        for (picture, target), instances in zip(pictures, self._detect(done, pictures), strict=True):
-            if instances is not None:
-                with done_or_failed(done, picture.name):
-                    hidden = self.hiding.apply(picture, instances)
-                    self._write(target, hidden.pixels)
-                    share = np.count_nonzero(hidden.region) / hidden.region.size
-                    done.rows.append(Row(picture.name, target, hidden.instances, share))
-                    if picture.name in shown:
-                        tile = before_and_after(picture.name, picture.pixels, hidden.pixels, hidden.region)
-                        done.tiles.append(tile)
+        # One batch at a time is looked at: networks take all cores, and memory, by themselves.
+        found = detect_pictures(
+            self.images,
+            [*targets],
+            self.detector,
+            failures=done.failures,
+            max_pixels=self.max_pixels,
+            lock=self._detecting,
+        )
+        for picture, [instances] in found:
+            with collected(done.failures, picture.name):
+                pixels, region, count = self.hiding.apply(picture, instances)
+                self._write(targets[picture.name], pixels)
+                share = np.count_nonzero(region) / region.size
+                done.rows.append(Row(picture.name, targets[picture.name], count, share))
+                if picture.name in shown:
+                    done.tiles.append(before_and_after(picture.name, picture.pixels, pixels, region))
         return done
-
-    def _detect(self, done: Masked, pictures: Sequence[tuple[Picture, str]]) -> Sequence[tuple[Instance, ...] | None]:
-        """One batch at a time: networks take all cores, and memory, by themselves."""
-        with self._detecting:
-            return detect_each(self.detector, [picture for picture, _ in pictures], done.failures)
 
     def _write(self, target: str, pixels: Pixels) -> None:
         path = self.out / target
@@ -210,9 +187,9 @@ class MaskFolder:
 
 
 def _in_order(jobs: Iterable[Callable[[], Masked]], workers: int) -> Generator[Masked, None, None]:
-    """What ``jobs`` return, done on threads, few of them ahead of the one that is waited for.
+    """Results of ``jobs``, in order, computed by threads that run only a little ahead.
 
-    However it ends, by Ctrl-C too, it waits for what has begun: a thread still in OpenCV when Python goes aborts.
+    However it ends, by Ctrl-C too, it waits for jobs that have begun: a thread still in OpenCV aborts Python's exit.
     """
     waiting: deque[Future[Masked]] = deque()
     with ThreadPoolExecutor(workers) as pool:
@@ -229,23 +206,8 @@ def _in_order(jobs: Iterable[Callable[[], Masked]], workers: int) -> Generator[M
 
 
 @contextmanager
-def done_or_failed(done: Masked, name: str) -> Iterator[None]:
-    """A fault is noted beside the picture's name, and work goes on; but not where nothing more can be written."""
-    try:
-        yield
-    except JudgeError as error:
-        done.failures.append((name, error))
-    except OSError:
-        raise
-    except Exception as error:  # OpenCV's own, or too little memory for a very large one.
-        reason = " ".join(str(error).split())
-        what, mend = f"cannot be masked ({type(error).__name__}: {reason})", "leave it out, or make it smaller"
-        done.failures.append((name, JudgeError(what, where=f"picture '{name}'", mend=mend)))
-
-
-@contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """OpenCV's own threads would fight those that share out the pictures."""
+    """OpenCV without threads of its own, which would compete with ours."""
     import cv2
 
     before = cv2.getNumThreads()

@@ -1,4 +1,4 @@
-"""What judges see of pictures: by image id, people hidden, made in memory and never written."""
+"""Pictures with people hidden, as judges see them: by image id, masked in memory, never written."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judge.errors import JudgeError
-from judge.masking.detectors import Detector
+from judge.masking.detectors import Detector, Failures, detect_pictures
 from judge.masking.folder import Hiding
 from judge.masking.images import MAX_PIXELS, inside, read_picture
 from judge.masking.instances import Instance, Pixels
 from judge.masking.regions import Box, visible_boxes
 from judge.types import Progress
 
-_NOTHING = Hiding()
-
 
 @dataclass(frozen=True)
 class HiddenPictures:
-    """Pictures as judges see them.
+    """Pictures with people hidden, as judges and captioners see them.
 
     Attributes:
         folder: of the pictures.
@@ -28,7 +26,7 @@ class HiddenPictures:
         hiding: what is hidden, and how; None for pictures as they are.
         hidden: name -> the instances that are hidden.
         max_pixels: more is taken for a decompression bomb.
-        regions: name -> where things are that can still be seen; empty where no judge asks for them.
+        regions: name -> boxes of visible things; empty if no judge asks for them.
     """
 
     folder: Path
@@ -46,7 +44,7 @@ class HiddenPictures:
         """
         name = self._name(image_id)
         picture = read_picture(self.folder, name, max_pixels=self.max_pixels)
-        return self.hiding.apply(picture, self.hidden[name]).pixels if self.hiding else picture.pixels
+        return self.hiding.apply(picture, self.hidden[name])[0] if self.hiding else picture.pixels
 
     def key(self, image_id: str) -> str:
         """Decides what ``read`` returns: the file's bytes and what is hidden of them, hashed; no decoding.
@@ -60,11 +58,11 @@ class HiddenPictures:
             where, mend = str(self.folder / name), "check --images"
             raise JudgeError(f"cannot be read ({error.strerror})", where=where, mend=mend) from error
         if self.hiding and (chosen := self.hiding.chosen(self.hidden[name])):
-            content.update(repr(_told(self.hiding, chosen, name)).encode())
+            content.update(repr(_decisive(self.hiding, chosen, name)).encode())
         return content.hexdigest()
 
     def boxes(self, image_id: str) -> tuple[Box, ...]:
-        """Where things are that can still be seen; none where nobody looked for them."""
+        """Where visible things are; none if regions were not asked for."""
         return self.regions.get(self._name(image_id), ())
 
     def _name(self, image_id: str) -> str:
@@ -74,15 +72,15 @@ class HiddenPictures:
         return self.names[image_id]
 
 
-def _told(hiding: Hiding, chosen: Sequence[Instance], name: str) -> tuple[object, ...]:
-    """All that decides what the picture ``name`` looks like without the instances ``chosen``."""
+def _decisive(hiding: Hiding, chosen: Sequence[Instance], name: str) -> tuple[object, ...]:
+    """All that decides the pixels of picture ``name`` once the instances ``chosen`` are hidden."""
     things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
     share = hiding.share if hiding.mode == "partial" else None
     noise = (hiding.seed, name) if hiding.fill == "noise" else None
     return hiding.mode, share, hiding.dilation, hiding.fill, noise, things
 
 
-def find_hidden(
+def find_hidden(  # noqa: PLR0913 - which pictures, what is hidden, how faults are told
     folder: Path,
     names: Mapping[str, str],
     *,
@@ -90,9 +88,10 @@ def find_hidden(
     hiding: Hiding | None,
     max_pixels: int = MAX_PIXELS,
     regions: bool = False,
+    failures: Failures | None = None,
     progress: Progress | None = None,
 ) -> HiddenPictures:
-    """Look for what is to be hidden in each picture, and for what is not, once.
+    """Find, once for each picture, what is to be hidden and where other things are.
 
     Args:
         folder: of the pictures.
@@ -101,24 +100,22 @@ def find_hidden(
         hiding: what is hidden, and how; None for nothing.
         max_pixels: more is taken for a decompression bomb.
         regions: whether some judge asks where things are: whatever the detector finds with the score that hides.
-        progress: told of progress.
+        failures: takes the names and faults of pictures, which are then left out; None to raise the first.
+        progress: called with the pictures done.
 
     Raises:
         JudgeError: a picture is missing or at fault, or does not fit what the detector knows of it.
     """
     found: dict[str, tuple[Instance, ...]] = {}
     boxes: dict[str, tuple[Box, ...]] = {}
-    for batch in _batches(list(dict.fromkeys(names.values())), detector.batch):
-        pictures = [read_picture(folder, name, max_pixels=max_pixels) for name in batch]
-        for picture, instances in zip(pictures, detector.detect(pictures), strict=True):
-            found[picture.name] = hiding.chosen(instances) if hiding else ()
-            if regions:
-                hidden = (hiding or _NOTHING).region(found[picture.name], picture.pixels.shape[:2])
-                boxes[picture.name] = visible_boxes(instances, hidden, threshold=(hiding or _NOTHING).threshold)
-        if progress:
-            progress("looking for people", len(found), len(names))
-    return HiddenPictures(folder, names, hiding, found if hiding else {}, max_pixels, boxes)
-
-
-def _batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    return [names[start : start + size] for start in range(0, len(names), size)]
+    wanted = list(dict.fromkeys(names.values()))
+    how = hiding or Hiding()
+    for picture, [instances] in detect_pictures(
+        folder, wanted, detector, failures=failures, max_pixels=max_pixels, progress=progress
+    ):
+        found[picture.name] = hiding.chosen(instances) if hiding else ()
+        if regions:
+            hidden = how.region(found[picture.name], picture.size)
+            boxes[picture.name] = visible_boxes(instances, hidden, threshold=how.threshold)
+    kept = {image: name for image, name in names.items() if name in found}
+    return HiddenPictures(folder, kept, hiding, found if hiding else {}, max_pixels, boxes)

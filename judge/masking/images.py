@@ -1,4 +1,4 @@
-"""Pictures in and out: nothing outside the folder is read, nothing is read wrong, nothing is written with loss."""
+"""Reading and writing pictures: nothing outside the folder is read, nothing is written with loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ImageFormat = Literal["png", "webp"]
 SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
-# What we let Pillow look for: each of its other formats is a parser that no data set of captions needs. (Its JPEG
+# What Pillow may open: each of its other formats is a parser that no data set of captions needs. (Its JPEG
 # reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 # Pillow's own limit against decompression bombs, 2**30 / 12: a picture of 9,459 x 9,459.
@@ -42,7 +42,7 @@ _NOT_A_PICTURE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it 
 
 
 def list_pictures(folder: Path) -> list[str]:
-    """The names of the pictures in ``folder`` and below (POSIX paths relative to it), sorted; told by suffix.
+    """The names of the pictures in ``folder`` and below (POSIX paths relative to it), sorted; recognised by suffix.
 
     Links to folders are not followed. Hidden files and folders are left out, and the contact sheet of masked pictures.
 
@@ -54,20 +54,16 @@ def list_pictures(folder: Path) -> list[str]:
     names = []
     for root, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        names += [
-            (Path(root) / name).relative_to(folder).as_posix()
-            for name in files
-            if Path(name).suffix.lower() in SUFFIXES
-            and not name.startswith(".")
-            and not shows_people(Path(root) / name)
-        ]
+        paths = [Path(root) / name for name in files if not name.startswith(".")]
+        found = [path for path in paths if path.suffix.lower() in SUFFIXES and not shows_people(path)]
+        names += [path.relative_to(folder).as_posix() for path in found]
     if not names:
         raise JudgeError("holds no picture", where=f"--images {folder}", mend="give the folder that holds the pictures")
     return sorted(names)
 
 
 def shows_people(path: Path) -> bool:
-    """Whether ``path`` is the contact sheet of a masked folder, on which people are still to be seen."""
+    """Whether ``path`` is the contact sheet of a masked folder, which still shows people."""
     return path.name == SHEET_NAME and (path.parent / TABLE_NAME).is_file()
 
 
@@ -120,7 +116,7 @@ def read_picture(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Pi
 
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> Pixels:
-    """What ``read_picture`` makes of a file's bytes; ``where`` names it in messages."""
+    """A file's bytes as ``read_picture`` returns them; ``where`` names the file in messages."""
     from PIL import UnidentifiedImageError
 
     if not data:
@@ -153,12 +149,11 @@ def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
 
     # Any quality above 100 is WebP's lossless mode. OpenCV's own settings for PNG are its quickest.
     options = [cv2.IMWRITE_WEBP_QUALITY, 101] if kind == "webp" else []
+    reason = ""
     try:
         done, data = cv2.imencode(f".{kind}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
     except cv2.error as error:
         done, reason = False, f" ({error.err})"
-    else:
-        reason = ""
     if not done:
         height, width = pixels.shape[:2]
         raise JudgeError(f"a picture of {width} x {height} does not fit into {kind}{reason}", mend="use --format png")
@@ -171,9 +166,8 @@ def _read_bytes(path: Path) -> bytes:
         if not stat.S_ISREG(state.st_mode):
             raise JudgeError("is not a regular file", where=str(path), mend=_NOT_A_PICTURE)
         if state.st_size > MAX_FILE:
-            raise JudgeError(
-                f"is {state.st_size / 2**30:.1f} GB, which no picture is", where=str(path), mend=_NOT_A_PICTURE
-            )
+            what = f"is {state.st_size / 2**30:.1f} GB, which no picture is"
+            raise JudgeError(what, where=str(path), mend=_NOT_A_PICTURE)
         return path.read_bytes()
     except FileNotFoundError:
         raise JudgeError("no such picture", where=str(path), mend="check --images, or download it") from None
@@ -188,7 +182,7 @@ def _check_size(width: int, height: int, max_pixels: int, where: str) -> None:
 
 
 def _decode_jpeg(data: bytes, orientation: int, where: str) -> Pixels:
-    """By OpenCV, several times as fast as Pillow.
+    """Decode by OpenCV, several times as fast as Pillow.
 
     Pillow turns it: it finds orientations that OpenCV does not (in XMP, or as a long number), and every other format
     is turned by it as well.
@@ -229,7 +223,7 @@ def _check_end(data: bytes, where: str) -> None:
 
 
 def _decode_slowly(image: Image, where: str) -> Pixels:
-    """By Pillow: every other format, and whatever looks damaged."""
+    """Decode by Pillow: every other format, and whatever looks damaged."""
     from PIL import ImageOps
 
     # Of a TIFF Pillow looks at the size of its tiles too, as it decodes.

@@ -1,9 +1,9 @@
-"""Things found in a picture: box, mask, score, label. Masks are run lengths, as COCO keeps them."""
+"""Instances, things found in a picture: box, mask, score, label. Masks are run lengths, as in COCO."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,13 +16,16 @@ Pixels = npt.NDArray[np.uint8]
 BoolMask = npt.NDArray[np.bool_]
 """[H, W]; True where the thing is."""
 
+PixelBox = tuple[float, float, float, float]
+"""x, y, width, height, from the upper left corner, as in COCO."""
+
 PERSON = "person"
 Foreground = Literal["all", "largest"] | float
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture and what it is called.
+    """A picture and its name.
 
     Attributes:
         name: the file's name, relative to the folder of pictures ("val2014/000000000139.jpg").
@@ -31,6 +34,11 @@ class Picture:
 
     name: str
     pixels: Pixels
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.pixels.shape[0], self.pixels.shape[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class Instance:
     """
 
     label: str
-    box: tuple[float, float, float, float]
+    box: PixelBox
     counts: bytes
     size: tuple[int, int]
     score: float = 1.0
@@ -73,24 +81,24 @@ class Instance:
         return int(coco.area(self.rle))
 
 
-def from_mask(mask: BoolMask, label: str, *, score: float = 1.0, crowd: bool = False) -> Instance:
-    """An instance of a mask, [H, W]; its box is the mask's own."""
+def from_mask(
+    mask: BoolMask, label: str, *, box: PixelBox | None = None, score: float = 1.0, crowd: bool = False
+) -> Instance:
+    """An instance of a mask, [H, W]; ``box`` (x, y, width, height) is by default the mask's own."""
     from pycocotools import mask as coco
 
     rle = coco.encode(np.asfortranarray(mask, dtype=np.uint8))
-    x, y, width, height = map(float, coco.toBbox(rle))
-    height_, width_ = mask.shape
-    return Instance(label, (x, y, width, height), rle["counts"], (height_, width_), score, crowd)
+    height, width = mask.shape
+    x, y, across, down = box or map(float, coco.toBbox(rle))
+    return Instance(label, (x, y, across, down), rle["counts"], (height, width), score, crowd)
 
 
-def from_box(
-    box: tuple[float, float, float, float], size: tuple[int, int], label: str, *, score: float = 1.0
-) -> Instance:
+def from_box(box: PixelBox, size: tuple[int, int], label: str, *, score: float = 1.0, crowd: bool = False) -> Instance:
     """An instance whose mask is its box (x, y, width, height), every pixel that the box touches, cut at the border."""
-    return replace(from_mask(box_mask(box, size), label, score=score), box=box)
+    return from_mask(box_mask(box, size), label, box=box, score=score, crowd=crowd)
 
 
-def box_mask(box: tuple[float, float, float, float], size: tuple[int, int]) -> BoolMask:
+def box_mask(box: PixelBox, size: tuple[int, int]) -> BoolMask:
     """[H, W]: every pixel that ``box`` touches; a box without width or height touches none."""
     x, y, width, height = box
     mask = np.zeros(size, dtype=np.bool_)
@@ -109,12 +117,9 @@ def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
     from pycocotools import mask as coco
 
     found = list(instances)
-    for instance in found:
-        if instance.size != size:
-            raise JudgeError(
-                f"a mask of {instance.size[1]}x{instance.size[0]} pixels on a picture of {size[1]}x{size[0]}",
-                mend="use the pictures that the instances were made for",
-            )
+    for height, width in (instance.size for instance in found if instance.size != size):
+        what = f"a mask of {width}x{height} pixels on a picture of {size[1]}x{size[0]}"
+        raise JudgeError(what, mend="use the pictures that the instances were made for")
     if not found:
         return np.zeros(size, dtype=np.bool_)
     return np.asarray(coco.decode(coco.merge([instance.rle for instance in found])), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""How well a detector finds the people that ground truth knows: pixels, and instances."""
+"""How well a detector finds the people of the ground truth: by pixels and by instances."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DetectorRow:
         precision: COCO's average precision of masks (IoU 0.50 to 0.95), the mean over hidden categories;
             ``precision_50``: at 0.50.
         people: instances that it found, rightly or wrongly; ``of``: those that there are.
-        pictures: looked at.
+        pictures: compared.
     """
 
     detector: str
@@ -75,7 +75,7 @@ class DetectorRow:
 
 
 def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, size: tuple[int, int]) -> Counts:
-    """The pixels of one picture; ``hiding`` chooses among ground truth and detections alike.
+    """Count the pixels of one picture; ``hiding`` selects among ground truth and detections alike.
 
     Args:
         truth: instances of ground truth.
@@ -83,8 +83,8 @@ def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, 
         hiding: what is hidden, and how.
         size: height and width of the picture.
     """
-    people, seen = union(hiding.chosen(truth), size), hiding.chosen(found)
-    mask, region = union(seen, size), hiding.region(seen, size)
+    people, chosen = union(hiding.chosen(truth), size), hiding.chosen(found)
+    mask, region = union(chosen, size), hiding.region(chosen, size)
     return Counts(
         truth=int(people.sum()),
         found=int(mask.sum()),
@@ -124,12 +124,10 @@ def average_precision(
     sides = [_annotations(instances, numbers, label) for instances in (truth, found)]
     # pycocotools tells of every step on standard output.
     with contextlib.redirect_stdout(io.StringIO()):
-        cocos = []
-        for annotations in sides:
-            coco = COCO()
+        cocos = COCO(), COCO()
+        for coco, annotations in zip(cocos, sides, strict=True):
             coco.dataset = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": label}]}
             coco.createIndex()
-            cocos.append(coco)
         evaluation = COCOeval(*cocos, iouType="segm")
         evaluation.evaluate()
         evaluation.accumulate()
@@ -142,20 +140,17 @@ def average_precision(
 def _annotations(
     instances: Mapping[str, Sequence[Instance]], numbers: Mapping[str, int], label: str
 ) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for name, number in numbers.items():
-        for instance in instances[name]:
-            if instance.label == label:
-                rows.append(
-                    {
-                        "id": len(rows) + 1,
-                        "image_id": number,
-                        "category_id": 1,
-                        "segmentation": instance.rle,
-                        "area": instance.area,
-                        "bbox": list(instance.box),
-                        "iscrowd": int(instance.crowd),
-                        "score": instance.score,
-                    }
-                )
-    return rows
+    found = [(number, one) for name, number in numbers.items() for one in instances[name] if one.label == label]
+    return [
+        {
+            "id": place,
+            "image_id": number,
+            "category_id": 1,
+            "segmentation": instance.rle,
+            "area": instance.area,
+            "bbox": list(instance.box),
+            "iscrowd": int(instance.crowd),
+            "score": instance.score,
+        }
+        for place, (number, instance) in enumerate(found, start=1)
+    ]

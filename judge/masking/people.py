@@ -1,4 +1,4 @@
-"""Hide people, or things, in a picture. Numpy in, numpy out.
+"""Hide people, or things, in a picture: numpy arrays in, numpy arrays out.
 
 Whatever the fill, no hidden pixel has any influence on the result: two pictures that differ only where something is
 hidden come out the same.
@@ -55,18 +55,15 @@ def hidden_region(
     """
     if dilation < 0:
         raise JudgeError(f"dilation is {dilation}", mend="take 0 pixels or more")
-    if mode == "partial":
-        if not 0 < share < 1:
-            raise JudgeError(f"share is {share}", mend="take a number between 0 and 1, or mode segment")
-        region = union([], size)
-        for instance in instances:
+    if mode == "partial" and not 0 < share < 1:
+        raise JudgeError(f"share is {share}", mend="take a number between 0 and 1, or mode segment")
+    region = union([] if mode == "partial" else instances, size)
+    for instance in instances:
+        if mode == "partial":
             mask = union([instance], size)
             region |= mask if instance.crowd else _upper_part(mask, share)
-    else:
-        region = union(instances, size)
-        if mode == "box":
-            for instance in instances:
-                region |= box_mask(instance.box, size)
+        elif mode == "box":
+            region |= box_mask(instance.box, size)
     return _dilate(region, dilation) if dilation and region.any() else region
 
 
@@ -142,9 +139,9 @@ def _blur(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels
     visible = (~region).astype(np.float32)
     colours = cv2.GaussianBlur(pixels * visible[:, :, None], (0, 0), sigma)
     weight = cv2.GaussianBlur(visible, (0, 0), sigma)[:, :, None]
-    # A breath of the mean colour everywhere: it decides where no visible pixel is near.
-    breath = 1e-3
-    mixed = (colours + breath * np.asarray(_visible_mean(pixels, region), dtype=np.float32)) / (weight + breath)
+    # A little of the mean colour everywhere: it decides where no visible pixel is near.
+    little = 1e-3
+    mixed = (colours + little * np.asarray(_visible_mean(pixels, region), dtype=np.float32)) / (weight + little)
     return np.asarray(np.round(mixed).clip(0, 255), dtype=np.uint8)
 
 

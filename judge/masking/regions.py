@@ -1,4 +1,4 @@
-"""Where things are that can still be seen once others are hidden: boxes, without names."""
+"""Boxes, without labels, of the things that are still visible once others are hidden."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom, as shares of the picture's width and height, in [0, 1]."""
 
 MOST = 20
-"""Boxes of a picture; what is less certain, then smaller, goes."""
+"""Most boxes of a picture; the least certain, then the smallest, are left out."""
 
 _LEFT = 0.5
 
@@ -20,14 +20,14 @@ _LEFT = 0.5
 def visible_boxes(
     instances: Sequence[Instance], hidden: BoolMask, *, threshold: float = 0.0, most: int = MOST
 ) -> tuple[Box, ...]:
-    """The boxes of what is left of ``instances``, the most certain first, then the largest.
+    """The boxes of the visible parts of ``instances``, the most certain first, then the largest.
 
-    A thing counts where at least half of its mask is left, and its box is that of what is left: the outline of a tie
-    on somebody hidden would tell who is hidden.
+    A thing counts if at least half of its mask is visible, and its box is that of the visible part: the outline of a
+    tie on a hidden person would tell who is hidden.
 
     Args:
         instances: of one picture, of any category.
-        hidden: its pixels that cannot be seen, [H, W].
+        hidden: its hidden pixels, [H, W].
         threshold: least score.
         most: boxes.
     """

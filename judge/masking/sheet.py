@@ -1,4 +1,4 @@
-"""A contact sheet: pictures before and after, to look at."""
+"""Contact sheets: pictures before and after masking."""
 
 from __future__ import annotations
 

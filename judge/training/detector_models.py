@@ -1,8 +1,8 @@
-"""What learns to detect: networks with their losses, behind one face, and the pictures they learn from."""
+"""Detectors in training: networks with their losses, behind one interface, and the pictures that they learn from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.detectors.weights import Header
+from judge.masking.detectors.weights import Header, Kind, to_channels
 from judge.masking.detectors.yolo import GREY
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture
@@ -30,6 +30,12 @@ class DetectorRecipe:
     """How a detector is trained.
 
     Attributes:
+        kind: "yolo" or "maskrcnn".
+        categories: to learn; None for all of the instances file.
+        start: weights to go on from, as ``load_yolo`` (ONNX apart) and ``load_maskrcnn`` take them; what does not fit
+            the categories starts fresh. None: a small network from nothing.
+        trust_weights: folder whose pickles may be read.
+        device: None: CUDA where there is any.
         epochs: passes over the training pictures; 0 leaves the weights as they start.
         batch_size: pictures a step.
         learning_rate: the highest; None for the kind's own. It rises over a tenth of the steps and falls as a cosine.
@@ -38,6 +44,11 @@ class DetectorRecipe:
         seed: of weights, split, order and flips.
     """
 
+    kind: Kind
+    categories: Sequence[str] | None = None
+    start: str | Path | None = None
+    trust_weights: Path | None = None
+    device: str | None = None
     epochs: int = 40
     batch_size: int = 8
     learning_rate: float | None = None
@@ -46,17 +57,18 @@ class DetectorRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        where = "training of a detector"
-        for name, value, least in (("epochs", self.epochs, 0), ("batch size", self.batch_size, 1)):
-            if value < least:
-                raise JudgeError(f"{name} is {value}", where=where, mend=f"take {least} or more")
-        if self.learning_rate is not None and not 0 < self.learning_rate < 1:
-            raise JudgeError(f"learning rate is {self.learning_rate}", where=where, mend="take a number in (0, 1)")
-        if not 64 <= self.image_size <= 2048 or self.image_size % 32:
-            mend = "take a multiple of 32 from 64 to 2048"
-            raise JudgeError(f"image size is {self.image_size}", where=where, mend=mend)
-        if not 0 <= self.validation < 1:
-            raise JudgeError(f"validation share is {self.validation}", where=where, mend="take a number in [0, 1)")
+        if self.kind not in MODELS:
+            raise JudgeError(f"unknown kind of detector '{self.kind}'", mend=nearest(self.kind, list(MODELS)))
+        sound_size = 64 <= self.image_size <= 2048 and not self.image_size % 32
+        for name, value, sound, mend in (
+            ("epochs", self.epochs, self.epochs >= 0, "0 or more"),
+            ("batch size", self.batch_size, self.batch_size >= 1, "1 or more"),
+            ("learning rate", self.learning_rate, 0 < (self.learning_rate or 0.5) < 1, "a number in (0, 1)"),
+            ("image size", self.image_size, sound_size, "a multiple of 32 from 64 to 2048"),
+            ("validation share", self.validation, 0 <= self.validation < 1, "a number in [0, 1)"),
+        ):
+            if not sound:
+                raise JudgeError(f"{name} is {value}", where="training of a detector", mend=f"take {mend}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ class Example:
 
 
 class Examples:
-    """Pictures with their masks at the size of training; kept in memory where they fit."""
+    """Pictures with their masks at the size of training; cached in memory where they fit."""
 
     def __init__(
         self, folder: Path, names: Sequence[str], truth: GroundTruth, categories: Sequence[str], size: int
@@ -115,7 +127,7 @@ class Examples:
     def _resized(self, picture: Picture, instances: Sequence[Instance]) -> Example:
         import cv2
 
-        height, width = picture.pixels.shape[:2]
+        height, width = picture.size
         scale = self.size / max(height, width)
         inner = (max(1, round(height * scale)), max(1, round(width * scale)))
         area = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
@@ -133,7 +145,7 @@ class Examples:
 
 
 class DetectorModel:
-    """A network that learns: what the loop needs of either kind.
+    """A network in training: what the loop needs of either kind.
 
     Attributes:
         network: on the CPU; the loop moves it.
@@ -156,37 +168,44 @@ class DetectorModel:
     def next_epoch(self) -> None:
         """An epoch has ended."""
 
+    def inherit(self, weights: Mapping[str, Tensor], where: str, *, rate: float) -> None:
+        """Take over all of ``weights`` that have their place in the network, and learn from there at ``rate``.
+
+        Raises:
+            JudgeError: they fill less than half of the network.
+        """
+        own = self.network.state_dict()
+        fitting = {name: tensor for name, tensor in weights.items() if name in own and own[name].shape == tensor.shape}
+        if 2 * len(fitting) < len(own):
+            what = f"only {len(fitting)} of the network's {len(own)} weights are in it"
+            raise JudgeError(what, where=where, mend="start from weights of this kind of network")
+        self.network.load_state_dict(fitting, strict=False)
+        self.rate = rate
+
 
 class YoloModel(DetectorModel):
     """Ultralytics' network and loss."""
 
     rate = 2e-3
 
-    def __init__(
-        self, categories: tuple[str, ...], recipe: DetectorRecipe, start: str | Path | None, trust: Path | None
-    ) -> None:
+    def __init__(self, categories: tuple[str, ...], recipe: DetectorRecipe) -> None:
         from judge.masking.detectors import yolo, yolo_networks
 
-        before: Mapping[str, Tensor] | None = None
-        architecture: Mapping[str, Any]
+        start, self.size = recipe.start, recipe.image_size
         if start is None:
-            architecture = yolo_networks.packaged("yolov8n-seg", YOLO_SCALE)
+            architecture: Mapping[str, Any] = yolo_networks.packaged("yolov8n-seg", YOLO_SCALE)
+            self.network = yolo_networks.build(architecture, categories, "yolov8n-seg")
         else:
-            path = yolo.find_weights(start, trust=trust)
+            path = yolo.find_weights(start, trust=recipe.trust_weights)
             if path.suffix == ".onnx":
                 mend = "give the .pt or .safetensors that it was made of"
                 raise JudgeError("an ONNX file cannot be trained further", where=str(start), mend=mend)
             model, size = yolo.read_model(path)
-            before = model.state_dict()
             architecture = yolo_networks.header_of(model, size).architecture
-        self.model = yolo_networks.build(architecture, categories, str(start or "yolov8n-seg"))
-        self.network = self.model
-        if before is not None:
-            _inherit(self.model, before, str(start))
-            self.rate = 5e-4
-        self.size = recipe.image_size
-        self.header = yolo_networks.header_of(self.model, self.size)
-        self.model.args = _hyperparameters(recipe.epochs)
+            self.network = yolo_networks.build(architecture, categories, str(start))
+            self.inherit(model.state_dict(), str(start), rate=5e-4)
+        self.header = yolo_networks.header_of(self.network, self.size)
+        self.network.args = _hyperparameters(recipe.epochs)
 
     def loss(self, batch: Sequence[Example], device: torch.device) -> Tensor:
         """See :meth:`DetectorModel.loss`."""
@@ -205,22 +224,22 @@ class YoloModel(DetectorModel):
         counts = [len(example.labels) for example in batch]
         labels = np.concatenate([example.labels for example in batch])
         fields = {
-            "img": _to_channels(pixels),
+            "img": to_channels(pixels),
             "batch_idx": torch.from_numpy(np.repeat(np.arange(len(batch), dtype=np.float32), counts)),
             "cls": torch.from_numpy(labels.astype(np.float32))[:, None],
             "bboxes": torch.from_numpy(np.concatenate([(corner + end) / 2, end - corner], axis=1)),
             "masks": torch.from_numpy(np.array(masks, dtype=np.float32).reshape(-1, coarse, coarse)),
             "sem_masks": torch.from_numpy(meanings),
         }
-        found = self.model.loss({name: field.to(device) for name, field in fields.items()})
+        found = self.network.loss({name: field.to(device) for name, field in fields.items()})
         # Summed over pictures.
         loss: Tensor = found[0].sum() / len(batch)
         return loss
 
     def next_epoch(self) -> None:
-        """The newer heads shift weight from one of their losses to the other."""
-        if hasattr(self.model.criterion, "update"):
-            self.model.criterion.update()
+        """Newer heads shift weight from one of their losses to the other."""
+        if hasattr(self.network.criterion, "update"):
+            self.network.criterion.update()
 
 
 class MaskRcnnModel(DetectorModel):
@@ -228,21 +247,17 @@ class MaskRcnnModel(DetectorModel):
 
     rate = 1e-3
 
-    def __init__(
-        self, categories: tuple[str, ...], recipe: DetectorRecipe, start: str | Path | None, trust: Path | None
-    ) -> None:
+    def __init__(self, categories: tuple[str, ...], recipe: DetectorRecipe) -> None:
         from judge.masking.detectors.maskrcnn import SMALL, build, read_maskrcnn
 
-        del trust  # Its files are read without unpickling, wherever they lie.
-        architecture: Mapping[str, Any] = SMALL
-        before = None
-        if start is not None:
-            header, before, _ = read_maskrcnn(start)
+        start, architecture = recipe.start, SMALL
+        if start is None:
+            self.network = build(architecture, len(categories), "small")
+        else:
+            header, weights, _ = read_maskrcnn(start)
             architecture = header.architecture
-        self.network = build(architecture, len(categories), str(start or "small"))
-        if before is not None:
-            _inherit(self.network, before, str(start))
-            self.rate = 2e-4
+            self.network = build(architecture, len(categories), str(start))
+            self.inherit(weights, str(start), rate=2e-4)
         self.header = Header("maskrcnn", architecture, categories, recipe.image_size)
         transform: Any = self.network.transform
         transform.min_size, transform.max_size = (recipe.image_size,), recipe.image_size
@@ -258,7 +273,7 @@ class MaskRcnnModel(DetectorModel):
 
     def loss(self, batch: Sequence[Example], device: torch.device) -> Tensor:
         """See :meth:`DetectorModel.loss`."""
-        pixels = [_to_channels(example.pixels[None])[0].to(device) for example in batch]
+        pixels = [to_channels(example.pixels[None])[0].to(device) for example in batch]
         targets = [
             {
                 "boxes": torch.from_numpy(example.boxes).to(device),
@@ -271,26 +286,7 @@ class MaskRcnnModel(DetectorModel):
         return torch.stack(list(losses.values())).sum()
 
 
-MODELS: Mapping[str, Callable[..., DetectorModel]] = {"yolo": YoloModel, "maskrcnn": MaskRcnnModel}
-
-
-def _inherit(network: nn.Module, before: Mapping[str, Tensor], where: str) -> None:
-    """Take over every weight that has its place in ``network``.
-
-    Raises:
-        JudgeError: fewer than half have.
-    """
-    own = network.state_dict()
-    fitting = {name: tensor for name, tensor in before.items() if name in own and own[name].shape == tensor.shape}
-    if 2 * len(fitting) < len(own):
-        what = f"only {len(fitting)} of the network's {len(own)} weights are in it"
-        raise JudgeError(what, where=where, mend="start from weights of this kind of network")
-    network.load_state_dict(fitting, strict=False)
-
-
-def _to_channels(pixels: npt.NDArray[np.uint8]) -> Tensor:
-    """[B, H, W, 3] uint8 -> [B, 3, H, W] float32 in [0, 1]."""
-    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).contiguous().float() / 255
+MODELS: Mapping[Kind, type[YoloModel | MaskRcnnModel]] = {"yolo": YoloModel, "maskrcnn": MaskRcnnModel}
 
 
 def _coarse(mask: npt.NDArray[np.bool_], size: int) -> npt.NDArray[np.bool_]:

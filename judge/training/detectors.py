@@ -1,4 +1,4 @@
-"""Detectors trained here: a small one from nothing, or weights at hand fine-tuned, on any corpus with instances.
+"""Training of detectors: a small one from nothing, or given weights fine-tuned, on any pictures with instances.
 
 One plain torch loop for both kinds, in one process: the networks and their losses are Ultralytics' and torchvision's,
 the rest is ours. Ultralytics' own trainer wants masks as polygons and pictures in folders, writes pickles, and sets the
@@ -12,36 +12,35 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 import torch
 from torch import nn
 
-from judge.errors import JudgeError, nearest, require
-from judge.masking.detectors import Detector
+from judge.errors import JudgeError, require
+from judge.masking.detectors import Detector, detect_pictures, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.detectors.weights import Kind, choose_device, write_detector
+from judge.masking.detectors.weights import choose_device, write_detector
 from judge.masking.folder import Hiding
-from judge.masking.images import inside, read_picture
+from judge.masking.images import inside
 from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
 from judge.training.detector_models import MODELS, DetectorModel, DetectorRecipe, Example, Examples
 from judge.types import Progress
 from judge.utils.files import writing
 
-__all__ = ["DetectorRecipe", "TrainedDetector", "measure_overlap", "open_trained", "split_pictures", "train_detector"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrainedDetector:
-    """What a training left.
+    """A trained detector's file, and how the training went.
 
     Attributes:
         path: the file.
-        categories: what it tells apart.
+        categories: what it detects.
         losses: mean training loss of each epoch.
         pictures: trained on.
-        held_out: kept for looking at.
+        held_out: kept for validation.
         overlap: with the people in the held-out pictures, from a score of 0.5 on; with all things where no category
             is "person". NaN where there is nothing to find.
         seconds: all of it took.
@@ -56,96 +55,65 @@ class TrainedDetector:
     seconds: float
 
 
-def train_detector(  # noqa: PLR0913 - a command's options
-    kind: Kind,
-    pictures: Path,
-    instances: Path,
-    out: Path,
-    *,
-    recipe: DetectorRecipe | None = None,
-    labels: Sequence[str] | None = None,
-    start: str | Path | None = None,
-    trust: Path | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
+def train_detector(
+    recipe: DetectorRecipe, pictures: Path, instances: Path, out: Path, *, progress: Progress | None = None
 ) -> TrainedDetector:
     """Train a detector and write it to ``out``, one safetensors file, whole or not at all.
 
     The same recipe and pictures give the same weights, to the bit on one CPU and the same number of threads.
 
     Args:
-        kind: "yolo" or "maskrcnn".
+        recipe: the kind of network, and how it is trained.
         pictures: folder.
         instances: COCO file of what is in them; crowds are passed over.
         out: the file to write, ".safetensors".
-        recipe: default: ``DetectorRecipe()``.
-        labels: categories to learn; None for all of the file.
-        start: weights to go on from, as ``load_yolo`` (ONNX apart) and ``load_maskrcnn`` take them; what does not fit
-            the categories starts fresh. None: a small network from nothing.
-        trust: folder whose pickles may be read.
-        device: None: CUDA where there is any.
-        progress: told of epochs done.
+        progress: called with the epochs done.
 
     Raises:
-        JudgeError: unknown kind or category, pictures or annotations at fault, weights that cannot be read, a loss that
-            is no longer finite, a package that is missing, a file that cannot be written.
+        JudgeError: unknown category, pictures or annotations at fault, weights that cannot be read, a loss that is no
+            longer finite, a package that is missing, a file that cannot be written.
     """
-    require("detectors", "torchvision", "cv2", "pycocotools", *(["ultralytics"] if kind == "yolo" else []))
-    recipe = recipe or DetectorRecipe()
+    require("detectors", "torchvision", "cv2", "pycocotools", *(["ultralytics"] if recipe.kind == "yolo" else []))
     if out.suffix != ".safetensors":
         raise JudgeError("is no name for weights", where=f"--out {out}", mend="name a file that ends in .safetensors")
-    if kind not in MODELS:
-        raise JudgeError(f"unknown kind of detector '{kind}'", mend=nearest(kind, list(MODELS)))
-    began, place = time.monotonic(), choose_device(device)
+    began, place = time.monotonic(), choose_device(recipe.device)
     _probe(out)
-    truth = GroundTruth.read(instances, labels=labels)
+    truth = GroundTruth.read(instances, labels=recipe.categories)
     categories = tuple(name for name in truth.categories if truth.labels is None or name in truth.labels)
     train, held = split_pictures(truth, recipe.validation, recipe.seed)
     _check(pictures, truth, train, held)
     data = Examples(pictures, train, truth, categories, recipe.image_size)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(recipe.seed)
-        model = MODELS[kind](categories, recipe, start, trust)
+        model = MODELS[recipe.kind](categories, recipe)
         losses = _fit(model, data, recipe, place, progress)
     write_detector(out, model.header, model.network.state_dict())
-    detector = open_trained(kind, out, device=device, batch=recipe.batch_size)
+    detector = make_detector(recipe.kind, weights=str(out), device=recipe.device, batch=recipe.batch_size)
     hiding = Hiding(labels=(PERSON,) if PERSON in categories else categories)
     overlap = measure_overlap(detector, truth, pictures, held, hiding=hiding)
     return TrainedDetector(out, categories, losses, len(train), len(held), overlap, time.monotonic() - began)
 
 
 def _check(pictures: Path, truth: GroundTruth, train: Sequence[str], held: Sequence[str]) -> None:
-    """Tell a fault before the training, not within or after it; training pictures are decoded in the first epoch."""
+    """Check the inputs before the training; pictures to train on are decoded in the first epoch."""
     for _, fault in truth.strays:
         raise fault
     for name in train:
         if not inside(pictures, name).is_file():
             raise JudgeError("no such picture", where=f"{pictures / name}", mend="check --images, or download it")
         truth.instances(name)
-    for name in held:
-        truth.detect([read_picture(pictures, name)])
+    for _ in detect_pictures(pictures, held, truth, failures=None):
+        pass
 
 
 def _probe(out: Path) -> None:
     """Refuse a place that cannot be written before the work, not after it."""
     if out.is_dir():
         raise JudgeError("is a folder", where=f"--out {out}", mend="name a file")
-    beside = out.with_name(f".{out.name}.{time.time_ns()}")
     with writing(f"--out {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        beside.touch()
-        beside.unlink()
-
-
-def open_trained(kind: Kind, path: Path, *, device: str | None = None, batch: int = 8) -> Detector:
-    """The detector in a file of :func:`train_detector`."""
-    if kind == "yolo":
-        from judge.masking.detectors.yolo import load_yolo
-
-        return load_yolo(path, device=device, batch=batch)
-    from judge.masking.detectors.maskrcnn import load_maskrcnn
-
-    return load_maskrcnn(path, device=device, batch=batch)
+        with TemporaryFile(dir=out.parent):
+            pass
 
 
 def split_pictures(truth: GroundTruth, share: float, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -170,12 +138,11 @@ def measure_overlap(
     detector: Detector, truth: GroundTruth, pictures: Path, names: Sequence[str], *, hiding: Hiding | None = None
 ) -> Overlap:
     """How well ``detector`` covers people (or what ``hiding`` names) in pictures ``names``, pooled by pixel."""
-    hiding, counts = hiding or Hiding(), []
-    for start in range(0, len(names), detector.batch):
-        group = [read_picture(pictures, name) for name in names[start : start + detector.batch]]
-        for picture, found, true in zip(group, detector.detect(group), truth.detect(group), strict=True):
-            size = (picture.pixels.shape[0], picture.pixels.shape[1])
-            counts.append(astuple(count(true, found, hiding, size)))
+    hiding = hiding or Hiding()
+    counts = [
+        astuple(count(true, found, hiding, picture.size))
+        for picture, [found, true] in detect_pictures(pictures, names, detector, truth, failures=None)
+    ]
     summed = np.array(counts, dtype=np.float64).reshape(-1, 5).sum(axis=0)
     return Overlap(*pool(summed).tolist())
 
@@ -221,7 +188,7 @@ def _epoch(data: Examples, recipe: DetectorRecipe, epoch: int) -> Iterator[list[
 
 
 def _rate(step: int, steps: int) -> float:
-    """Share of the highest learning rate: up over the first tenth, then down as a cosine to a hundredth."""
+    """Factor of the learning rate: rises over the first tenth, then falls as a cosine to a hundredth."""
     rise = max(1, steps // 10)
     if step < rise:
         return (step + 1) / rise

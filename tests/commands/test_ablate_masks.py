@@ -145,9 +145,9 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
 @pytest.mark.parametrize(
     ("command", "extra", "told"),
     [
-        ("masks", ["--metrics", "lic"], "--metrics: no judge of these metrics sees pictures"),
+        ("masks", ["--metrics", "lic"], "--metrics: no judge of these metrics uses images"),
         ("masks", ["--masks", "boxes", "--metrics", "imagecaptioner2"], "'masks.0': input should be 'none'"),
-        ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics sees pictures"),
+        ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
     ],
 )
 def test_faults(world: WorldFiles, run_file: Path, tmp_path: Path, command: str, extra: list[str], told: str) -> None:

@@ -238,9 +238,15 @@ class Folder:
         done = self.run(*more)
         assert done.exit_code == 0, done.output
         found = {str(row["image_id"]): row["caption"] for row in json.loads(self.out.read_text(encoding="utf-8"))}
+        self.clear()
+        return found
+
+    def clear(self) -> bytes:
+        """What ``out`` held; it and its settings are there no more."""
+        data = self.out.read_bytes()
         self.out.unlink()
         self.out.with_name("out.caption.yaml").unlink()
-        return found
+        return data
 
     def left(self) -> list[str]:
         """What lies beside the inputs."""
@@ -309,9 +315,7 @@ def stop_after(pictures: int, kind: type[BaseException] = KeyboardInterrupt) -> 
 
 def test_an_interrupted_run_goes_on_to_the_same_bytes(folder: Folder) -> None:
     assert folder.run().exit_code == 0
-    whole = folder.out.read_bytes()
-    folder.out.unlink()
-    (folder.root / "out.caption.yaml").unlink()
+    whole = folder.clear()
     notes = folder.root / ".out.json.partial"
     with pytest.raises(KeyboardInterrupt):
         caption(folder.config(), progress=stop_after(4))
@@ -355,11 +359,9 @@ def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
         return told
 
     assert resume() == [6, 7]
-    folder.out.unlink()
-    (folder.root / "out.caption.yaml").unlink()
+    folder.clear()
     assert resume(beams=2) == [2, 4, 6, 7]
-    folder.out.unlink()
-    (folder.root / "out.caption.yaml").unlink()
+    folder.clear()
     with pytest.raises(KeyboardInterrupt):
         caption(folder.config(), progress=stop_after(4))
     # Another picture under the name of the first: its batch is captioned anew.

@@ -8,11 +8,9 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from masking.test_images import png_header
 from PIL import Image
 from pycocotools.coco import COCO
 from typer.testing import CliRunner, Result
@@ -216,14 +215,6 @@ def test_real_photographs_end_to_end(shared: Path, tmp_path: Path) -> None:
             assert table.loc[name, "share_hidden"] == hidden.mean()
 
 
-def png_claiming(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
-
-
 def jpeg(size: tuple[int, int] = (HEIGHT, WIDTH), orientation: int = 1) -> bytes:
     file, exif = io.BytesIO(), Image.Exif()
     exif[274] = orientation
@@ -237,31 +228,22 @@ def rle(size: list[int], counts: object) -> dict[str, Any]:
 
 
 def spoil(world: World) -> dict[str, str]:
-    """Every fault of a single picture that we can think of; name -> part of its line."""
+    """A fault of every kind that a single picture can have; name -> part of its line."""
     good = jpeg()
     world.add("truncated.jpg", good[: len(good) // 2])
-    world.add("padded.jpg", good[: len(good) // 2] + bytes(len(good) - len(good) // 2))
     world.add("zero.jpg", b"")
-    world.add("text.jpg", b"I am a text")
-    world.add("bomb.png", png_claiming(50_000, 50_000))
+    world.add("bomb.png", png_header(50_000, 50_000))
     world.add("missing.jpg")
     world.add("size.jpg", jpeg((20, 20)))
     world.add("turned.jpg", jpeg(orientation=6))
     world.add("points.jpg", good, {"segmentation": [[1, 2, 3, 4]]})
-    world.add("nan.jpg", good, {"segmentation": [[1, 2, 3, 4, 5, float("nan")]]})
-    world.add("outside.jpg", good, {"segmentation": [[1, 2, 3, 4, 500, 6]]})
-    world.add("rle_size.jpg", good, rle([WIDTH, HEIGHT], [WIDTH * HEIGHT]))
     world.add("rle_sum.jpg", good, rle([HEIGHT, WIDTH], [10, 10]))
-    world.add("rle_cut.jpg", good, rle([HEIGHT, WIDTH], "P"))
-    world.add("rle_noise.jpg", good, rle([HEIGHT, WIDTH], "oooooooooooooooooo0"))
     world.add("../secret.png")
     world.add("/etc/hostname")
     world.add("..\\secret.png")
-    world.add("sub/../../secret.png")
     world.add("link.png")
     world.add("linked/secret.png")
     world.add("pipe.png")
-    world.add("folder.jpg")
     world.add("0.jpg", good)
     world.add("contact_sheet.jpg", good)
     world.add("two\nlines.jpg")
@@ -269,36 +251,26 @@ def spoil(world: World) -> dict[str, str]:
     (world.images / "link.png").symlink_to(world.root / "secret.png")
     (world.images / "linked").symlink_to(world.root)
     os.mkfifo(world.images / "pipe.png")
-    (world.images / "folder.jpg").mkdir()
     document = json.loads(world.instances.read_text())
     document["annotations"].insert(10, {"id": 1, "category_id": 1, "segmentation": SQUARE})
     world.instances.write_text(json.dumps(document))
     out = "leads out of the folder of pictures"
     return {
         "truncated.jpg": "is truncated",
-        "padded.jpg": "is truncated",
         "annotations, record 10": "'image_id' is null: what it shows stays visible",
         "zero.jpg": "is empty (0 bytes)",
-        "text.jpg": "is not a picture",
         "bomb.png": f"has 50000 x 50000 pixels, over the limit of {MAX_PIXELS:,}",
         "missing.jpg": "no such picture",
         "size.jpg": "is 20 x 20, its annotation says 40 x 30",
         "turned.jpg": "is 30 x 40, its annotation says 40 x 30 (turned by its EXIF orientation?)",
         "points.jpg": "polygon of 2 points",
-        "nan.jpg": "not finite",
-        "outside.jpg": "coordinate 500 lies outside the picture",
-        "rle_size.jpg": "run lengths for size [40, 30]",
         "rle_sum.jpg": "run lengths do not add up to 1,200 pixels",
-        "rle_cut.jpg": "run lengths do not add up to 1,200 pixels",
-        "rle_noise.jpg": "run lengths do not add up to 1,200 pixels",
         "../secret.png": out,
         "/etc/hostname": out,
         "..\\secret.png": out,
-        "sub/../../secret.png": out,
         "link.png": "is a link out of the folder",
         "linked/secret.png": "is a link out of the folder",
         "pipe.png": "is not a regular file",
-        "folder.jpg": "is not a regular file",
         "0.jpg": "would be written where '0.png' is",
         "contact_sheet.jpg": "would be written where 'contact_sheet.png' is",
         "two lines.jpg": "no such picture",
@@ -414,8 +386,6 @@ def test_faults_of_the_whole_command(world: World, arguments: list[str], message
         ("", "file is empty"),
         ("{not json", "not JSON"),
         ("[]", "'images' is no list of records"),
-        ('{"images": [], "annotations": []}', "'categories' is no list of records"),
-        ('[{"image_id": 1, "caption": "a cat"}]', "'images' is no list of records"),
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "persona"}]}', "Did you mean 'persona'?"),
     ],
 )

@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
-import numpy as np
 import pytest
 import torch
-from detector_samples import agreement, check_contract, odd_pictures, overlap, real_pictures, run_apart
+from detector_samples import (
+    Bomb,
+    check_contract,
+    check_independence,
+    check_keys,
+    odd_pictures,
+    overlap,
+    real_pictures,
+    run_apart,
+)
 
 from judge.errors import JudgeError
 from judge.masking.detectors import maskrcnn
@@ -77,22 +85,16 @@ def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
 
 
 def test_a_picture_does_not_depend_on_its_company(detector: MaskRcnn) -> None:
-    pictures = odd_pictures([(96, 96)] * 5 + [(60, 200), (200, 60)])
-    together = detector.detect(pictures)
-    alone = [detector.detect([picture])[0] for picture in pictures]
-    assert np.mean([agreement(one, two) for one, two in zip(alone, together, strict=True)]) > 0.9
+    check_independence(detector)
 
 
 def test_real_pictures(detector: MaskRcnn, shared: Path) -> None:
     check_contract(detector, real_pictures(shared))
 
 
-def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path, detector: MaskRcnn) -> None:
+def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) -> None:
     other = save(tiny(seed=1), folder / "other.safetensors")
-    assert load_maskrcnn(weights, device="cpu", batch=1).key == detector.key
-    options: list[dict[str, Any]] = [{}, {"iou": 0.7}, {"mask_threshold": 0.4}, {"image_size": 128}]
-    keys = {load_maskrcnn(weights, device="cpu", **option).key for option in options}
-    assert len(keys | {load_maskrcnn(other, device="cpu").key}) == 5
+    check_keys(load_maskrcnn, weights, other, [{"iou": 0.7}, {"mask_threshold": 0.4}, {"image_size": 128}])
 
 
 @pytest.fixture(scope="module")
@@ -155,16 +157,6 @@ def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         load_maskrcnn("maskrcnn_resnet50_fpn_v2", device="cpu")
     with pytest.raises(JudgeError, match=r"no such model. Did you mean 'maskrcnn_resnet50_fpn'"):
         load_maskrcnn("maskrcnn_resnet50_fnp", device="cpu")
-
-
-class Bomb:
-    """Unpickling it would leave a mark."""
-
-    def __init__(self, mark: Path) -> None:
-        self.marker = mark
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.marker,)
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from detector_samples import FakeDetector
 
 from judge.masking.folder import Hiding
 from judge.masking.hidden import HiddenPictures, find_hidden
-from judge.masking.instances import BoolMask, Instance, Picture, from_mask
+from judge.masking.instances import BoolMask, Instance, from_mask
 from judge.masking.regions import MOST, visible_boxes
 
 SIZE = (20, 40)
@@ -59,17 +59,8 @@ def test_masks_without_a_pixel_are_nowhere() -> None:
     assert visible_boxes([from_mask(NOTHING, "dog")], NOTHING) == ()
 
 
-class Finder:
-    """Says what it was told to, and counts."""
-
-    name, key, categories, batch = "told", "told", ("person", "dog"), 2
-
-    def __init__(self, instances: Sequence[Instance]) -> None:
-        self.instances, self.asked = tuple(instances), 0
-
-    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
-        self.asked += len(pictures)
-        return [self.instances for _ in pictures]
+def finder_of(*instances: Instance) -> FakeDetector:
+    return FakeDetector(lambda _: instances)
 
 
 PERSON = thing(0, 20, 0, 10, "person")
@@ -90,9 +81,9 @@ NAMES = {"1": "1.png", "2": "2.png"}
 
 def test_one_look_finds_what_is_hidden_and_what_is_not(folder: Path) -> None:
     """The dog behind somebody hidden ends where they begin; their tie is nowhere, nor is what is too uncertain."""
-    finder = Finder([PERSON, TIE, DOG, UNSURE])
+    finder = finder_of(PERSON, TIE, DOG, UNSURE)
     seen = find_hidden(folder, NAMES, detector=finder, hiding=Hiding(), regions=True)
-    assert finder.asked == 2
+    assert finder.asked == [["1.png", "2.png"]]
     assert seen.boxes("1") == seen.boxes("2") == ((0.25, 0.5, 25 / 40, 1.0),)
     assert not seen.read("1")[:, :10].any()
     wide = find_hidden(folder, NAMES, detector=finder, hiding=Hiding(threshold=0.2), regions=True)
@@ -101,21 +92,21 @@ def test_one_look_finds_what_is_hidden_and_what_is_not(folder: Path) -> None:
 
 def test_half_of_a_person_that_is_left_has_a_box(folder: Path) -> None:
     hiding = Hiding(mode="partial", share=0.4)
-    seen = find_hidden(folder, NAMES, detector=Finder([PERSON]), hiding=hiding, regions=True)
+    seen = find_hidden(folder, NAMES, detector=finder_of(PERSON), hiding=hiding, regions=True)
     ((left, top, right, bottom),) = seen.boxes("1")
     assert (left, right, bottom) == (0.0, 0.25, 1.0)
     assert top == pytest.approx(0.4, abs=0.05)
 
 
 def test_nothing_is_hidden_and_everything_has_a_box(folder: Path) -> None:
-    seen = find_hidden(folder, NAMES, detector=Finder([PERSON, TIE]), hiding=None, regions=True)
+    seen = find_hidden(folder, NAMES, detector=finder_of(PERSON, TIE), hiding=None, regions=True)
     assert seen.boxes("2") == ((0.0, 0.0, 0.25, 1.0), (0.1, 0.25, 0.15, 0.5))
     assert (seen.read("2") == 200).all()
     assert seen.key("1") == HiddenPictures(folder, NAMES).key("1")
 
 
 def test_nobody_asks_and_nothing_is_kept(folder: Path) -> None:
-    finder = Finder([PERSON, DOG])
+    finder = finder_of(PERSON, DOG)
     plain = find_hidden(folder, NAMES, detector=finder, hiding=Hiding())
     told = find_hidden(folder, NAMES, detector=finder, hiding=Hiding(), regions=True)
     assert plain.boxes("1") == ()

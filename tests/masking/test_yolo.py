@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from detector_samples import agreement, check_contract, odd_pictures, overlap, real_pictures, run_apart
+from detector_samples import (
+    Bomb,
+    agreement,
+    check_contract,
+    check_independence,
+    check_keys,
+    odd_pictures,
+    overlap,
+    real_pictures,
+    run_apart,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,10 +172,7 @@ def test_contract(detector: Yolo) -> None:
 
 
 def test_a_picture_does_not_depend_on_its_company(detector: Yolo) -> None:
-    pictures = odd_pictures([(96, 96)] * 5 + [(60, 200), (200, 60)])
-    together = detector.detect(pictures)
-    alone = [detector.detect([picture])[0] for picture in pictures]
-    assert np.mean([agreement(one, two) for one, two in zip(alone, together, strict=True)]) > 0.9
+    check_independence(detector)
 
 
 def test_boxes_only_serve_as_masks(folder: Path) -> None:
@@ -185,14 +192,9 @@ def test_real_pictures(detector: Yolo, shared: Path) -> None:
     check_contract(detector, real_pictures(shared))
 
 
-def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path, detector: Yolo) -> None:
+def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) -> None:
     other = save(tiny(seed=1), folder / "other.safetensors")
-    copy = folder / "copy.safetensors"
-    copy.write_bytes(weights.read_bytes())
-    assert load_yolo(copy, device="cpu", batch=1).key == detector.key
-    options: list[dict[str, Any]] = [{}, {"iou": 0.5}, {"mask_threshold": 0.4}, {"image_size": 128}]
-    keys = {load_yolo(weights, device="cpu", **option).key for option in options}
-    assert len(keys | {load_yolo(other, device="cpu").key}) == 5
+    check_keys(load_yolo, weights, other, [{"iou": 0.5}, {"mask_threshold": 0.4}, {"image_size": 128}])
 
 
 # ONNX
@@ -240,16 +242,6 @@ def test_onnx_metadata_are_never_run(tmp_path: Path, folder: Path, notes: dict[s
 
 
 # Pickles
-
-
-class Bomb:
-    """Unpickling it would leave a mark."""
-
-    def __init__(self, mark: Path) -> None:
-        self.marker = mark
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.marker,)
 
 
 def test_a_pickle_needs_trust(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tiny_bert import save_bert
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.commands.pictures import see
+from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.masking.regions import MOST
@@ -96,9 +96,9 @@ def test_other_categories_are_read_for_judges_that_ask_alone(world: WorldFiles, 
         config = make_config(settings, RunConfig)
         if name.startswith("grit"):
             with pytest.raises(JudgeError, match=f"annotation {thing['id']}: polygon of an odd number"):
-                see(config, ids)
+                RunPictures(config).hidden(ids)
         else:
-            assert see(config, ids).regions == {}
+            assert RunPictures(config).hidden(ids).regions == {}
 
 
 def test_vl_lic_reads_with_the_encoder_in_a_folder(world: WorldFiles, tmp_path: Path) -> None:

@@ -14,20 +14,21 @@ from detector_samples import agreement, check_contract, odd_pictures, run_apart
 from judge.calibration.scenes import write_pictures
 from judge.calibration.world import draw_scenes
 from judge.errors import JudgeError
+from judge.masking.detectors import make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind, parse_safetensors
 from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture, from_mask
 from judge.training import detector_models
-from judge.training.detector_models import Example, Examples
-from judge.training.detectors import DetectorRecipe, TrainedDetector, open_trained, split_pictures, train_detector
+from judge.training.detector_models import DetectorRecipe, Example, Examples
+from judge.training.detectors import TrainedDetector, split_pictures, train_detector
 
 KINDS: tuple[Kind, ...] = ("yolo", "maskrcnn")
 SIZE = 96
 # Half a minute each on one core; scripts/bench_detectors.py trains for longer.
 RECIPES = {
-    "yolo": DetectorRecipe(epochs=15, image_size=SIZE, validation=0.15),
-    "maskrcnn": DetectorRecipe(epochs=3, image_size=SIZE, validation=0.15),
+    "yolo": {"epochs": 15, "validation": 0.15},
+    "maskrcnn": {"epochs": 3, "validation": 0.15},
 }
 
 
@@ -45,23 +46,21 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fit(kind: Kind, folder: Path, out: Path, recipe: DetectorRecipe, **options: Any) -> TrainedDetector:
-    options = {"labels": ["person"], "device": "cpu"} | options
-    return train_detector(kind, folder / "images", folder / "instances.json", out, recipe=recipe, **options)
+def fit(kind: Kind, folder: Path, out: Path, **options: Any) -> TrainedDetector:
+    recipe = DetectorRecipe(kind, **{"categories": ["person"], "device": "cpu", "image_size": SIZE, **options})
+    return train_detector(recipe, folder / "images", folder / "instances.json", out)
 
 
 @pytest.fixture(scope="module")
 def trained(drawn: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrainedDetector]:
     out = tmp_path_factory.mktemp("trained")
-    return {kind: fit(kind, drawn, out / f"{kind}.safetensors", RECIPES[kind]) for kind in KINDS}
+    return {kind: fit(kind, drawn, out / f"{kind}.safetensors", **RECIPES[kind]) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_to_find_people(kind: Kind, trained: dict[str, TrainedDetector], drawn: Path, tmp_path: Path) -> None:
     found = trained[kind]
-    untrained = fit(
-        kind, drawn, tmp_path / "untrained.safetensors", DetectorRecipe(0, image_size=SIZE, validation=0.15)
-    )
+    untrained = fit(kind, drawn, tmp_path / "untrained.safetensors", epochs=0, validation=0.15)
     assert untrained.losses == ()
     assert (found.pictures, found.held_out, found.categories) == (136, 24, ("person",))
     assert found.overlap.iou > untrained.overlap.iou + 0.25
@@ -113,9 +112,8 @@ def test_it_finds_what_ultralytics_finds(
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_gives_the_same_weights(kind: Kind, few: Path, tmp_path: Path) -> None:
     def weights(name: str, seed: int) -> dict[str, torch.Tensor]:
-        recipe = DetectorRecipe(epochs=1, batch_size=4, image_size=64, validation=0.2, seed=seed)
-        fit(kind, few, tmp_path / name, recipe)
-        return parse_safetensors((tmp_path / name).read_bytes(), name)[1]
+        fit(kind, few, tmp_path / name, epochs=1, batch_size=4, image_size=64, validation=0.2, seed=seed)
+        return parse_safetensors((tmp_path / name).read_bytes(), name, kind)[1]
 
     torch.manual_seed(1)
     expected = torch.rand(3)
@@ -132,14 +130,13 @@ def test_the_same_seed_gives_the_same_weights(kind: Kind, few: Path, tmp_path: P
 def test_it_goes_on_from_weights_with_other_categories(
     kind: Kind, trained: dict[str, TrainedDetector], few: Path, tmp_path: Path
 ) -> None:
-    recipe = DetectorRecipe(epochs=1, image_size=SIZE, validation=0.0)
-    options: dict[str, Any] = {"labels": None}
-    fresh = fit(kind, few, tmp_path / "fresh.safetensors", recipe, **options)
-    on = fit(kind, few, tmp_path / "on.safetensors", recipe, start=trained[kind].path, **options)
+    options: dict[str, Any] = {"epochs": 1, "validation": 0.0, "categories": None}
+    fresh = fit(kind, few, tmp_path / "fresh.safetensors", **options)
+    on = fit(kind, few, tmp_path / "on.safetensors", start=trained[kind].path, **options)
     assert on.categories == GroundTruth.read(few / "instances.json").categories
     assert on.losses[0] < fresh.losses[0]
     assert np.isnan(on.overlap.recall)  # nothing was held out
-    check_contract(open_trained(kind, on.path, device="cpu"), odd_pictures())
+    check_contract(make_detector(kind, weights=str(on.path), device="cpu"), odd_pictures())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -152,9 +149,8 @@ def test_real_pictures(kind: Kind, shared: Path, tmp_path: Path) -> None:
     kept = {image["id"] for image in document["images"][:4]}  # the last has nothing in it
     document["annotations"] = [a for a in document["annotations"] if a["image_id"] in kept]
     (tmp_path / "instances.json").write_text(json.dumps(document), encoding="utf-8")
-    recipe = DetectorRecipe(epochs=1, batch_size=2, image_size=128, validation=0.2)
-    out = tmp_path / "out.safetensors"
-    found = train_detector(kind, mini / "val2017", tmp_path / "instances.json", out, recipe=recipe, device="cpu")
+    recipe = DetectorRecipe(kind, device="cpu", epochs=1, batch_size=2, image_size=128, validation=0.2)
+    found = train_detector(recipe, mini / "val2017", tmp_path / "instances.json", tmp_path / "out.safetensors")
     assert (found.pictures, found.held_out, len(found.categories)) == (4, 1, 80)
     assert np.isfinite(found.losses[0])
 
@@ -164,16 +160,17 @@ def test_training_leaves_no_trace(few: Path, tmp_path: Path) -> None:
     code = f"""
 import torch, torchvision, cv2, numpy
 from pathlib import Path
-from judge.training.detectors import DetectorRecipe, train_detector
+from judge.training.detectors import train_detector
+from judge.training.detector_models import DetectorRecipe
 def state():
     return (dict(os.environ), cv2.getNumThreads(), torch.get_num_threads(), torch.save, torch.is_grad_enabled(),
             torch.are_deterministic_algorithms_enabled(), torch.get_rng_state().sum().item())
 before = state()
 few, out = Path({str(few)!r}), Path({str(out)!r})
-recipe = DetectorRecipe(epochs=1, image_size=64, validation=0.2)
 for kind in ("yolo", "maskrcnn"):
     path = out / (kind + ".safetensors")
-    train_detector(kind, few / "images", few / "instances.json", path, recipe=recipe, device="cpu")
+    recipe = DetectorRecipe(kind, device="cpu", epochs=1, image_size=64, validation=0.2)
+    train_detector(recipe, few / "images", few / "instances.json", path)
 print(state() == before)
 """
     done = run_apart(code, tmp_path)
@@ -209,12 +206,12 @@ def test_split_is_of_all_pictures(few: Path) -> None:
 def test_faults(
     few: Path, tmp_path: Path, trained: dict[str, TrainedDetector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = DetectorRecipe(epochs=1, image_size=64)
+    quick = {"epochs": 1, "image_size": 64}
     out = tmp_path / "out.safetensors"
     (tmp_path / "x.onnx").write_bytes(b"")
     torch.save({}, tmp_path / "x.pt")
     for kind, options, fault in (
-        ("yolo", {"labels": ["persn"]}, "no category 'persn'"),
+        ("yolo", {"categories": ["persn"]}, "no category 'persn'"),
         ("detr", {}, "unknown kind of detector 'detr'"),
         ("yolo", {"start": tmp_path / "x.onnx"}, "an ONNX file cannot be trained further"),
         ("yolo", {"start": tmp_path / "x.pt"}, "is a pickle"),
@@ -223,18 +220,18 @@ def test_faults(
         ("maskrcnn", {"device": "cuda:99"}, "cannot be used here"),
     ):
         with pytest.raises(JudgeError, match=fault):
-            fit(kind, few, out, quick, **options)  # type: ignore[arg-type]  # one of them is meant to be wrong
+            fit(kind, few, out, **quick, **options)  # type: ignore[arg-type]  # one of them is meant to be wrong
     with pytest.raises(JudgeError, match=r"ends in .safetensors"):
-        fit("yolo", few, tmp_path / "out.pt", quick)
+        fit("yolo", few, tmp_path / "out.pt", **quick)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(JudgeError, match="cannot be written"):
-        fit("yolo", few, tmp_path / "file" / "out.safetensors", DetectorRecipe(epochs=0, image_size=64))
+        fit("yolo", few, tmp_path / "file" / "out.safetensors", epochs=0, image_size=64)
     (tmp_path / "folder.safetensors").mkdir()
     with pytest.raises(JudgeError, match=r"folder.safetensors: is a folder. Name a file."):
-        fit("yolo", few, tmp_path / "folder.safetensors", quick)
+        fit("yolo", few, tmp_path / "folder.safetensors", **quick)
     monkeypatch.setattr(detector_models.MaskRcnnModel, "loss", lambda *_: torch.full((), torch.nan, requires_grad=True))
     with pytest.raises(JudgeError, match=r"loss is nan in epoch 1.*[Ll]ower --learning-rate"):
-        fit("maskrcnn", few, out, quick)
+        fit("maskrcnn", few, out, **quick)
     assert not out.exists()
 
 
@@ -250,4 +247,4 @@ def test_faults(
 )
 def test_recipes_at_fault(settings: dict[str, Any], fault: str) -> None:
     with pytest.raises(JudgeError, match=fault):
-        DetectorRecipe(**settings)
+        DetectorRecipe("yolo", **settings)

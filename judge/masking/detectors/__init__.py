@@ -1,15 +1,21 @@
-"""Where the people are: one protocol, pictures in, instances out."""
+"""Detectors: pictures in, the people and things in them out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
 from judge.errors import JudgeError, nearest
+from judge.masking.images import MAX_PIXELS, read_picture
 from judge.masking.instances import Instance, Picture
+from judge.types import Progress
 
 NAMES = ("gt", "yolo", "maskrcnn")
+Failures = list[tuple[str, JudgeError]]
+"""Pictures that were left out, by name, and why."""
+_NO_LOCK: AbstractContextManager[object] = nullcontext()
 
 
 class Detector(Protocol):
@@ -17,22 +23,22 @@ class Detector(Protocol):
 
     @property
     def name(self) -> str:
-        """How the user calls it: "gt", "yolo", "maskrcnn"."""
+        """Its name in options: "gt", "yolo", "maskrcnn"."""
         ...
 
     @property
     def key(self) -> str:
-        """What its results depend on (weights by content, options, library version), for the cache."""
+        """Fingerprint of all that decides its results (weights by content, options, library version), for the cache."""
         ...
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What it tells apart."""
+        """Names of the categories that it detects."""
         ...
 
     @property
     def batch(self) -> int:
-        """How many pictures it likes to get at a time."""
+        """Pictures to pass at a time."""
         ...
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
@@ -46,30 +52,83 @@ class Detector(Protocol):
         ...
 
 
-def detect_each(
-    detector: Detector, pictures: Sequence[Picture], failures: list[tuple[str, JudgeError]]
-) -> list[tuple[Instance, ...] | None]:
-    """What ``detector`` finds in each of ``pictures``; None for one that it fails at, its fault in ``failures``.
-
-    All at once; where that fails (one picture's fault, or too little memory), one after the other.
-    """
+@contextmanager
+def collected(
+    failures: Failures, name: str, *, what: str = "cannot be masked", mend: str = "leave it out, or make it smaller"
+) -> Iterator[None]:
+    """Add a fault of the picture ``name`` to ``failures`` and go on; an ``OSError``, such as a full disk, is raised."""
     try:
+        yield
+    except JudgeError as error:
+        failures.append((name, error))
+    except OSError:
+        raise
+    except Exception as error:  # OpenCV's or torch's own, or too little memory for a very large picture.
+        reason = (str(error).strip().splitlines() or [""])[0]
+        fault = JudgeError(f"{what} ({type(error).__name__}: {reason})", where=f"picture '{name}'", mend=mend)
+        failures.append((name, fault))
+
+
+def detect_pictures(
+    folder: Path,
+    names: Sequence[str],
+    *detectors: Detector,
+    failures: Failures | None,
+    max_pixels: int = MAX_PIXELS,
+    lock: AbstractContextManager[object] = _NO_LOCK,
+    progress: Progress | None = None,
+) -> Iterator[tuple[Picture, list[tuple[Instance, ...]]]]:
+    """Read pictures batch by batch and yield each, in order, with what every one of ``detectors`` finds in it.
+
+    A picture that cannot be read, or at which a detector fails, is left out.
+
+    Args:
+        folder: of the pictures.
+        names: relative to it.
+        detectors: asked one after the other; batches are as large as the largest of theirs.
+        failures: takes the name and the fault of each picture left out; None to raise the first fault.
+        max_pixels: more is taken for a decompression bomb.
+        lock: held while a detector works.
+        progress: called after each batch.
+
+    Raises:
+        JudgeError: a picture's fault, where ``failures`` is None.
+    """
+    size = max(detector.batch for detector in detectors)
+    for start in range(0, len(names), size):
+        faults: Failures = []
+        pictures = []
+        for name in names[start : start + size]:
+            with collected(faults, name):
+                pictures.append(read_picture(folder, name, max_pixels=max_pixels))
+        found: list[list[tuple[Instance, ...]]] = [[] for _ in pictures]
+        for detector in detectors:
+            with lock:
+                answers = _detect_each(detector, pictures, faults)
+            whole = [place for place, answer in enumerate(answers) if answer is not None]
+            pictures = [pictures[place] for place in whole]
+            found = [[*found[place], answers[place] or ()] for place in whole]
+        if faults and failures is None:
+            raise faults[0][1]
+        if failures is not None:
+            failures += faults
+        yield from zip(pictures, found, strict=True)
+        if progress:
+            progress("looking for people", min(start + size, len(names)), len(names))
+
+
+def _detect_each(
+    detector: Detector, pictures: Sequence[Picture], failures: Failures
+) -> list[tuple[Instance, ...] | None]:
+    """Detect in all at once; if that fails (one picture's fault, too little memory), one by one: None for a failure."""
+    with suppress(Exception):
         return list(detector.detect(pictures))
-    except Exception:
-        found: list[tuple[Instance, ...] | None] = []
-        for picture in pictures:
-            try:
-                found += detector.detect([picture])
-            except JudgeError as error:
-                failures.append((picture.name, error))
-                found.append(None)
-            except Exception as error:
-                reason = (str(error).strip().splitlines() or [""])[0]
-                what = f"{detector.name} fails at it ({type(error).__name__}: {reason})"
-                mend = "take another detector, or a smaller --batch-size"
-                failures.append((picture.name, JudgeError(what, where=f"picture '{picture.name}'", mend=mend)))
-                found.append(None)
-        return found
+    found: list[tuple[Instance, ...] | None] = [None] * len(pictures)
+    mend = "take another detector, or a smaller --batch-size"
+    for place, picture in enumerate(pictures):
+        with collected(failures, picture.name, what=f"{detector.name} fails at it", mend=mend):
+            [found[place]] = detector.detect([picture])
+    return found
 
 
 def make_detector(  # noqa: PLR0913 - what the detectors need between them
@@ -84,7 +143,7 @@ def make_detector(  # noqa: PLR0913 - what the detectors need between them
     mask_threshold: float = 0.5,
     say: Callable[[str], None] | None = None,
 ) -> Detector:
-    """The detector that the user calls ``name``.
+    """The detector called ``name``.
 
     Args:
         name: one of ``NAMES``.
@@ -93,9 +152,9 @@ def make_detector(  # noqa: PLR0913 - what the detectors need between them
         weights: of a network: a file, or a name that its library knows.
         trust: the folder whose ``.pt`` files may be unpickled.
         device: of a network; None for a GPU where there is one.
-        batch: pictures that a network sees at a time.
+        batch: pictures that a network gets at a time.
         mask_threshold: probability from which a pixel belongs to a network's mask, in (0, 1).
-        say: told what is fetched.
+        say: called with a line on what is fetched.
 
     Raises:
         JudgeError: unknown name, missing file, an extra that is not installed, weights that cannot be loaded.

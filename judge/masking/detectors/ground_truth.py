@@ -21,14 +21,7 @@ _SHAPE = "give a COCO instances file (images, annotations, categories)"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A picture as the file describes it.
-
-    Attributes:
-        name: of its file.
-        image_id: its "id"; None where that is at fault.
-        size: height and width; None where the file does not say.
-        faults: what stands in the way of using it.
-    """
+    """A picture as the file describes it; id and size (height, width) are None where the file has none to use."""
 
     name: str
     image_id: int | str | None
@@ -61,8 +54,8 @@ class GroundTruth:
     def read(cls, path: str | os.PathLike[str], *, labels: Collection[str] | None = None) -> GroundTruth:
         """Read a file of instances.
 
-        Faults of single pictures and annotations come to light when the picture is asked for, so that they cost
-        that picture alone; those that belong to no picture are ``strays``.
+        Faults of single pictures and annotations are raised when the picture is asked for, so that only that picture
+        fails; those that belong to no picture are ``strays``.
 
         Raises:
             JudgeError: not readable, not of COCO's format, a category that the file does not have.
@@ -73,13 +66,10 @@ class GroundTruth:
             _records(document.value, key, source) for key in ("images", "annotations", "categories")
         )
         names: dict[object, str] = {_key(category, "id", source): str(category.get("name")) for category in categories}
-        for label in labels or ():
-            if label not in names.values():
-                mend = nearest(label, sorted(set(names.values())))
-                raise JudgeError(f"no category '{label}'", where=source, mend=mend)
         entries, strays = _entries(images, source)
+        truth = cls(source, tuple(dict.fromkeys(names.values())), None, entries, names)
+        truth = truth if labels is None else truth.only(labels)
         by_id = {entry.image_id: entry for entry in entries.values() if entry.image_id is not None}
-        wanted = None if labels is None else frozenset(labels)
         joined = False
         for number, annotation in enumerate(annotations):
             image_id = annotation.get("image_id")
@@ -87,21 +77,31 @@ class GroundTruth:
                 where = f"annotations, record {number}"
                 what = f"'image_id' is {kind_of(image_id)}: what it shows stays visible"
                 strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="mend the annotation")))
-                continue
-            entry = by_id.get(image_id)
             # Cut-down files often keep the annotations of the pictures that were left out.
-            if entry is not None:
+            elif (entry := by_id.get(image_id)) is not None:
                 joined = True
                 # Of all that COCO has, people are a third: what is not asked for need not be kept.
-                if wanted is None or _category(annotation, names) in {None, *wanted}:
+                if truth.labels is None or _category(annotation, names) in {None, *truth.labels}:
                     entry.annotations.append(annotation)
         if annotations and not joined:
             raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=_SHAPE)
-        return cls(source, tuple(dict.fromkeys(names.values())), wanted, entries, names, tuple(strays))
+        return replace(truth, strays=tuple(strays))
+
+    def only(self, labels: Collection[str]) -> GroundTruth:
+        """The same instances, of which only those of the categories ``labels`` are read.
+
+        Raises:
+            JudgeError: a category that the file does not have.
+        """
+        for label in labels:
+            if label not in self.categories:
+                mend = nearest(label, sorted(self.categories))
+                raise JudgeError(f"no category '{label}'", where=self.source, mend=mend)
+        return replace(self, labels=frozenset(labels))
 
     @property
     def key(self) -> str:
-        """Where it comes from; reading it again costs less than a cache would."""
+        """The file; its instances need no cache."""
         return f"gt {self.source}"
 
     @property
@@ -127,19 +127,18 @@ class GroundTruth:
             JudgeError: a picture that the file does not list or describes with another size; an annotation that is
                 not sound (see ``read_annotation``).
         """
-        return [self.instances(picture.name, picture.pixels.shape[:2]) for picture in pictures]
+        return [self.instances(picture.name, picture.size) for picture in pictures]
 
-    def instances(self, name: str, size: tuple[int, ...] | None = None) -> tuple[Instance, ...]:
+    def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
         """The instances of one picture; ``size``: its height and width, by default as the file has them."""
         entry = self._entries.get(name)
         if entry is None:
-            raise JudgeError(
-                f"picture '{name}' is not among its images", where=self.source, mend="give the file of these pictures"
-            )
+            mend = "give the file of these pictures"
+            raise JudgeError(f"picture '{name}' is not among its images", where=self.source, mend=mend)
         if entry.faults:
             raise entry.faults[0]
-        if size is not None and entry.size is not None and tuple(size) != entry.size:
-            turned = " (turned by its EXIF orientation?)" if tuple(size[::-1]) == entry.size else ""
+        if size is not None and entry.size is not None and size != entry.size:
+            turned = " (turned by its EXIF orientation?)" if size[::-1] == entry.size else ""
             what = f"is {size[1]} x {size[0]}, its annotation says {entry.size[1]} x {entry.size[0]}{turned}"
             raise JudgeError(what, where=f"picture '{name}'", mend="use the pictures that were annotated")
         height, width = size or entry.size or (0, 0)
@@ -182,7 +181,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
         polygons = [_read_polygon(polygon, size, where) for polygon in shape]
         rle = coco.merge(coco.frPyObjects(polygons, *size))
     elif shape in (None, []) and box is not None:
-        return replace(from_box(box, size, label), crowd=crowd)
+        return from_box(box, size, label, crowd=crowd)
     else:
         raise JudgeError("has neither segmentation nor bbox", where=where, mend="add one, or remove it")
     x, y, width, height = box or map(float, coco.toBbox(rle))
@@ -217,17 +216,17 @@ def _entries(
     ids: dict[int | str, _Entry] = {}
     for number, image in enumerate(images):
         name, image_id = image.get("file_name"), image.get("id")
-        record = f"images, record {number}"
-        where = f"{source}, {record}"
+        where = f"{source}, images, record {number}"
         if not isinstance(name, str) or not name:
             mend = "give the picture's file name"
-            strays.append((record, JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)))
+            fault = JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)
+            strays.append((f"images, record {number}", fault))
+            continue
+        if name in entries:
+            fault = JudgeError(f"'file_name' {name} stands there twice", where=where, mend="remove one")
+            entries[name].faults.append(fault)
             continue
         known = image_id if isinstance(image_id, int | str) else None
-        if name in entries:
-            twice = JudgeError(f"'file_name' {name} stands there twice", where=where, mend="remove one")
-            entries[name].faults.append(twice)
-            continue
         entry = entries[name] = _Entry(name, known, _size(image))
         if known is None:
             entry.faults.append(JudgeError(f"'id' is {kind_of(image_id)}", where=where, mend=_SHAPE))
@@ -235,24 +234,20 @@ def _entries(
             for one in (ids[known], entry):
                 one.faults.append(JudgeError(f"'id' {known} stands there twice", where=where, mend=_SHAPE))
         if entry.size == _WRONG:
-            mend = "give the picture's width and height in pixels"
             what = f"height and width are {image.get('height')} and {image.get('width')}"
+            mend = "give the picture's width and height in pixels"
             entry.faults.append(JudgeError(what, where=where, mend=mend))
     return entries, strays
 
 
 def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
     """Height and width, None where the file has neither; ``_WRONG`` where they are no lengths in pixels."""
-    if image.get("height") is None and image.get("width") is None:
+    sides: list[Any] = [image.get("height"), image.get("width")]
+    if sides == [None, None]:
         return None
-    height, width = _side(image.get("height")), _side(image.get("width"))
-    return (height, width) if height and width else _WRONG
-
-
-def _side(value: object) -> int:
-    """Pixels; some exporters write 480.0. 0 for what is no length."""
-    whole = type(value) is int or (isinstance(value, float) and value.is_integer())
-    return max(0, int(value)) if whole else 0  # type: ignore[call-overload]
+    # Some exporters write 480.0.
+    whole = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
+    return (int(sides[0]), int(sides[1])) if whole and min(sides) > 0 else _WRONG
 
 
 def _numbers(values: object, what: str, where: str) -> list[float]:
@@ -288,9 +283,8 @@ def _within(values: Sequence[float], limit: int, where: str) -> None:
 def _read_box(box: object, size: tuple[int, int], where: str) -> tuple[float, float, float, float]:
     numbers = _numbers(box, "bbox", where)
     if len(numbers) != 4 or numbers[2] < 0 or numbers[3] < 0:
-        raise JudgeError(
-            f"bbox is {numbers}", where=where, mend="a box is x, y, width, height, none of the last below 0"
-        )
+        mend = "a box is x, y, width, height, none of the last below 0"
+        raise JudgeError(f"bbox is {numbers}", where=where, mend=mend)
     x, y, width, height = map(float, numbers)
     _within([x, x + width], size[1], where)
     _within([y, y + height], size[0], where)
@@ -298,7 +292,7 @@ def _read_box(box: object, size: tuple[int, int], where: str) -> tuple[float, fl
 
 
 def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> dict[str, Any]:
-    """Compressed run lengths, checked: pycocotools trusts them, and reads and writes out of bounds where they lie.
+    """Compressed run lengths, checked: with wrong ones pycocotools reads and writes out of bounds.
 
     Empty runs between others are taken out: its ``merge`` stops where two masks have one at the same place.
     """
@@ -308,9 +302,8 @@ def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> 
     if given != list(size):
         what = f"run lengths for size {given}, the picture is [{size[0]}, {size[1]}] (height, width)"
         raise JudgeError(what, where=where, mend="use the pictures that were annotated, at their size")
-    wrong = JudgeError(
-        f"run lengths do not add up to {size[0] * size[1]:,} pixels", where=where, mend="export the annotation again"
-    )
+    what = f"run lengths do not add up to {size[0] * size[1]:,} pixels"
+    wrong = JudgeError(what, where=where, mend="export the annotation again")
     if isinstance(counts, list):
         runs: Sequence[float] = _numbers(counts, "counts", where)
     elif isinstance(counts, str):
@@ -330,7 +323,7 @@ def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> 
 
 
 def run_lengths(counts: bytes) -> list[int]:
-    """The run lengths behind COCO's compressed form, which pycocotools does not give away.
+    """The run lengths in COCO's compressed form, which pycocotools does not return.
 
     Six bits a character from "0" on: five of the value, the least first, and one that says "more follows". From the
     fourth run on the difference to the run before the last is kept, with a sign (``rleToString`` in COCO's maskApi.c).

@@ -1,4 +1,4 @@
-"""Ultralytics and ONNX Runtime, imported so that they leave the user's machine and this process alone.
+"""Ultralytics and ONNX Runtime, imported without side effects on the user's machine or this process.
 
 At import Ultralytics writes settings into the user's configuration folder, looks whether it is online, sets
 environment variables for all child processes, turns OpenCV's threads off, changes how NumPy and torch print, adds
@@ -82,7 +82,7 @@ def import_onnxruntime() -> Any:
 
 @contextmanager
 def _undone() -> Iterator[None]:
-    """What the import changes outside the package, put back."""
+    """Restore what the import changes outside the package."""
     import cv2
     import numpy as np
     import torch
@@ -101,7 +101,7 @@ def _undone() -> Iterator[None]:
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """Environment variables, put back."""
+    """Restore the environment variables."""
     before = dict(os.environ)
     try:
         yield

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,14 @@ from judge.errors import JudgeError, nearest, require
 from judge.masking.detectors.weights import (
     SCORES_FROM,
     Header,
-    batches,
     check_options,
     choose_device,
-    fill,
+    detect_by_shape,
+    filled,
     fingerprint,
     parse_safetensors,
     read_weights,
+    to_channels,
 )
 from judge.masking.instances import Instance, Picture, from_mask
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-NAMES = {"maskrcnn_resnet50_fpn": "v1", "maskrcnn_resnet50_fpn_v2": "v2"}
+VARIANTS = {"v1": "maskrcnn_resnet50_fpn", "v2": "maskrcnn_resnet50_fpn_v2"}
 """Networks that torchvision fetches, trained on COCO."""
 
 SMALL: Mapping[str, Any] = {
@@ -56,7 +56,7 @@ class MaskRcnn:
         device: to run on.
         batch: pictures at a time.
         image_size: pixels of a picture's longer side; None: torchvision's 800 for the shorter, up to 1333.
-        iou: overlap of two boxes of a class from which the weaker goes.
+        iou: least overlap of two boxes of a class at which the weaker is dropped.
         mask_threshold: probability from which a pixel belongs to a mask.
 
     Raises:
@@ -91,20 +91,18 @@ class MaskRcnn:
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 100 a picture, the likeliest first."""
+        return detect_by_shape(pictures, self.batch, lambda picture: picture.size, self._detect)
+
+    def _detect(self, pictures: Sequence[Picture]) -> Iterator[tuple[Instance, ...]]:
         import torch
 
-        found: list[tuple[Instance, ...]] = [()] * len(pictures)
-        for indices, group in batches(pictures, self.batch, lambda picture: picture.pixels.shape):
-            stacked = torch.from_numpy(np.stack([picture.pixels for picture in group]))
-            tensors = list((stacked.permute(0, 3, 1, 2).float() / 255).to(self.device))
-            with torch.no_grad():
-                seen, _ = self.network.transform(tensors)
-                features = self.network.backbone(seen.tensors)
-                proposals, _ = self.network.rpn(seen, features)
-                detections, _ = self.network.roi_heads(features, proposals, seen.image_sizes)
-            for index, picture, inner, detection in zip(indices, group, seen.image_sizes, detections, strict=True):
-                found[index] = self._read(detection, inner, picture)
-        return found
+        tensors = list(to_channels(np.stack([picture.pixels for picture in pictures])).to(self.device))
+        with torch.no_grad():
+            batch, _ = self.network.transform(tensors)
+            features = self.network.backbone(batch.tensors)
+            proposals, _ = self.network.rpn(batch, features)
+            detections, _ = self.network.roi_heads(features, proposals, batch.image_sizes)
+        return map(self._read, detections, batch.image_sizes, pictures)
 
     def _read(self, detection: Mapping[str, Tensor], inner: tuple[int, int], picture: Picture) -> tuple[Instance, ...]:
         """The instances of one picture, whose size within the network was ``inner``.
@@ -113,7 +111,7 @@ class MaskRcnn:
         """
         from torchvision.models.detection.roi_heads import paste_masks_in_image
 
-        height, width = picture.pixels.shape[:2]
+        height, width = picture.size
         scale = detection["boxes"].new_tensor([width / inner[1], height / inner[0]] * 2)
         boxes = detection["boxes"] * scale
         found = []
@@ -121,11 +119,9 @@ class MaskRcnn:
             drawn = paste_masks_in_image(detection["masks"][place : place + 1], box[None], (height, width))
             mask = (drawn[0, 0] >= self.mask_threshold).cpu().numpy()
             x, y, right, bottom = box.tolist()
-            name = self.categories[int(label) - 1]
-            instance = replace(from_mask(mask, name, score=float(score)), box=(x, y, right - x, bottom - y))
-            if instance.area:
-                found.append(instance)
-        return tuple(found)
+            frame, name = (x, y, right - x, bottom - y), self.categories[int(label) - 1]
+            found.append(from_mask(mask, name, box=frame, score=float(score)))
+        return tuple(instance for instance in found if instance.area)
 
 
 def load_maskrcnn(
@@ -135,7 +131,8 @@ def load_maskrcnn(
 
     Args:
         weights: a ``.safetensors`` of ``judge train detector``; a state dict of torchvision's v1 or v2 with COCO's
-            classes (``.safetensors``; ``.pth`` or ``.pt``, read with ``weights_only=True``); or one of :data:`NAMES`.
+            classes (``.safetensors``; ``.pth`` or ``.pt``, read with ``weights_only=True``); or a name in
+            :data:`VARIANTS`.
         device: "cpu", "cuda", "cuda:1"; None: CUDA where there is any.
         batch: pictures at a time.
         options: ``image_size``, ``iou``, ``mask_threshold``, as :class:`MaskRcnn` has them.
@@ -145,38 +142,34 @@ def load_maskrcnn(
             fetched; a device or an option that cannot be had; a package that is not installed.
     """
     require("detectors", "torch", "torchvision")
-    import torch
-
     place = choose_device(device)
     header, tensors, mark = read_maskrcnn(weights)
-    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
-        network = build(header.architecture, len(header.categories), str(weights))
-    fill(network, tensors, str(weights))
+    where = str(weights)
+    network = filled(lambda: build(header.architecture, len(header.categories), where), tensors, where)
     options.setdefault("image_size", header.image_size)
     return MaskRcnn(network, header.categories, mark, device=place, batch=batch, **options)
 
 
 def read_maskrcnn(weights: str | Path) -> tuple[Header, dict[str, Tensor], str]:
-    """What the file or name says, its weights, and their fingerprint.
+    """Header, weights and the weights' fingerprint, of a file or of a published name.
 
     Raises:
         JudgeError: see :func:`load_maskrcnn`.
     """
     where, path = str(weights), Path(weights)
-    if not path.exists() and where in NAMES:
+    if not path.exists() and where in VARIANTS.values():
         return _fetched(where)
     if not path.exists() and not path.suffix:
-        raise JudgeError("no such file, and torchvision has no such model", where=where, mend=nearest(where, [*NAMES]))
+        mend = nearest(where, [*VARIANTS.values()])
+        raise JudgeError("no such file, and torchvision has no such model", where=where, mend=mend)
     data = read_weights(path)
     header = None
     if path.suffix == ".safetensors":
-        header, tensors = parse_safetensors(data, where)
+        header, tensors = parse_safetensors(data, where, "maskrcnn")
     elif path.suffix in {".pt", ".pth"}:
         tensors = _parse_state(data, where)
     else:
         raise JudgeError("is no file of weights", where=where, mend="give a .safetensors, .pth or .pt file")
-    if header is not None and header.kind != "maskrcnn":
-        raise JudgeError("holds a YOLO model", where=where, mend="take --detector yolo")
     return header or _header_of(tensors, where), tensors, fingerprint(data)
 
 
@@ -192,15 +185,14 @@ def build(architecture: Mapping[str, Any], classes: int, where: str) -> Any:
         JudgeError: another variant, or numbers that it cannot be built with.
     """
     from torch import nn
-    from torchvision.models import detection
+    from torchvision.models import get_model
 
     variant = architecture.get("variant")
     if variant == "small":
         return _build_small(architecture, classes, where)
-    if variant not in {"v1", "v2"}:
-        raise JudgeError(f"unknown variant '{variant}'", where=where, mend="known: v1, v2, small")
-    maker = detection.maskrcnn_resnet50_fpn if variant == "v1" else detection.maskrcnn_resnet50_fpn_v2
-    network = maker(weights=None, weights_backbone=None, num_classes=classes + 1)
+    if variant not in VARIANTS:
+        raise JudgeError(f"unknown variant '{variant}'", where=where, mend=f"known: {', '.join(VARIANTS)}, small")
+    network: Any = get_model(VARIANTS[variant], weights=None, weights_backbone=None, num_classes=classes + 1)
     if variant == "v1":
         # torchvision's weights were trained with frozen statistics and nothing added to the variance.
         for module in network.backbone.body.modules():
@@ -248,41 +240,30 @@ def _build_small(architecture: Mapping[str, Any], classes: int, where: str) -> A
 
 def _fetched(name: str) -> tuple[Header, dict[str, Tensor], str]:
     """Weights of torchvision's own, from its cache or the network."""
-    weights = _published(NAMES[name])
+    from torchvision.models import get_model_weights
+
+    weights: Any = get_model_weights(name).DEFAULT
     try:
         # The hash in the file's name is checked; unpickling is torch's restricted one.
         tensors = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        raise JudgeError(
-            f"cannot be fetched ({type(error).__name__})",
-            where=name,
-            mend=f"where there is a network download {weights.url}, and give that file",
-        ) from error
+        mend = f"where there is a network download {weights.url}, and give that file"
+        raise JudgeError(f"cannot be fetched ({type(error).__name__})", where=name, mend=mend) from error
     return _header_of(tensors, name), tensors, fingerprint(weights.url)
 
 
-def _published(variant: str) -> Any:
-    from torchvision.models import detection
-
-    if variant == "v1":
-        return detection.MaskRCNN_ResNet50_FPN_Weights.DEFAULT
-    return detection.MaskRCNN_ResNet50_FPN_V2_Weights.DEFAULT
-
-
 def _header_of(tensors: Mapping[str, Tensor], where: str) -> Header:
-    """What a bare state dict is, told by its names: v1's box head begins with a dense layer, v2's with a convolution.
+    """What a bare state dict is: v1's box head begins with a dense layer, v2's with a convolution."""
+    from torchvision.models import get_model_weights
 
-    Raises:
-        JudgeError: neither, or not with COCO's classes.
-    """
-    variant = next(
-        (v for v, k in (("v1", "fc6.weight"), ("v2", "0.0.weight")) if f"roi_heads.box_head.{k}" in tensors), ""
-    )
+    first = {"v1": "roi_heads.box_head.fc6.weight", "v2": "roi_heads.box_head.0.0.weight"}
+    variant = next((variant for variant, name in first.items() if name in tensors), "")
     classes = tensors.get("roi_heads.box_predictor.cls_score.bias")
     if not variant or classes is None:
-        mend = f"give a state dict of {' or '.join(NAMES)}, or a file of 'judge train detector'"
+        mend = f"give a state dict of {' or '.join(VARIANTS.values())}, or a file of 'judge train detector'"
         raise JudgeError("does not fit a Mask R-CNN of torchvision's", where=where, mend=mend)
-    names = _published(variant).meta["categories"]
+    published: Any = get_model_weights(VARIANTS[variant])
+    names = published.DEFAULT.meta["categories"]
     if len(classes) != len(names):
         what = f"tells {len(classes)} classes apart, whose names nobody knows (COCO has {len(names)})"
         raise JudgeError(what, where=where, mend="give a file of 'judge train detector', which names them")
@@ -290,11 +271,7 @@ def _header_of(tensors: Mapping[str, Tensor], where: str) -> Header:
 
 
 def _parse_state(data: bytes, where: str) -> dict[str, Tensor]:
-    """The tensors of a ``torch.save``d state dict, by torch's restricted reader.
-
-    Raises:
-        JudgeError: damaged; anything in it but tensors.
-    """
+    """The tensors of a ``torch.save``d state dict, by torch's restricted reader."""
     import torch
 
     try:

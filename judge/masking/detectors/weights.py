@@ -1,6 +1,6 @@
-"""Weights of networks that detect: read without unpickling, told apart by content, written whole.
+"""What detectors that are networks share: files of weights, options, device, batches.
 
-One file holds a detector: safetensors, whose metadata say how to build the network, what its classes are called and at
+One safetensors file holds a detector; its metadata say how to build the network, what its classes are called and at
 which size it works. Nothing in it is executed.
 """
 
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from judge.errors import JudgeError
-from judge.masking.instances import Picture
+from judge.masking.instances import Instance, Picture
 from judge.utils.files import write_whole, writing
 
 if TYPE_CHECKING:
@@ -23,15 +26,16 @@ if TYPE_CHECKING:
 Kind = Literal["yolo", "maskrcnn"]
 
 SCORES_FROM = 0.05
-"""Detections below are not kept: the protocol's floor."""
+"""The least score of a detection that is returned, of every detector."""
 
 _MARK = "caption_judge_detector"
+_TITLES = {"yolo": "YOLO model", "maskrcnn": "Mask R-CNN"}
 _AGAIN = "copy or download it again"
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a detector's file says beside its weights.
+    """Metadata of a detector's file.
 
     Attributes:
         kind: "yolo" or "maskrcnn".
@@ -61,11 +65,11 @@ def read_weights(path: Path) -> bytes:
         raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend=mend) from error
 
 
-def parse_safetensors(data: bytes, where: str) -> tuple[Header | None, dict[str, torch.Tensor]]:
+def parse_safetensors(data: bytes, where: str, kind: Kind) -> tuple[Header | None, dict[str, torch.Tensor]]:
     """Header (None where the file is not ours) and weights of a safetensors file.
 
     Raises:
-        JudgeError: truncated or no safetensors; a header of ours that is not sound.
+        JudgeError: truncated or no safetensors; a header of ours that is not sound, or not of ``kind``.
     """
     import safetensors.torch
 
@@ -75,7 +79,11 @@ def parse_safetensors(data: bytes, where: str) -> tuple[Header | None, dict[str,
         metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
     except (safetensors.SafetensorError, ValueError) as error:
         raise JudgeError("is no whole safetensors file", where=where, mend=_AGAIN) from error
-    return (_parse_header(metadata[_MARK], where) if _MARK in metadata else None), tensors
+    header = _parse_header(metadata[_MARK], where) if _MARK in metadata else None
+    if header is not None and header.kind != kind:
+        what, mend = f"holds a {_TITLES[header.kind]}", f"take --detector {header.kind}"
+        raise JudgeError(what, where=where, mend=mend)
+    return header, tensors
 
 
 def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -86,43 +94,39 @@ def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tenso
     """
     from safetensors.torch import save
 
-    described = {
-        "kind": header.kind,
-        "architecture": header.architecture,
-        "categories": header.categories,
-        "image_size": header.image_size,
-    }
     # Tied weights share storage, which safetensors refuses: each name gets its own copy.
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    data = save(copies, {_MARK: json.dumps(described, sort_keys=True)})
+    data = save(copies, {_MARK: json.dumps(asdict(header), sort_keys=True)})
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
 
 
-def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    """Put ``tensors`` into ``network``: every one, at its place, finite.
+def filled(build: Callable[[], Any], tensors: Mapping[str, torch.Tensor], where: str) -> Any:
+    """The network that ``build`` makes, with ``tensors`` for its weights: every one, at its place, finite.
 
     Raises:
         JudgeError: names or shapes that do not fit; NaN or infinity among the weights.
     """
+    import torch
+
+    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
+        network = build()
     wanted = network.state_dict()
     # Counters of batches, which only training without momentum reads; older files lack them.
     counters = {name for name in wanted if name.endswith("num_batches_tracked")}
     missing = sorted(set(wanted) - set(tensors) - counters)
     unknown = sorted(set(tensors) - set(wanted))
     other = sorted(n for n in set(wanted) & set(tensors) if wanted[n].shape != tensors[n].shape)
-    for names, what in ((missing, "lacks"), (unknown, "has in excess"), (other, "has in another shape")):
+    for names, fault in ((missing, "lacks"), (unknown, "has in excess"), (other, "has in another shape")):
         if names:
-            raise JudgeError(
-                f"does not fit the network: {what} {len(names)} weights, such as '{names[0]}'",
-                where=where,
-                mend="give the weights of this kind of network",
-            )
+            what = f"does not fit the network: {fault} {len(names)} weights, such as '{names[0]}'"
+            raise JudgeError(what, where=where, mend="give the weights of this kind of network")
     spoilt = next((name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()), None)
     if spoilt is not None:
         raise JudgeError(f"'{spoilt}' holds NaN or infinity", where=where, mend="train again, at a lower rate")
     network.load_state_dict(dict(tensors), strict=False)
+    return network
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -145,7 +149,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def fingerprint(*parts: object) -> str:
-    """A key of what results depend on: weights' bytes, options, versions. 64 hexadecimal digits."""
+    """A hash of what results depend on: weights' bytes, options, versions. 64 hexadecimal digits."""
     whole = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True, default=str).encode()
@@ -153,24 +157,37 @@ def fingerprint(*parts: object) -> str:
     return whole.hexdigest()
 
 
-def batches(
-    pictures: Sequence[Picture], size: int, shape: Callable[[Picture], Hashable]
-) -> Iterator[tuple[list[int], list[Picture]]]:
-    """Indices and pictures in batches of one shape each, at most ``size`` large.
+def detect_by_shape(
+    pictures: Sequence[Picture],
+    size: int,
+    shape: Callable[[Picture], Hashable],
+    detect: Callable[[list[Picture]], Iterable[tuple[Instance, ...]]],
+) -> list[tuple[Instance, ...]]:
+    """What ``detect`` finds in each of ``pictures``, given batches of one shape each, at most ``size`` large.
 
-    Within a batch no picture is padded for another's sake: what is found in one does not depend on its company.
+    Within a batch no picture is padded for another's sake: what is found in one does not depend on the others.
     """
+    found: list[tuple[Instance, ...]] = [()] * len(pictures)
     groups: dict[Hashable, list[int]] = {}
     for index, picture in enumerate(pictures):
         groups.setdefault(shape(picture), []).append(index)
     for group in groups.values():
         for start in range(0, len(group), size):
             chosen = group[start : start + size]
-            yield chosen, [pictures[index] for index in chosen]
+            for index, instances in zip(chosen, detect([pictures[index] for index in chosen]), strict=True):
+                found[index] = instances
+    return found
+
+
+def to_channels(pixels: npt.NDArray[np.uint8]) -> torch.Tensor:
+    """[B, H, W, 3] uint8 -> [B, 3, H, W] float32 in [0, 1]."""
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).contiguous().float() / 255
 
 
 def check_options(where: str, *, batch: int, image_size: int | None, **shares: float) -> None:
-    """Refuse what no detector can work with.
+    """Check the options that detectors share.
 
     Raises:
         JudgeError: a batch below 1, a size outside 32 to 8192 pixels, a share (``iou=0.7``) outside (0, 1).

@@ -14,8 +14,8 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,17 +25,19 @@ from judge.errors import JudgeError, nearest, require
 from judge.masking.detectors.isolation import import_ultralytics
 from judge.masking.detectors.weights import (
     SCORES_FROM,
-    batches,
     check_options,
     choose_device,
+    detect_by_shape,
+    filled,
     fingerprint,
     parse_safetensors,
     read_weights,
+    to_channels,
 )
 from judge.masking.detectors.yolo_networks import (
     DEFAULT_SIZE,
     Network,
-    from_header,
+    build,
     of_model,
     read_checkpoint,
     read_onnx,
@@ -46,12 +48,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IOU = 0.7
-"""Overlap of two boxes of a class from which the weaker goes: Ultralytics' own default."""
+"""Least overlap of two boxes of a class at which the weaker is dropped: Ultralytics' own default."""
 
 _MOST = 300
 _CANDIDATES = 30_000
 GREY = 114
-"""What pictures are padded with, as Ultralytics does."""
+"""The grey that pads pictures, as in Ultralytics."""
 
 
 class Yolo:
@@ -93,51 +95,47 @@ class Yolo:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What it tells apart."""
+        """Names of the categories that it detects."""
         return self.network.categories
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 300 a picture, the likeliest first."""
-        import torch
+        return detect_by_shape(pictures, self.batch, lambda picture: self._fit(picture).outer, self._detect)
 
-        found: list[tuple[Instance, ...]] = [()] * len(pictures)
-        for indices, group in batches(pictures, self.batch, lambda picture: self._fit(picture.pixels).outer):
-            fits = [self._fit(picture.pixels) for picture in group]
-            pixels = np.stack([fit.place(picture.pixels) for fit, picture in zip(fits, group, strict=True)])
-            tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().float() / 255
-            rows, prototypes = self.network.run(tensor)
-            for place, (index, fit) in enumerate(zip(indices, fits, strict=True)):
-                own = None if prototypes is None else prototypes[place].float()
-                found[index] = self._read(rows[place].float(), own, fit)
-        return found
+    def _detect(self, pictures: Sequence[Picture]) -> Iterator[tuple[Instance, ...]]:
+        fits = [self._fit(picture) for picture in pictures]
+        pixels = np.stack([fit.place(picture.pixels) for fit, picture in zip(fits, pictures, strict=True)])
+        rows, prototypes = self.network.run(to_channels(pixels))
+        for place, fit in enumerate(fits):
+            yield self._read(rows[place].float(), None if prototypes is None else prototypes[place].float(), fit)
 
-    def _fit(self, pixels: Pixels) -> _Fit:
-        size, stride = self.image_size, self.network.stride
-        return _Fit.of((pixels.shape[0], pixels.shape[1]), self.network.fixed or size, stride)
+    def _fit(self, picture: Picture) -> _Fit:
+        return _Fit.of(picture.size, self.network.fixed or self.image_size, self.network.stride)
 
     def _read(self, rows: Tensor, prototypes: Tensor | None, fit: _Fit) -> tuple[Instance, ...]:
         """The instances of one picture, each a mask in run lengths before the next is drawn."""
-        classes = len(self.categories)
-        picked = _likeliest(rows) if self.network.suppressed else _suppress(rows, classes, self.iou)
+        if self.network.suppressed:  # Its rows are those of ``_suppress`` already.
+            picked = rows[rows[:, 4] >= SCORES_FROM][:_MOST]
+        else:
+            picked = _suppress(rows, len(self.categories), self.iou)
         level = math.log(self.mask_threshold / (1 - self.mask_threshold))
         found = []
-        for place, (*corners, likely, number) in enumerate(picked[:, :6].tolist()):
+        for place, (*corners, likelihood, number) in enumerate(picked[:, :6].tolist()):
             box, label = fit.back(corners), self.categories[int(number)]
             x, y, right, bottom = box
-            frame, score = (x, y, right - x, bottom - y), min(1.0, likely)
+            frame, score = (x, y, right - x, bottom - y), min(1.0, likelihood)
             if prototypes is None:
                 instance = from_box(frame, fit.size, label, score=score)
             else:
                 logits = (picked[place, 6:] @ prototypes.flatten(1)).view(prototypes.shape[1:])
-                instance = replace(from_mask(fit.mask(logits, box, level), label, score=score), box=frame)
-            if instance.area:
-                found.append(instance)
-        return tuple(found)
+                instance = from_mask(fit.mask(logits, box, level), label, box=frame, score=score)
+            found.append(instance)
+        return tuple(instance for instance in found if instance.area)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Where a picture lies in what the network sees: scaled to ``inner``, at ``top`` and ``left`` of ``outer``.
+    """Where a picture lies in the network's input: scaled to ``inner``, at ``top`` and ``left`` of ``outer``.
 
     All sizes are height, width in pixels.
     """
@@ -174,7 +172,7 @@ class _Fit:
         return canvas
 
     def back(self, box: Sequence[float]) -> tuple[float, float, float, float]:
-        """Corners (x, y, right, bottom) in the picture, cut at its border, of those in what the network saw."""
+        """Corners (x, y, right, bottom) in the picture, cut at its border, of corners in the network's input."""
         height, width = self.size
         ends = ((self.left, width / self.inner[1], width), (self.top, height / self.inner[0], height))
         moved = [(value - ends[i % 2][0]) * ends[i % 2][1] for i, value in enumerate(box)]
@@ -220,7 +218,7 @@ def load_yolo(
         trust: the folder of ``--trust-weights``: pickles in it are read, and named models fetched into it.
         device: "cpu", "cuda", "cuda:1"; None: CUDA where there is any.
         batch: pictures at a time.
-        say: told what is fetched.
+        say: called with a line on what is fetched.
         options: ``image_size``, ``iou``, ``mask_threshold``, as :class:`Yolo` has them.
 
     Raises:
@@ -240,7 +238,7 @@ def load_yolo(
 
 
 def find_weights(weights: str | Path, *, trust: Path | None, say: Callable[[str], None] | None = None) -> Path:
-    """The file that ``weights`` means, fetched if need be, and allowed to be read.
+    """The file of ``weights``, fetched if need be; pickles only from the trusted folder.
 
     Raises:
         JudgeError: see :func:`load_yolo`.
@@ -253,15 +251,11 @@ def find_weights(weights: str | Path, *, trust: Path | None, say: Callable[[str]
     if path.suffix not in {".safetensors", ".onnx", ".pt"}:
         mend = "give a .safetensors, .onnx or .pt file, or a model's name such as yolo11n-seg"
         raise JudgeError("is no file of YOLO weights", where=str(weights), mend=mend)
-    if path.suffix == ".pt" and path.exists():
-        inside = trust is not None and path.resolve().is_relative_to(trust.resolve())
-        if not inside:
-            raise JudgeError(
-                "is a pickle, and reading one can run code",
-                where=str(path),
-                mend="export it to ONNX on a machine that may run it, or, if you trust whoever made it, name its "
-                f"folder: --trust-weights {path.parent}",
-            )
+    trusted = trust is not None and path.resolve().is_relative_to(trust.resolve())
+    if path.suffix == ".pt" and path.exists() and not trusted:
+        mend = "export it to ONNX on a machine that may run it, or, if you trust whoever made it, name its folder: "
+        mend += f"--trust-weights {path.parent}"
+        raise JudgeError("is a pickle, and reading one can run code", where=str(path), mend=mend)
     return path
 
 
@@ -274,12 +268,12 @@ def read_model(path: Path, data: bytes | None = None) -> tuple[Any, int]:
     data = read_weights(path) if data is None else data
     if path.suffix == ".pt":
         return read_checkpoint(path)
-    header, tensors = parse_safetensors(data, str(path))
-    if header is None or header.kind != "yolo":
-        what = "holds a Mask R-CNN" if header else "does not say what it holds"
-        mend = "take --detector maskrcnn" if header else "give a file of 'judge train detector --kind yolo'"
-        raise JudgeError(what, where=str(path), mend=mend)
-    return from_header(header, tensors, str(path)), header.image_size or DEFAULT_SIZE
+    header, tensors = parse_safetensors(data, str(path), "yolo")
+    if header is None:
+        mend = "give a file of 'judge train detector --kind yolo'"
+        raise JudgeError("does not say what it holds", where=str(path), mend=mend)
+    model = filled(lambda: build(header.architecture, header.categories, str(path)), tensors, str(path))
+    return model, header.image_size or DEFAULT_SIZE
 
 
 def _fetched(name: str, trust: Path | None, say: Callable[[str], None] | None) -> Path:
@@ -294,11 +288,8 @@ def _fetched(name: str, trust: Path | None, say: Callable[[str], None] | None) -
     if name not in known:
         raise JudgeError(f"no such file, and Ultralytics has no model '{name}'", mend=nearest(name, known))
     if trust is None:
-        raise JudgeError(
-            "would be fetched as a pickle, and reading one can run code",
-            where=name,
-            mend="if you trust Ultralytics, name a folder to keep it in: --trust-weights FOLDER",
-        )
+        mend = "if you trust Ultralytics, name a folder to keep it in: --trust-weights FOLDER"
+        raise JudgeError("would be fetched as a pickle, and reading one can run code", where=name, mend=mend)
     if say is not None:
         say(f"Fetching {file} from Ultralytics into {trust}")
     with tempfile.TemporaryDirectory(dir=trust) as beside:
@@ -326,8 +317,3 @@ def _suppress(rows: Tensor, classes: int, iou: float) -> Tensor:
     boxes = torch.cat([centre - half, centre + half], dim=1)
     chosen = batched_nms(boxes, scores, labels, iou)[:_MOST]
     return torch.cat([boxes, scores[:, None], labels[:, None].to(boxes), rows[:, 4 + classes :]], dim=1)[chosen]
-
-
-def _likeliest(rows: Tensor) -> Tensor:
-    """Rows [N, 6 + coefficients] of a network that suppresses by itself, without those that score too low."""
-    return rows[rows[:, 4] >= SCORES_FROM][:_MOST]

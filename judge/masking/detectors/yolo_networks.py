@@ -1,4 +1,4 @@
-"""YOLO networks out of files: our safetensors, ONNX, and Ultralytics' own pickled ``.pt``, where the user trusts it.
+"""YOLO networks from files: our safetensors, ONNX, and Ultralytics' own pickled ``.pt``, where the user trusts it.
 
 What leaves this module is a :class:`Network`: tensors in, rows and prototypes out. Boxes, masks and scores are read
 from them in ``yolo.py``, alike for every file.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from judge.errors import JudgeError, nearest
 from judge.masking.detectors.isolation import import_onnxruntime, import_ultralytics
-from judge.masking.detectors.weights import Header, fill
+from judge.masking.detectors.weights import Header
 
 if TYPE_CHECKING:
     import torch
@@ -103,7 +104,8 @@ def build(architecture: Mapping[str, Any], categories: Sequence[str], where: str
     head = architecture["head"][-1][2]
     kind = tasks.SegmentationModel if head.startswith("Segment") else tasks.DetectionModel
     try:
-        model = kind(_copied(architecture), ch=3, nc=len(categories), verbose=False)
+        # Ultralytics writes into what it is given.
+        model = kind(deepcopy(dict(architecture)), ch=3, nc=len(categories), verbose=False)
     except Exception as error:  # Whatever the layers make of numbers that do not fit.
         what = f"its architecture cannot be built ({type(error).__name__})"
         raise JudgeError(what, where=where, mend=_NOT_OURS) from error
@@ -131,20 +133,6 @@ def packaged(name: str, scale: tuple[float, float, int] | None = None) -> dict[s
     if scale is not None:
         found |= {"scales": {"own": list(scale)}, "scale": "own"}
     return found
-
-
-def from_header(header: Header, tensors: Mapping[str, Tensor], where: str) -> Any:
-    """The Ultralytics model in a file of ours.
-
-    Raises:
-        JudgeError: weights that do not fit the architecture.
-    """
-    import torch
-
-    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
-        model = build(header.architecture, header.categories, where)
-    fill(model, tensors, where)
-    return model
 
 
 def header_of(model: Any, image_size: int) -> Header:
@@ -304,10 +292,3 @@ def _check_architecture(architecture: Mapping[str, Any], where: str) -> None:
             raise refuse(f"names '{name}', which is no layer")
     if rows[-1][2] not in _HEADS:
         raise refuse(f"ends in {rows[-1][2]}")
-
-
-def _copied(architecture: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy: Ultralytics writes into what it is given."""
-    from copy import deepcopy
-
-    return deepcopy(dict(architecture))
