@@ -23,7 +23,7 @@ from tokenizers import decoders as token_decoders
 from judge.errors import JudgeError
 from judge.judges import Materials, Recipe, Tuning, find_judge
 from judge.judges.hf_prompts import spell_answers, spell_words
-from judge.judges.huggingface import AnswerJudge, make_blueprint, read_for
+from judge.judges.huggingface import AnswerJudge, read_for
 from judge.judges.prompts import Prompt, make_prompt
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
@@ -278,7 +278,7 @@ def load(
     folder: Path | str, *, tuning: Tuning = "full", prompt: Prompt = PROMPT, target: Target = GENDER
 ) -> AnswerJudge:
     materials = Materials(pictures=Pictures(), prompt=prompt, tuning=tuning)  # type: ignore[arg-type]
-    network = make_blueprint(f"hf:{folder}").network
+    network = find_judge(f"hf:{folder}").network
     assert network
     torch.manual_seed(0)
     made = network(target, SAMPLES, materials)
@@ -480,8 +480,8 @@ def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Callable[
 
 
 def test_answering_and_blueprint(checkpoint: Callable[[str], Path]) -> None:
-    blueprint = make_blueprint(f"hf:{checkpoint('git')}")
-    assert blueprint.name == make_blueprint(str(checkpoint("git"))).name == f"hf:{checkpoint('git')}"
+    blueprint = find_judge(f"hf:{checkpoint('git')}")
+    assert blueprint.name == f"hf:{checkpoint('git')}"
     assert blueprint.modalities == {"caption", "image"}
     assert blueprint.backbone is None
     assert blueprint.recipe
@@ -526,7 +526,7 @@ def test_tuning_freezes_what_it_says(family: str, checkpoint: Callable[[str], Pa
         network = load(checkpoint(family), tuning=tuning)
         trained[tuning] = {name: p.requires_grad for name, p in network.model.named_parameters()}
         network.train()
-        assert network.captioner.seeing.training == (tuning == "full")
+        assert network.captioner.vision.training == (tuning == "full")
     assert all(trained["full"].values())
     assert not any(trained["zero-shot"].values())
     assert {name for name, on in trained["frozen"].items() if not on} == {
@@ -709,10 +709,10 @@ def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert refused(tmp_path / "none").endswith(": no such folder. Check the path.")
     assert "no such folder" in refused("./none")
-    assert "no checkpoint is there" in refused("nobody/nothing-of-the-kind")
+    assert "cannot be found" in refused("nobody/nothing-of-the-kind")
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     (tmp_path / "config.json").write_text("{", "utf-8")
-    assert "no checkpoint is there" in refused(tmp_path)
+    assert "cannot be found" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(("package", "tuning"), [("transformers", "full"), ("peft", "lora")])

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import NOTHING, find_judge, sentence
-from judge.judges.bert import load_reader
-from judge.judges.frozen import FrozenEncoder
+from judge.judges.readers import FrozenEncoder, load_reader
 from judge.training.features import FeatureStore
 from judge.training.members import _Job, _luggage, train_members
 from judge.training.setup import Member, TrainingSetup, name_members
@@ -396,9 +395,9 @@ def test_files_at_fault(plain: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_a_name_that_cannot_be_fetched(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "cannot be had (" in refused("nobody/nothing-of-the-kind")
-    assert "cannot be had (" in refused("all-MiniLM-L6-v2")
-    assert "cannot be had (" in refused("distilbert-base-uncased")
+    assert "cannot be found (" in refused("nobody/nothing-of-the-kind")
+    assert "cannot be found (" in refused("all-MiniLM-L6-v2")
+    assert "cannot be found (" in refused("distilbert-base-uncased")
     # Weights in the hub's cache without what says how they are pooled: of its own checkpoints that is no choice.
     monkeypatch.setattr(sentence, "load_reader", lambda *_, **__: load_reader(str(plain)))
     assert "its modules.json cannot be had" in refused("all-MiniLM-L6-v2")

@@ -18,7 +18,8 @@ from tiny_bert import IDS, SIZES, make_tokenizer, save_bert
 
 from judge.errors import JudgeError
 from judge.judges import Materials, Recipe, find_judge
-from judge.judges.bert import READER, BatchNorm, PretrainedClassifier, load_reader
+from judge.judges.bert import BatchNorm
+from judge.judges.readers import READER, PretrainedClassifier, load_reader
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
@@ -212,14 +213,14 @@ def test_nothing_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     line = refused("nobody/nothing-of-the-kind")
-    assert line.startswith("--reader nobody/nothing-of-the-kind: cannot be had (")
+    assert line.startswith("--reader nobody/nothing-of-the-kind: cannot be found (")
     assert line.endswith("Name the folder of one with --reader, or use --judge vl-lic-lstm.")
     assert refused(tmp_path / "none") == f"--reader {tmp_path / 'none'}: no such folder. Check the path."
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     # Said before any picture is looked at.
     backbone = find_judge("vl-lic").backbone
     assert backbone
-    with pytest.raises(JudgeError, match="--reader nobody/nothing: cannot be had"):
+    with pytest.raises(JudgeError, match="--reader nobody/nothing: cannot be found"):
         backbone(Materials(reader="nobody/nothing", backbone="resnet18", backbone_weights="random"))
 
 
