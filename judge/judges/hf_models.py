@@ -6,11 +6,13 @@ Only what transformers itself brings runs here: ``trust_remote_code`` is always 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import float32, nn
+import torch
+from torch import nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
@@ -53,6 +55,7 @@ FAMILIES = {
 }
 _RANK = 16
 _ENDLESS = 2**31
+_AGAIN = "fetch or save the checkpoint again"
 
 
 @dataclass(frozen=True)
@@ -191,23 +194,38 @@ def _needs_code(where: str) -> JudgeError:
     return JudgeError(what, where=where, mend=mend)
 
 
-def _load_model(name: str, where: str) -> Any:
-    import transformers
+@contextmanager
+def loading(what: str, where: str, mend: str) -> Iterator[None]:
+    """Errors of loading in one line: the hub's client, the file system and transformers each have their own.
 
-    loader: Any = transformers.AutoModelForImageTextToText
+    Args:
+        what: what went wrong; the library's reason stands behind it.
+        where: what users typed to name the checkpoint.
+        mend: what to do.
+
+    Raises:
+        JudgeError: in place of any of them.
+    """
     try:
-        # float32: training needs it, and the trainer's autocast picks the precision of the products.
-        model, notes = loader.from_pretrained(
-            name, dtype=float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-        )
+        yield
     except Exception as error:
         if "trust_remote_code" in str(error):
             raise _needs_code(where) from error
         if "safetensors" in str(error) and isinstance(error, OSError):
             mend = "convert them with transformers' save_pretrained; pickles are never loaded"
             raise JudgeError("no weights in safetensors are there", where=where, mend=mend) from error
-        what = f"the weights cannot be read ({first_line(error)})"
-        raise JudgeError(what, where=where, mend="fetch or save the checkpoint again") from error
+        raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
+def _load_model(name: str, where: str) -> Any:
+    import transformers
+
+    loader: Any = transformers.AutoModelForImageTextToText
+    with loading("the weights cannot be read", where, mend=_AGAIN):
+        # float32: training needs it, and the trainer's autocast picks the precision of the products.
+        model, notes = loader.from_pretrained(
+            name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
     check_weights(notes, where)
     return model.eval()
 
@@ -226,7 +244,7 @@ def check_weights(notes: Mapping[str, Any], where: str) -> None:
     missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key)
     if missing or notes["mismatched_keys"]:
         what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
-        raise JudgeError(what, where=where, mend="fetch or save the checkpoint again")
+        raise JudgeError(what, where=where, mend=_AGAIN)
 
 
 def limit_of(config: Any, tokenizer: Any) -> int | None:
@@ -246,7 +264,8 @@ def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
     import transformers
 
     loaders: Any = transformers
-    try:
+    mend = "save them beside the weights (processor.save_pretrained)"
+    with loading("its tokenizer or image processor is missing or at fault", where, mend):
         processor = loaders.AutoProcessor.from_pretrained(name, trust_remote_code=False)
         if hasattr(processor, "tokenizer") and hasattr(processor, "image_processor"):
             tokenizer, images = processor.tokenizer, processor.image_processor
@@ -254,18 +273,9 @@ def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
             # VisionEncoderDecoder has no processor of its own.
             tokenizer = loaders.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             images, processor = loaders.AutoImageProcessor.from_pretrained(name, trust_remote_code=False), None
-    except Exception as error:
-        if "trust_remote_code" in str(error):
-            raise _needs_code(where) from error
-        raise _no_processor(where, first_line(error)) from error
-    if not knows_words(tokenizer):
-        raise _no_processor(where, "the vocabulary is empty")
+        if not knows_words(tokenizer):
+            raise ValueError("the vocabulary is empty")
     return tokenizer, images, processor
-
-
-def _no_processor(where: str, why: str) -> JudgeError:
-    what = f"its tokenizer or image processor is missing or at fault ({why})"
-    return JudgeError(what, where=where, mend="save them beside the weights (processor.save_pretrained)")
 
 
 def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:

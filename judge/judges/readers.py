@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Batch, Features
-from judge.judges.hf_models import check_weights, limit_of
+from judge.judges.hf_models import check_weights, limit_of, loading
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample
-from judge.utils.hub import first_line, knows_words, locate, quiet, read_config
+from judge.utils.hub import knows_words, locate, quiet, read_config
 
 READER = "bert-base-uncased"
 Pooling = Literal["cls", "max", "mean"]
@@ -85,21 +85,17 @@ def load_reader(reference: str | None, *, where: str = "", mend: str = _OTHERWIS
             not installed.
     """
     require("vision", "transformers")
-    import transformers
+    from transformers import AutoModel, AutoTokenizer
 
     where = where or (f"--reader {reference}" if reference else f"text encoder '{READER}'")
     name = locate(reference or READER, where)
-    loader: Any = transformers
     with quiet():
         _check_kind(name, where, mend)
-        try:
-            model, notes = loader.AutoModel.from_pretrained(
+        with loading("its weights or tokenizer cannot be had in safe form", where, mend):
+            model, notes = AutoModel.from_pretrained(
                 name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
             )
-            tokenizer = loader.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        except Exception as error:  # The hub's client, the file system and transformers each have errors of their own.
-            what = f"its weights or tokenizer cannot be had in safe form ({first_line(error)})"
-            raise JudgeError(what, where=where, mend=mend) from error
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     check_weights(notes, where)
     if not knows_words(tokenizer) or tokenizer.pad_token_id is None:
         raise JudgeError("its tokenizer is missing", where=where, mend="save it beside the weights")
@@ -180,5 +176,5 @@ class PretrainedClassifier(nn.Module):
         parts = [self.encoder(**batch["text"]).last_hidden_state[:, 0]] if self.encoder else []
         if self.features:
             parts.append(batch["features"].mean(dim=1))
-        logits: Tensor = self.output(torch.cat(parts, dim=1))
+        logits: Tensor = self.output(torch.cat(parts, dim=1) if len(parts) > 1 else parts[0])
         return logits

@@ -133,7 +133,7 @@ def pickled(_: Path) -> bytes:
         (lambda path: whole_file(path)[:50], "is no safetensors file, or damaged"),
         (lambda path: b"", "is no safetensors file, or damaged"),
         (pickled, "is no safetensors file, or damaged"),
-        (of_another("test_vit"), "weights are in it. Give weights of the network that --backbone names."),
+        (of_another("test_vit"), "weights are in it, and"),
         (
             of_another("test_efficientnet"),
             "its weights do not fit into 'test_resnet' (Error(s) in loading state_dict for ResNet). Give",
@@ -169,7 +169,7 @@ def test_a_deeper_or_shallower_sister_is_refused(given: str, network: str, tmp_p
         (
             Materials(backbone="test_vit", backbone_weights="random", image_size=100),
             "--image-size: ",
-            "'test_vit' cannot look at pictures of 100 pixels",
+            "'test_vit' does not take pictures of 100 pixels",
         ),
     ],
 )
