@@ -222,21 +222,6 @@ def test_each_caption_is_read_once_and_found_again(tmp_path: Path) -> None:
     assert len(TextCache(Counting(key="other"), captions, tmp_path).missing()) == distinct
 
 
-def test_a_file_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
-    samples = words_of(*"abc")
-    cache = TextCache(Counting(), [sample.words for sample in samples], tmp_path)
-    cache.compute(cache.missing(), device=CPU)
-    whole = cache.open().rows(samples)
-    for ending in (".npy", ".json"):
-        (path,) = tmp_path.rglob(f"*{ending}")
-        content = path.read_bytes()
-        for size in (0, 20, len(content) - 1):
-            path.write_bytes(content[:size])
-            assert len(cache.missing()) == 3
-        cache.compute(cache.missing(), device=CPU)
-        assert torch.equal(cache.open().rows(samples), whole)
-
-
 def test_several_at_once_write_one_folder(tmp_path: Path) -> None:
     samples = words_of(*"abcdefgh" * 6)
 
@@ -267,9 +252,6 @@ def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match="--judge: its features do not fit into half precision"):
         large.compute(large.missing(), device=CPU)
     assert len(large.missing()) == 100
-    (tmp_path / "file").touch()
-    with pytest.raises(JudgeError, match=rf"--features {tmp_path / 'file'}: cannot be written"):
-        TextCache(Counting(), captions, tmp_path / "file")
 
 
 def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
