@@ -7,9 +7,10 @@
 
 Scenes are drawn, weights random: speed does not depend on them. ``cache``: SAT trained on features that are computed
 once, against the same judge whose pictures are read, masked and passed through the backbone with each batch; both on
-one thread, as members are trained. ``decoder``: the trainer's loop on cached features, on CPUs, against the rate of large
-matrix products in float32. ``gpu``: a captioner of BLIP-base's size fine-tuned in bf16, by the trainer and with a batch that
-lies ready, against the trainer on the CPU in float32. Only matrix products are counted as work. Figures: BENCHMARKS.md.
+one thread, as members are trained. ``decoder``: the trainer's loop on cached features, on CPUs, against the rate of
+large matrix products in float32. ``gpu``: a captioner of BLIP-base's size fine-tuned in bf16, by the trainer and with a
+prepared batch, against the trainer on the CPU in float32. Only matrix products are counted as work.
+Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
