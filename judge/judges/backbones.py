@@ -62,7 +62,7 @@ class TimmBackbone(nn.Module):
         """[B, 3, S, S] -> [B, P, D], positions row by row."""
         features = self.network(pictures)[-1]
         # Swin and its like put the channels last.
-        if getattr(self.network, "output_fmt", "NCHW") != "NHWC":  # EfficientNet and its like do not say.
+        if getattr(self.network, "output_fmt", "NCHW") != "NHWC":  # Missing in EfficientNet and its like.
             features = features.permute(0, 2, 3, 1)
         found: Tensor = features.flatten(1, 2)
         return found

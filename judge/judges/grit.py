@@ -2,7 +2,7 @@
 
 Source: Nguyen et al., ECCV 2022 (GRIT), its caption generator: words that have attended to one another attend to grid
 features and to region features separately (parallel cross-attention), and what either gives passes a gate of its own, a
-sigmoid of the words and of what was seen, before both are added. As a judge it is used like Show, Attend and Tell:
+sigmoid of the words and of the attended features, before both are added. As a judge it is used like Show, Attend and Tell:
 caption and template are fed as they are given, nothing is generated, the answer is read from the last word, and
 cross-entropy on it is the only loss. It is trained for 40 epochs in batches of 128 with Adam, as ImageCaptioner2 trains
 all its judges (Abdelrahman et al., AAAI 2024, section 5.2), under either protocol.
@@ -90,10 +90,10 @@ class Attention(nn.Module):
         self.ask, self.tell = nn.Linear(width, width), nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
 
-    def forward(self, asking: Tensor, told: Tensor, *, there: Tensor | None = None, causal: bool = False) -> Tensor:
+    def forward(self, asking: Tensor, attended: Tensor, *, there: Tensor | None = None, causal: bool = False) -> Tensor:
         """``there``: [B, S] bool, what may be attended to; ``causal``: nothing that comes later."""
         queries = self.ask(asking).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        keys, values = self.tell(told).unflatten(-1, (2 * self.heads, -1)).transpose(1, 2).chunk(2, dim=1)
+        keys, values = self.tell(attended).unflatten(-1, (2 * self.heads, -1)).transpose(1, 2).chunk(2, dim=1)
         mask = None if there is None else there[:, None, None]
         dropout = self.dropout if self.training else 0.0
         found = scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal=causal)
@@ -214,8 +214,8 @@ class Grit(ClozeReader):
         if not self.regions:
             return nothing, always
         rows = features[:, -self.regions :]
-        seen, code = rows[..., : self.columns], rows[..., self.columns :]
-        things = self.thing_sight(seen) + self.thing_places(code)
+        regions, code = rows[..., : self.columns], rows[..., self.columns :]
+        things = self.thing_sight(regions) + self.thing_places(code)
         return torch.cat([nothing, things], dim=1), torch.cat([always, code[..., -1] > 0], dim=1)
 
 

@@ -27,10 +27,10 @@ picture (VisionEncoderDecoder, Florence-2); ``encoder``, beside the picture, and
 
 @dataclass(frozen=True)
 class Family:
-    """What transformers does not tell of a family of captioners.
+    """Facts about a family of captioners that transformers does not provide.
 
     Attributes:
-        layout: where prompts go; None where the configuration tells.
+        layout: where prompts go; None where the configuration decides.
         prompt: what its authors ask for a caption, "" for nothing; None where that depends on the processor.
         vision, language: the modules that see and write; "" where transformers finds them.
         inserts: its processor puts the picture's tokens into the text by itself.
@@ -65,7 +65,7 @@ class Captioner:
     Attributes:
         reference: its folder, or its name on the hub.
         model: transformers' model, float32, on the CPU.
-        tokenizer: pads on the right; absolute positions (BLIP, GIT, GPT-2, BART) do not stand the left.
+        tokenizer: pads on the right, which absolute positions (BLIP, GIT, GPT-2, BART) need.
         images: the image processor.
         processor: of text and pictures together; None where the family has none (VisionEncoderDecoder).
     """
@@ -83,7 +83,7 @@ class Captioner:
 
     @property
     def family(self) -> Family:
-        """What else is known of the architecture."""
+        """Facts about the architecture that transformers does not provide."""
         return FAMILIES.get(self.architecture, Family())
 
     @property
@@ -109,7 +109,7 @@ class Captioner:
         """The vision backbone.
 
         Raises:
-            JudgeError: transformers does not say which part that is.
+            JudgeError: transformers does not know which part that is.
         """
         model, path = self.model, self.family.vision
         found = model.get_submodule(path) if path else model.get_encoder(modality="image")
@@ -120,7 +120,7 @@ class Captioner:
 
     @property
     def language(self) -> nn.Module:
-        """The language part; the whole model where transformers does not tell it apart."""
+        """The language part; the whole model where transformers does not separate it."""
         path = self.family.language
         found = self.model.get_submodule(path) if path else self.model.get_decoder()
         assert isinstance(found, nn.Module)
@@ -199,7 +199,7 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
     """Errors of loading in one line: the hub's client, the file system and transformers each have their own.
 
     Args:
-        what: what went wrong; the library's reason stands behind it.
+        what: what went wrong; the library's reason follows it.
         where: what users typed to name the checkpoint.
         mend: what to do.
 
@@ -252,7 +252,7 @@ def limit_of(config: Any, tokenizer: Any) -> int | None:
 
     Args:
         config: of the text model.
-        tokenizer: its own; one that knows no limit says 10^30.
+        tokenizer: its own; without a limit, its length is 10^30.
     """
     positions = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
     known = [value for value in (*positions, tokenizer.model_max_length) if isinstance(value, int)]

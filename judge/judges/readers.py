@@ -151,7 +151,7 @@ class PretrainedClassifier(nn.Module):
     """A fine-tuned encoder's reading of the caption, computed features of caption or picture, or both -> classes.
 
     ``forward`` takes ``text`` (the encoder's own tensors, [B, T]) and ``features`` [B, P, D], and returns logits
-    [B, A]. The encoder's output at its first token ([CLS]) stands for the caption.
+    [B, A]. A caption's vector is the encoder's output at its first token ([CLS]).
 
     Args:
         output: [B, D] -> [B, A]; D is the encoder's width and that of the features, added.

@@ -92,8 +92,8 @@ class ShowAttendTell(ClozeReader):
             if going < len(hidden):
                 ends.append((hidden[going:], sight[going:]))
                 hidden, cell, keys, sights = hidden[:going], cell[:going], keys[:going], sights[:going]
-        memories, seen = zip(*reversed(ends), strict=True)
-        return torch.cat(memories), torch.cat(seen)
+        memories, attended = zip(*reversed(ends), strict=True)
+        return torch.cat(memories), torch.cat(attended)
 
 
 def _remember(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

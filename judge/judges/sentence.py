@@ -108,7 +108,7 @@ class SentenceReader:
         try:
             with quiet():
                 path = cached_file(name, inside, _raise_exceptions_for_missing_entries=False)
-        except OSError:  # No such name, or the hub cannot be asked.
+        except OSError:  # No such name, or no hub.
             return None
         try:
             return None if path is None else json.loads(Path(path).read_text("utf-8"))

@@ -214,6 +214,7 @@ def test_a_metric_puts_its_head_on_encoders_that_have_none(name: str, three: str
 @pytest.mark.parametrize(
     ("name", "line"),
     [
+        ("lsmt", "unknown judge 'lsmt'. Did you mean 'lstm'?"),
         ("lstm+mlp4", "unknown judge 'lstm+mlp4'. Did you mean 'lstm'?"),
         ("lstn+mlp3", "unknown judge 'lstn+mlp3'. Did you mean 'lstm+mlp3'?"),
         ("transfomer-5", "unknown judge 'transfomer-5'. Did you mean 'transformer-5'?"),

@@ -246,6 +246,7 @@ def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
     assert len(cache.missing()) == 0
     assert cache.batch == 16
     without_room = TextCache(Counting(key="b", room=0), captions, tmp_path)
+    without_room.batch = 2
     with pytest.raises(JudgeError, match="memory does not hold it and a single caption"):
         without_room.compute(without_room.missing(), device=CPU)
     large = TextCache(Counting(key="c", scale=1e6), captions, tmp_path)
