@@ -284,7 +284,7 @@ def find_judge(name: str) -> Blueprint:
 
     A suffix blanks a modality ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder, and
     "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without,
-    those that have no output layer of their own have 3. "self" has a name alone; :func:`name_self` finds its checkpoint.
+    those that have no output layer of their own have 3. "self" has a name alone; :func:`name_self` finds which.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.

@@ -2,7 +2,7 @@
 
 Source: Nguyen et al., ECCV 2022 (GRIT), its caption generator: words that have attended to one another attend to grid
 features and to region features separately (parallel cross-attention), and what either gives passes a gate of its own, a
-sigmoid of the words and of the attended features, before both are added. As a judge it is used like Show, Attend and Tell:
+sigmoid of the words and the attended features, before both are added. As a judge it is used like Show, Attend and Tell:
 caption and template are fed as they are given, nothing is generated, the answer is read from the last word, and
 cross-entropy on it is the only loss. It is trained for 40 epochs in batches of 128 with Adam, as ImageCaptioner2 trains
 all its judges (Abdelrahman et al., AAAI 2024, section 5.2), under either protocol.
