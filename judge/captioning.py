@@ -194,8 +194,8 @@ class Writer:
         return [" ".join(text.split()) for text in texts]
 
     def _room(self, used: int) -> int:
-        """Tokens that may be generated: as many as asked for, if the model has positions for them."""
-        room = self.captioner.room
+        """Tokens that may be written: as many as asked for, if the model has positions for them."""
+        room = self.captioner.limit
         return self.writing.max_tokens if room is None else max(1, min(self.writing.max_tokens, room - used))
 
 

@@ -1,4 +1,4 @@
-"""Judges that see: what keeping features saves, how fast decoders learn, how well a GPU is used.
+"""Judges that see: what a feature cache saves, how fast decoders train, how well a GPU is used.
 
     python scripts/bench_judge.py
     python scripts/bench_judge.py --parts cache --backbone resnet101 --whole
@@ -6,10 +6,11 @@
     python scripts/bench_judge.py --parts gpu --batch 128
 
 Scenes are drawn, weights random: speed does not depend on them. ``cache``: SAT trained on features that are computed
-once, against the same judge whose pictures are read, masked and seen anew with each batch; both on one thread, as
-members are trained. ``decoder``: the trainer's loop on kept features, on CPUs, against the rate of large matrix
-products in float32. ``gpu``: a captioner of BLIP-base's size fine-tuned in bf16, by the trainer and with a batch that
-lies ready, against the trainer on the CPU in float32. Only matrix products are counted as work. Figures: BENCHMARKS.md.
+once, against the same judge whose pictures are read, masked and passed through the backbone with each batch; both on
+one thread, as members are trained. ``decoder``: the trainer's loop on cached features, on CPUs, against the rate of
+large matrix products in float32. ``gpu``: a captioner of BLIP-base's size fine-tuned in bf16, by the trainer and with a
+prepared batch, against the trainer on the CPU in float32. Only matrix products are counted as work.
+Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -52,7 +53,6 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.hidden import HiddenPictures
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.features import PictureCache
 from judge.training.losses import make_optimiser, weighted_loss
 from judge.training.member import Member
 from judge.training.precompute import precompute
@@ -83,19 +83,19 @@ class Drawn:
 def draw(scenes: int, size: int, folder: Path) -> Drawn:
     """A world in ``folder``, read as ``judge evaluate`` reads it."""
     files = write_world(make_world(scenes), {"none": FAITHFUL}, folder, pictures=size)
-    told = {"human": files.human, "captions": [files.captions["none"]], "labels": files.labels}
+    files_given = {"human": files.human, "captions": [files.captions["none"]], "labels": files.labels}
     corpus = Corpus.read(human=files.human, captions=[files.captions["none"]], labels=files.labels)
     assert corpus.labels is not None
     builder = EvidenceBuilder(corpus, Lexicons(load_lexicon("gender")))
     evidence = builder.build(corpus.generated[0], find_metric("imagecaptioner2"))
-    seen = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
-    config = make_config({**told, **seen, "mask": "segment", "out": folder / "out"}, RunConfig)
+    pictures = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
+    config = make_config({**files_given, **pictures, "mask": "segment", "out": folder / "out"}, RunConfig)
     samples = tuple(evidence.slots["human", 0])
     return Drawn(samples, evidence.target, RunPictures(config).hidden([sample.image_id for sample in samples]))
 
 
-class Anew(PictureCache):
-    """``Features`` that are kept nowhere: the cache's own way from a picture to its row, for every batch again."""
+class Uncached(PictureCache):
+    """``Features`` that are not cached: computed for every batch as the cache computes them."""
 
     def __init__(self, backbone: Backbone, pictures: HiddenPictures, images: Sequence[str], folder: Path) -> None:
         super().__init__(backbone, pictures, {}, folder)
@@ -114,7 +114,7 @@ class Anew(PictureCache):
 
 
 def clock() -> float:
-    """Seconds, once the GPU has done what it was told."""
+    """Seconds, once the GPU is done."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -150,7 +150,7 @@ def train(
     return judge, [end - start for start, end in pairwise(stamps)]
 
 
-def see_all(name: str, drawn: Drawn, materials: Materials, folder: Path) -> tuple[Features, float]:
+def cached(name: str, drawn: Drawn, materials: Materials, folder: Path) -> tuple[Features, float]:
     """Features out of the cache in ``folder``, computed if need be, and how long that took."""
     start = clock()
     member = Member(find_judge(name), drawn.target, drawn.samples, Split((), (), {}), seed=0)
@@ -165,7 +165,7 @@ def time_cache(drawn: Drawn, given: argparse.Namespace, folder: Path) -> None:
 
 
 def compare_ways(drawn: Drawn, given: argparse.Namespace, folder: Path) -> None:
-    """Forty epochs with features kept and with features made anew."""
+    """All epochs with cached features and with features computed for every batch."""
     blueprint, materials = find_judge("sat"), drawn.materials(given.backbone, given.size)
     measured = given.epochs if given.whole else min(given.measured, given.epochs)
     first = str(drawn.samples[0].image)
@@ -173,23 +173,23 @@ def compare_ways(drawn: Drawn, given: argparse.Namespace, folder: Path) -> None:
     def trained(features: Features, epochs: int, among: Drawn = drawn) -> tuple[NetworkJudge, list[float]]:
         return train(blueprint, among, replace(materials, features=features), use(), epochs=epochs)
 
-    def open_eyes() -> tuple[Anew, float]:
+    def uncached() -> tuple[Uncached, float]:
         assert blueprint.backbone
         start = clock()
-        return Anew(blueprint.backbone(materials), drawn.pictures, [first], folder), clock() - start
+        return Uncached(blueprint.backbone(materials), drawn.pictures, [first], folder), clock() - start
 
     def with_cache() -> tuple[Features, float]:
-        features, looking = see_all("sat", drawn, materials, folder)
-        total = looking + sum(trained(features, given.epochs)[1])
-        print(f"features computed or found {looking:.2f} s, with training {total:.2f} s", flush=True)
+        features, seconds = cached("sat", drawn, materials, folder)
+        total = seconds + sum(trained(features, given.epochs)[1])
+        print(f"features computed or found {seconds:.2f} s, with training {total:.2f} s", flush=True)
         return features, total
 
     what = f"{len(drawn.samples)} pictures, {given.epochs} epochs, {given.threads} threads"
     print(f"\ncache: sat on {given.backbone} at {given.size}, {what}")
-    trained(open_eyes()[0], 1, replace(drawn, samples=drawn.samples[:4]))  # Imports are nobody's time.
+    trained(uncached()[0], 1, replace(drawn, samples=drawn.samples[:4]))  # Imports are nobody's time.
     _, cold = with_cache()
-    anew, making = open_eyes()
-    slow, epochs = trained(anew, measured)
+    features, making = uncached()
+    slow, epochs = trained(features, measured)
     encoding = making + given.epochs * statistics.mean(epochs)
     how = "measured" if measured == given.epochs else f"extrapolated from {measured}"
     print(f"re-encoding {statistics.mean(epochs):.2f} s an epoch, all epochs {encoding:.2f} s ({how})", flush=True)
@@ -199,8 +199,8 @@ def compare_ways(drawn: Drawn, given: argparse.Namespace, folder: Path) -> None:
     asked = drawn.samples[:COUNTED]
     ours, theirs = (judge.predict(asked).probabilities for judge in (trained(kept, measured)[0], slow))
     print(f"largest difference of probabilities after {measured} epochs: {np.abs(ours - theirs).max():.1e}")
-    seen = anew.rows(asked)
-    apart = float((kept.rows(asked) - seen).abs().max() / seen.abs().max())
+    computed = features.rows(asked)
+    apart = float((kept.rows(asked) - computed).abs().max() / computed.abs().max())
     print(f"largest difference of features, as a share of the largest: {apart:.1e}", flush=True)
 
 
@@ -260,7 +260,7 @@ def time_decoders(drawn: Drawn, given: argparse.Namespace, folder: Path) -> None
     most = torch.get_num_threads()
     for name, backbone in (("sat", given.backbone), ("grit", given.swin)):
         materials = drawn.materials(backbone, given.size)
-        materials = replace(materials, features=see_all(name, drawn, materials, folder)[0])
+        materials = replace(materials, features=cached(name, drawn, materials, folder)[0])
         rates = []
         for number in sorted({1, most}):
             with threads(number):
@@ -274,7 +274,7 @@ def time_decoders(drawn: Drawn, given: argparse.Namespace, folder: Path) -> None
 
 
 def save_blip(folder: Path, drawn: Drawn, *, size: int = 384, **widths: int) -> Blueprint:
-    """The judge made of a BLIP with random weights, BLIP-base where no ``widths`` are told, saved to ``folder``."""
+    """The judge made of a BLIP with random weights, BLIP-base where no ``widths`` are given, saved to ``folder``."""
     import transformers
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
@@ -384,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)} [%(default)s]")
     parser.add_argument("--scenes", type=int, default=256, help="pictures drawn, one caption each [%(default)s]")
-    parser.add_argument("--size", type=int, default=224, help="of pictures, drawn and seen [%(default)s]")
+    parser.add_argument("--size", type=int, default=224, help="of drawn pictures [%(default)s]")
     parser.add_argument("--epochs", type=int, default=40, help="cache: of the training [%(default)s]")
     parser.add_argument("--threads", type=int, default=1, help="cache: of torch [%(default)s]")
     parser.add_argument("--measured", type=int, default=2, help="epochs of re-encoding, of a decoder [%(default)s]")

@@ -262,14 +262,14 @@ FILES: dict[str, str] = {
     "bert-pre": "bert",
     "sat": "sat",
     "grit": "grit",
-    "vl-lic": "bert",
+    "vl-lic": "classifier",
     "vl-lic-lstm": "classifier",
 }
-
-
 HUGGING_FACE = "hf:"
 # A frozen encoder of sentences, by name or folder.
 SENTENCE = "sentence:"
+# Judges that are a name on the hub, or a folder: prefix -> the file whose ``make_blueprint`` takes what follows it.
+PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 # Judges that an MLP can be put on, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
 HEADED = frozenset({"lstm", *(name for name, file in FILES.items() if file == "encoders")})
 HEADS = (3, 5)
@@ -284,46 +284,45 @@ def find_judge(name: str) -> Blueprint:
 
     A suffix blanks a modality ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder, and
     "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without,
-    those that have no output layer of their own have 3. "self" has a name alone: :func:`name_self` says whose it is.
+    those that have no output layer of their own have 3. "self" has a name alone; :func:`name_self` finds which.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
     """
-    key = name.strip().lower()
+    name = name.strip()
+    key = name.lower()
     for suffix, blanked in BLANKED.items():
         if key.endswith(suffix):
-            whole = find_judge(name.strip()[: -len(suffix)])
+            whole = find_judge(name[: -len(suffix)])
             left = whole.modalities - whole.blanked
             if len(left) < 2:
                 what = f"judge '{whole.name}' takes in the {next(iter(left))} alone"
                 raise JudgeError(what, where="--judge", mend=f"use '{whole.name}'")
             return replace(whole, name=whole.name + suffix, blanked=frozenset({blanked}))
-    if key == SELF or key.startswith(HUGGING_FACE):
+    prefix = key.partition(":")[0] + ":"
+    if key == SELF or prefix in PREFIXES:
         require("vision", "accelerate", "torch", "transformers")
-    if key.startswith(HUGGING_FACE):
-        return _load("huggingface").make_blueprint(name.strip())  # type: ignore[no-any-return]
-    base, head = _split_head(name.strip())
-    if key.startswith(SENTENCE):
-        require("vision", "accelerate", "torch", "transformers")
-        return _load("sentence").make_blueprint(base[len(SENTENCE) :], head)  # type: ignore[no-any-return]
     if key == SELF:
         return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
-    return _find_registered(name, base.lower(), head)
+    if prefix in PREFIXES:
+        made: Blueprint = _load(PREFIXES[prefix]).make_blueprint(name[len(prefix) :])
+        return made
+    return _find_registered(name)
 
 
-def _find_registered(name: str, key: str, head: int | None) -> Blueprint:
-    """A judge of ``FILES``, with an MLP of ``head`` layers on it where one is asked for."""
-    if key not in FILES or (head and key not in HEADED):
+def _find_registered(name: str) -> Blueprint:
+    """A judge of ``FILES``, or one of them with an MLP on it."""
+    key = name.lower()
+    base, head = split_head(key)
+    if base not in FILES or (head and base not in HEADED):
         known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS] if head else list(FILES)
-        raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(name.strip().lower(), known))
-    file = "encoders" if head else FILES[key]
-    key = f"{key}+mlp{head}" if head else key
+        raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, known))
     try:
-        blueprint: Blueprint = _load(file).BLUEPRINTS[key]
+        module = _load("encoders" if head else FILES[base])
     except ModuleNotFoundError as error:
-        raise JudgeError(
-            f"judge '{key}' needs the package '{error.name}'", where="--judge", mend="pip install 'caption-judge[all]'"
-        ) from error
+        what = f"judge '{key}' needs the package '{error.name}'"
+        raise JudgeError(what, where="--judge", mend="pip install 'caption-judge[all]'") from error
+    blueprint: Blueprint = module.BLUEPRINTS[key]
     return blueprint
 
 
@@ -339,12 +338,12 @@ def with_head(name: str, head: int | None) -> str:
         name: as users type it. An MLP that they wrote themselves stays, and so do judges that none can be put on.
         head: one of ``HEADS``; None for metrics that leave a judge as it is.
     """
-    base, own = _split_head(name.strip())
+    base, own = split_head(name.strip())
     headed = base.lower() in HEADED or base.lower().startswith(SENTENCE)
     return name if head is None or own is not None or not headed else f"{base}+mlp{head}"
 
 
-def _split_head(name: str) -> tuple[str, int | None]:
+def split_head(name: str) -> tuple[str, int | None]:
     """The encoder's name and the MLP's layers, ("rnn", 3) of "rnn+mlp3"; None where no MLP is written."""
     for layers in HEADS:
         if name.lower().endswith(f"+mlp{layers}"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -62,7 +62,7 @@ class TimmBackbone(nn.Module):
         """[B, 3, S, S] -> [B, P, D], positions row by row."""
         features = self.network(pictures)[-1]
         # Swin and its like put the channels last.
-        if getattr(self.network, "output_fmt", "NCHW") != "NHWC":  # EfficientNet and its like do not say.
+        if getattr(self.network, "output_fmt", "NCHW") != "NHWC":  # Missing in EfficientNet and its like.
             features = features.permute(0, 2, 3, 1)
         found: Tensor = features.flatten(1, 2)
         return found
@@ -79,41 +79,29 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
 
     name, weights = materials.backbone or default, materials.backbone_weights
     config = _config(name)
-    kept = _read(Path(weights)) if weights not in {RANDOM, PRETRAINED} else None
+    tensors, content = (None, weights) if weights in {RANDOM, PRETRAINED} else _read(Path(weights))
     # Given as read: timm would unpickle a file of another suffix. (A name too, or it would fetch in place of none.)
-    overlay = {"file": weights, "state_dict": dict(kept.tensors)} if kept else None
-    size = materials.image_size or (config.input_size[1] if config else _SIZE)
+    overlay = None if tensors is None else {"file": weights, "state_dict": dict(tensors)}
     # Swin and its like are built for one size.
-    sized: dict[str, Any] = {"img_size": size} if materials.image_size and config and config.fixed_input_size else {}
-    with torch.random.fork_rng(devices=[]), _silent("timm", "huggingface_hub"):
+    fixed = materials.image_size and config and config.fixed_input_size
+    sized: dict[str, Any] = {"img_size": materials.image_size} if fixed else {}
+    with torch.random.fork_rng(devices=[]), _making(name, None if tensors is None else weights):
         torch.manual_seed(_SEED)
-        try:
-            network = timm.create_model(
-                name, pretrained=weights != RANDOM, pretrained_cfg_overlay=overlay, features_only=True, **sized
-            )
-        except Exception as error:  # The hub's client, the file system and timm each have errors of their own.
-            if kept:
-                what = f"its weights do not fit into '{name}' ({first_line(error)})"
-                raise JudgeError(what, where=f"--backbone-weights {weights}", mend=_ITS_OWN) from error
-            what = f"weights of '{name}' cannot be had ({first_line(error)})"
-            mend = "give --backbone-weights FILE, or random"
-            raise JudgeError(what, where="--backbone", mend=mend) from error
-    if kept:
-        _check(network, kept.tensors, weights)
-    key = f"timm {timm.__version__} {name} {kept.fingerprint if kept else weights}"
+        network = timm.create_model(
+            name, pretrained=weights != RANDOM, pretrained_cfg_overlay=overlay, features_only=True, **sized
+        )
+    if tensors is not None:
+        _check(network, tensors, weights)
+    size = materials.image_size or (config.input_size[1] if config else _SIZE)
     mean, std = (config.mean, config.std) if config else (IMAGENET_MEAN, IMAGENET_STD)
-    backbone = TimmBackbone(network, key, size=size, mean=mean, std=std)
+    backbone = TimmBackbone(network, f"timm {timm.__version__} {name} {content}", size=size, mean=mean, std=std)
     if materials.image_size:
         _try(backbone, name)
     return backbone
 
 
 def _config(name: str) -> Any:
-    """What timm knows of a network's weights; None where it has none.
-
-    Raises:
-        JudgeError: timm has no such network, or not with these weights ("resnet50.a1_in1k").
-    """
+    """What timm knows of a network's weights ("resnet50.a1_in1k"); None where it has none."""
     import timm
 
     if not timm.is_model(name):
@@ -129,77 +117,60 @@ def _config(name: str) -> Any:
 
 
 @contextmanager
-def _silent(*names: str) -> Iterator[None]:
-    """No lines of these libraries beside our own."""
-    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
+def _making(name: str, file: str | None) -> Iterator[None]:
+    """No lines of timm and the hub's client beside our own; their errors, and the file system's, in one line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         yield
+    except Exception as error:
+        if file:
+            what = f"its weights do not fit into '{name}' ({first_line(error)})"
+            raise JudgeError(what, where=f"--backbone-weights {file}", mend=_ITS_OWN) from error
+        what = f"weights of '{name}' cannot be had ({first_line(error)})"
+        raise JudgeError(what, where="--backbone", mend="give --backbone-weights FILE, or random") from error
     finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 def _try(backbone: TimmBackbone, name: str) -> None:
-    """Look at one black picture: timm refuses sizes only then.
-
-    Raises:
-        JudgeError: the network cannot.
-    """
+    """Features of one black picture: timm refuses sizes only then."""
     try:
         with torch.inference_mode():
             backbone(torch.zeros(1, 3, backbone.size, backbone.size))
     except Exception as error:  # Assertions and torch's own.
-        what = f"'{name}' cannot look at pictures of {backbone.size} pixels ({first_line(error)})"
+        what = f"'{name}' does not take pictures of {backbone.size} pixels ({first_line(error)})"
         raise JudgeError(what, where="--image-size", mend="leave it out, or take a multiple of 32") from error
 
 
-class _Kept(NamedTuple):
-    tensors: dict[str, Tensor]
-    fingerprint: str
-
-
-def _read(path: Path) -> _Kept:
-    """The tensors of a safetensors file, and the fingerprint of its bytes.
-
-    Raises:
-        JudgeError: unreadable, damaged, something else.
-    """
+def _read(path: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a safetensors file, and the fingerprint of its bytes."""
     from safetensors.torch import load
 
     where = f"--backbone-weights {path}"
     try:
         data = path.read_bytes()
-        tensors = load(data)
+        return load(data), hashlib.blake2b(data, digest_size=16).hexdigest()
     except OSError as error:
         raise JudgeError(f"cannot be read ({error.strerror})", where=where, mend="check the path") from error
     except Exception as error:  # safetensors has an error of its own, from Rust.
         mend = "give a whole .safetensors file of timm's names"
         raise JudgeError("is no safetensors file, or damaged", where=where, mend=mend) from error
-    return _Kept(tensors, hashlib.blake2b(data, digest_size=16).hexdigest())
 
 
-def _check(network: nn.Module, tensors: dict[str, Tensor], weights: str) -> None:
-    """Whether the file's weights are in the network: timm passes over what does not fit, and says nothing.
+def _check(network: nn.Module, tensors: Mapping[str, Tensor], weights: str) -> None:
+    """Whether the file's weights are in the network: timm ignores what does not fit without a word.
 
-    By value, since timm renames some on the way; and not all, since it resizes tables of positions.
-
-    Raises:
-        JudgeError: they are of another network.
+    By value, since timm renames some on the way; and not all, since it resizes tables of positions. A deeper network's
+    file (resnet34's for resnet18) holds all of a shallower one's names, and much beside.
     """
     given = {_digest(tensor) for tensor in tensors.values()}
+    held = {_digest(tensor) for tensor in network.state_dict().values()}
     own = list(network.parameters())
-    found = sum(_digest(tensor) in given for tensor in own)
-    if found < _MOST * len(own):
-        what = f"only {found} of the network's {len(own)} weights are in it"
-        raise JudgeError(what, where=f"--backbone-weights {weights}", mend=_ITS_OWN)
-    # A deeper network's file (resnet34's for resnet18) holds all of a shallower one's names, and much beside.
-    kept = {_digest(tensor) for tensor in network.state_dict().values()}
     numbers = [tensor for tensor in tensors.values() if tensor.is_floating_point()]
-    spare = sum(_digest(tensor) not in kept for tensor in numbers)
-    if spare > _HEAD + _SPARE * len(numbers):
-        what = f"{spare} of the {len(numbers)} weights in it have no place in the network"
+    found, spare = (sum(_digest(t) in given for t in own), sum(_digest(t) not in held for t in numbers))
+    if found < _MOST * len(own) or spare > _HEAD + _SPARE * len(numbers):
+        what = f"{found} of the network's {len(own)} weights are in it, and {spare} of its {len(numbers)} fit nowhere"
         raise JudgeError(what, where=f"--backbone-weights {weights}", mend=_ITS_OWN)
 
 

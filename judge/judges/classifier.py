@@ -1,24 +1,27 @@
-"""A classifier on image and text: LIC's judge, which now also sees the picture.
+"""VL-LIC, a classifier on image and text: LIC's judge, which also sees the picture.
 
-Source: Abdelrahman et al., AAAI 2024, section 5.7 (VL-LIC): ResNet-50 beside LIC's text encoder, a classifier on both.
-``vl-lic-lstm`` reads with LIC's LSTM, where the paper (and ``vl-lic``) reads with BERT.
+Source: Abdelrahman et al., AAAI 2024, section 5.7: ResNet-50 beside BERT, a classifier on both. The backbone is not
+trained; its features are averaged. ``vl-lic`` is trained as ``bert-ft``; ``vl-lic-lstm`` reads with LIC's LSTM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
+from judge.judges.bert import fingerprint, make_classifier
+from judge.judges.readers import PretrainedClassifier, load_reader
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.types import Sample, Target
 
 
 class ImageTextClassifier(nn.Module):
-    """What is read and what is seen, side by side -> classes.
+    """LIC's LSTM on the caption and features of the picture, side by side -> classes.
 
     ``forward`` takes the reader's ``tokens`` and ``lengths``, and ``features`` [B, P, D], and returns logits [B, A].
 
@@ -26,7 +29,7 @@ class ImageTextClassifier(nn.Module):
         vocabulary: word -> row of the embedding.
         classes: A.
         features: pictures as the backbone sees them; averaged over positions, as ResNet's own classifier does.
-        width: of what is read and of what is seen.
+        width: of what is made of the caption and of the picture.
         dropout: before the output.
     """
 
@@ -50,22 +53,39 @@ class ImageTextClassifier(nn.Module):
         return logits
 
 
-def _vl_lic(target: Target, samples: Sequence[Sample], materials: Materials) -> ImageTextClassifier:
+def _vl_lic(target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
+    assert materials.features is not None
+    reader = load_reader(materials.reader)
+    output = make_classifier(reader.width + materials.features.shape[1], len(target.classes))
+    return PretrainedClassifier(output, reader=reader, features=materials.features)
+
+
+def _vl_lic_lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> ImageTextClassifier:
     assert materials.features is not None
     return ImageTextClassifier(build_vocabulary(samples), len(target.classes), materials.features)
 
 
 def _backbone(materials: Materials) -> Backbone:
+    load_reader(materials.reader)  # Better refused now than when all pictures have been read.
     return make_backbone(materials, RESNET50)
 
 
 BLUEPRINTS = {
+    "vl-lic": Blueprint(
+        "vl-lic",
+        "abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, supplement A.1; devlin2019bert",
+        network=_vl_lic,
+        recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64, keep="best"),
+        modalities=frozenset({"caption", "image"}),
+        backbone=_backbone,
+        fingerprint=fingerprint,
+    ),
     "vl-lic-lstm": Blueprint(
         "vl-lic-lstm",
         "abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, supplement A.1",
-        network=_vl_lic,
+        network=_vl_lic_lstm,
         recipe=Recipe(epochs=20, learning_rate=2e-4, batch_size=64, keep="best"),
         modalities=frozenset({"caption", "image"}),
-        backbone=_backbone,
-    )
+        backbone=partial(make_backbone, default=RESNET50),
+    ),
 }

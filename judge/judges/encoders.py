@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -32,21 +31,8 @@ HIDDEN = 128
 DROPOUT = 0.3
 
 
-class Encoder(Protocol):
-    """Words in, one vector out; it is a ``torch.nn.Module`` too."""
-
-    @property
-    def width(self) -> int:
-        """Of the vector, D."""
-        ...
-
-    def __call__(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, E], padded on the right, and real tokens [B] >= 1 on the CPU -> [B, D]."""
-        ...
-
-
 class Recurrent(nn.Module):
-    """One layer of an LSTM or a plain (tanh) RNN; the final state, of each direction, stands for the caption."""
+    """One layer of an LSTM or a plain (tanh) RNN; a caption's vector is its final state, of each direction."""
 
     def __init__(self, kind: type[nn.LSTM | nn.RNN], *, bidirectional: bool) -> None:
         super().__init__()
@@ -54,7 +40,7 @@ class Recurrent(nn.Module):
         self.width = STATE * (1 + bidirectional)
 
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """See :class:`Encoder`; sequences are packed, padding never enters."""
+        """[B, T, E], padded on the right, and real tokens [B] >= 1 -> [B, D]; padding never enters."""
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
         _, state = self.layer(packed)
         final: Tensor = state[0] if isinstance(state, tuple) else state
@@ -62,7 +48,7 @@ class Recurrent(nn.Module):
 
 
 class Transformer(nn.Module):
-    """One Transformer encoder layer with sinusoidal positions; the mean over real tokens stands for the caption.
+    """One Transformer encoder layer with sinusoidal positions; a caption's vector is the mean over its real tokens.
 
     Embeddings are not scaled by the root of their width, as they begin with a variance of 1: positions would drown.
     """
@@ -74,7 +60,7 @@ class Transformer(nn.Module):
         self.width = EMBEDDING
 
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """See :class:`Encoder`; padding is masked, in attention and in the mean."""
+        """As :meth:`Recurrent.forward`; padding is masked, in attention and in the mean."""
         steps = torch.arange(embedded.shape[1], device=embedded.device)
         padding = steps >= lengths.to(embedded.device)[:, None]
         placed = embedded + positions(embedded.shape[1]).to(embedded.device)
@@ -104,7 +90,9 @@ class EncoderClassifier(nn.Module):
     and returns logits [B, A].
     """
 
-    def __init__(self, vocabulary: Mapping[str, int], encoder: Encoder, classes: int, *, head: int) -> None:
+    def __init__(
+        self, vocabulary: Mapping[str, int], encoder: Recurrent | Transformer, classes: int, *, head: int
+    ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
         self.embedding = nn.Embedding(len(vocabulary), EMBEDDING, padding_idx=0)
@@ -123,7 +111,7 @@ class EncoderClassifier(nn.Module):
         return logits
 
 
-_ENCODERS: dict[str, Callable[[], Encoder]] = {
+_ENCODERS: dict[str, Callable[[], Recurrent | Transformer]] = {
     "lstm": partial(Recurrent, nn.LSTM, bidirectional=False),
     "lstm-bidirectional": partial(Recurrent, nn.LSTM, bidirectional=True),
     "rnn": partial(Recurrent, nn.RNN, bidirectional=False),

@@ -1,14 +1,14 @@
-"""GRIT as a judge: reads the masked caption and the question, and looks at the whole picture and at things, apart.
+"""GRIT as a judge: reads the masked caption and the question, and attends to the whole picture and to things, apart.
 
 Source: Nguyen et al., ECCV 2022 (GRIT), its caption generator: words that have attended to one another attend to grid
 features and to region features separately (parallel cross-attention), and what either gives passes a gate of its own, a
-sigmoid of the words and of what was seen, before both are added. As a judge it is used like Show, Attend and Tell:
+sigmoid of the words and the attended features, before both are added. As a judge it is used like Show, Attend and Tell:
 caption and template are fed as they are given, nothing is generated, the answer is read from the last word, and
 cross-entropy on it is the only loss. It is trained for 40 epochs in batches of 128 with Adam, as ImageCaptioner2 trains
 all its judges (Abdelrahman et al., AAAI 2024, section 5.2), under either protocol.
 
-Kept: a Swin for eyes (ImageNet's, or any of timm's), a grid feature network of self-attention, three layers of parallel
-cross-attention with 8 heads, the division of the gated sum by the root of two, sinusoidal positions of words.
+Kept: a Swin as the backbone (ImageNet's, or any of timm's), a grid feature network of self-attention, three layers of
+parallel cross-attention with 8 heads, the division of the gated sum by the root of two, sinusoidal positions of words.
 
 What the published GRIT has and this has not:
 
@@ -22,14 +22,13 @@ What the published GRIT has and this has not:
 - normalisation after each part, with a warm-up: here it stands before each, which needs none; and words are added to
   the gated sum once, where there each cross-attention adds them before its gate.
 
-Of ImageCaptioner2's training: the rate, 1e-4, is not told there and is ours; weights start as torch's layers do, not by
-the initialisation that section 5.2 cites; the epoch of the least validation loss is kept.
+Of ImageCaptioner2's training: the learning rate, 1e-4, is not published there and is ours; weights start as torch's
+layers do, not by the initialisation that section 5.2 cites; the epoch of the least validation loss is kept.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +36,10 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from judge.judges import Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
-from judge.judges.sat import learn_words, spell
-from judge.masking.instances import Pixels
+from judge.judges.cloze import ClozeReader, maker
+from judge.judges.encoders import positions
 from judge.masking.regions import MOST
-from judge.types import Sample, Target
+from judge.types import Words
 
 CODE = 5
 """Columns after a position's features: the box, and 1; zeros for what has none."""
@@ -50,24 +49,21 @@ class GridsAndRegions(nn.Module):
     """A frozen backbone's last map, cell by cell, and then averaged over boxes: [B, cells + R, D + 5].
 
     Args:
-        eyes: see the whole picture, squeezed to a square.
+        backbone: sees the whole picture, squeezed to a square.
         regions: R.
     """
 
-    def __init__(self, eyes: TimmBackbone, *, regions: int = MOST) -> None:
+    def __init__(self, backbone: TimmBackbone, *, regions: int = MOST) -> None:
         super().__init__()
-        self.eyes, self.regions = eyes, regions
-        self.key = f"{eyes.key}, averaged over {regions} boxes"
-
-    def prepare(self, pixels: Pixels) -> Tensor:
-        """A picture as the eyes take it."""
-        return self.eyes.prepare(pixels)
+        self.backbone, self.regions = backbone, regions
+        self.prepare = backbone.prepare
+        self.key = f"{backbone.key}, averaged over {regions} boxes"
 
     def forward(self, pictures: Tensor, boxes: Tensor | None = None) -> Tensor:
         """[B, 3, S, S] and [B, R, 4] -> [B, cells + R, D + 5]; no boxes, no regions."""
         if boxes is None:
             boxes = pictures.new_zeros(len(pictures), self.regions, 4)
-        cells: Tensor = self.eyes(pictures)
+        cells: Tensor = self.backbone(pictures)
         there = (boxes[..., 2:] > boxes[..., :2]).all(dim=-1, keepdim=True).to(cells)
         regions = torch.cat([covered(boxes, math.isqrt(cells.shape[1])).to(cells) @ cells, boxes * there, there], -1)
         return torch.cat([pad(cells, (0, CODE)), regions], dim=1)
@@ -94,10 +90,10 @@ class Attention(nn.Module):
         self.ask, self.tell = nn.Linear(width, width), nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
 
-    def forward(self, asking: Tensor, told: Tensor, *, there: Tensor | None = None, causal: bool = False) -> Tensor:
-        """``there``: [B, S] bool, what may be looked at; ``causal``: nothing that comes later."""
+    def forward(self, asking: Tensor, attended: Tensor, *, there: Tensor | None = None, causal: bool = False) -> Tensor:
+        """``there``: [B, S] bool, what may be attended to; ``causal``: nothing that comes later."""
         queries = self.ask(asking).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        keys, values = self.tell(told).unflatten(-1, (2 * self.heads, -1)).transpose(1, 2).chunk(2, dim=1)
+        keys, values = self.tell(attended).unflatten(-1, (2 * self.heads, -1)).transpose(1, 2).chunk(2, dim=1)
         mask = None if there is None else there[:, None, None]
         dropout = self.dropout if self.training else 0.0
         found = scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal=causal)
@@ -112,7 +108,7 @@ class _FeedForward(nn.Sequential):
 
 
 class GridLayer(nn.Module):
-    """Cells that look at one another."""
+    """Cells that attend to one another."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -128,7 +124,7 @@ class GridLayer(nn.Module):
 
 
 class ParallelLayer(nn.Module):
-    """Words that look at earlier words, then at cells and at things, each through a gate."""
+    """Words that attend to earlier words, then to cells and to things, each through a gate."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -150,27 +146,19 @@ class ParallelLayer(nn.Module):
         return fed
 
 
-class Grit(nn.Module):
-    """Words, cells and things -> answers.
-
-    ``forward`` takes ``tokens`` [B, T] int64 padded on the right, ``lengths`` [B] int64 >= 1 and ``features``
-    [B, P, D], of which the last positions are things (see :class:`GridsAndRegions`), and returns logits [B, A]. Nothing
-    that is padded reaches the result.
+class Grit(ClozeReader):
+    """Words, cells and things -> answers; of ``features`` the last positions are things (:class:`GridsAndRegions`).
 
     Args:
-        vocabulary: word -> row of the embedding, padding and ``<unk>`` among them.
-        question: the template's words, which follow every caption.
-        classes: A.
         features: pictures as the backbone sees them; where they hold no regions, all positions are cells.
         width: of everything; a multiple of ``heads``, and even.
         layers, grid_layers: of words, of cells.
-        answering: "vocabulary" gives every other word a row of the output too: probabilities are then shares of all.
     """
 
     def __init__(  # noqa: PLR0913 - widths
         self,
         vocabulary: dict[str, int],
-        question: tuple[str, ...],
+        question: Words,
         classes: int,
         features: Features,
         *,
@@ -181,43 +169,35 @@ class Grit(nn.Module):
         dropout: float = 0.1,
         answering: Answering = "restricted",
     ) -> None:
-        super().__init__()
-        self.vocabulary, self.question, self.features = vocabulary, question, features
-        self.classes, self.answering = classes, answering
+        super().__init__(vocabulary, question, classes, features, answering)
         self.regions: int = getattr(features, "regions", 0)
         self.has_idle_weights = not self.regions
-        positions, columns = features.shape
+        places, columns = features.shape
         self.columns = columns - (CODE if self.regions else 0)
         self.embedding = nn.Embedding(len(vocabulary), width, padding_idx=0)
         self.sight = nn.Sequential(nn.LayerNorm(self.columns), nn.Linear(self.columns, width))
-        self.cell_places = nn.Parameter(0.02 * torch.randn(positions - self.regions, width))
+        self.cell_places = nn.Parameter(0.02 * torch.randn(places - self.regions, width))
         self.thing_sight = nn.Sequential(nn.LayerNorm(self.columns), nn.Linear(self.columns, width))
         self.thing_places = nn.Linear(CODE, width)
-        # Always there to be looked at: a picture may hold no thing.
+        # Always there to be attended to: a picture may hold no thing.
         self.nothing = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.dropout = nn.Dropout(dropout)
         self.grid = nn.ModuleList(GridLayer(width, heads, dropout) for _ in range(grid_layers))
         self.layers = nn.ModuleList(ParallelLayer(width, heads, dropout) for _ in range(layers))
         self.norm_cells, self.norm_words = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.output = nn.Linear(width, classes + (len(vocabulary) if answering == "vocabulary" else 0))
-
-    def collate(self, samples: Sequence[Sample]) -> Batch:
-        """Word ids of captions and question, padded; pictures' features."""
-        return {**spell(samples, self.vocabulary, self.question), "features": self.features.rows(samples)}
+        self.output = nn.Linear(width, self.outputs)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
         cells = self._cells(batch["features"])
         things, there = self._things(batch["features"])
         embedded = self.embedding(batch["tokens"])
-        words = self.dropout(embedded + waves(embedded.shape[1], embedded.shape[2]).to(embedded))
+        words = self.dropout(embedded + positions(embedded.shape[1], embedded.shape[2]).to(embedded))
         for layer in self.layers:
             words = layer(words, cells, things, there)
         last = batch["lengths"] - 1
         read = self.norm_words(words[torch.arange(len(last), device=last.device), last])
-        logits: Tensor = self.output(self.dropout(read))
-        # Over the whole vocabulary where all words have a row: then the answers' share of it.
-        return logits if logits.shape[1] == self.classes else logits.log_softmax(dim=1)[:, : self.classes]
+        return self.answers(self.output(self.dropout(read)))
 
     def _cells(self, features: Tensor) -> Tensor:
         """[B, P - R, W]."""
@@ -234,22 +214,9 @@ class Grit(nn.Module):
         if not self.regions:
             return nothing, always
         rows = features[:, -self.regions :]
-        seen, code = rows[..., : self.columns], rows[..., self.columns :]
-        things = self.thing_sight(seen) + self.thing_places(code)
+        regions, code = rows[..., : self.columns], rows[..., self.columns :]
+        things = self.thing_sight(regions) + self.thing_places(code)
         return torch.cat([nothing, things], dim=1), torch.cat([always, code[..., -1] > 0], dim=1)
-
-
-def waves(length: int, width: int) -> Tensor:
-    """Sinusoidal positions, [length, width] (Vaswani et al., NeurIPS 2017, section 3.5); ``width`` is even."""
-    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    angles = torch.arange(length)[:, None] * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-def _grit(target: Target, samples: Sequence[Sample], materials: Materials) -> Grit:
-    assert materials.features is not None
-    vocabulary, question = learn_words(target, samples, materials.prompt)
-    return Grit(vocabulary, question, len(target.classes), materials.features, answering=materials.answering)
 
 
 def _backbone(materials: Materials) -> Backbone:
@@ -260,7 +227,7 @@ BLUEPRINTS = {
     "grit": Blueprint(
         "grit",
         "nguyen2022grit; liu2021swin; abdelrahman2024imagecaptioner2, section 4.2",
-        network=_grit,
+        network=maker(Grit),
         recipe=Recipe(epochs=40, learning_rate=1e-4, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
         backbone=_backbone,

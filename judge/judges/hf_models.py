@@ -6,16 +6,17 @@ Only what transformers itself brings runs here: ``trust_remote_code`` is always 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from torch import float32, nn
+import torch
+from torch import nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
-from judge.utils.hub import first_line, knows_words, quiet
+from judge.utils.hub import first_line, knows_words, locate, quiet, read_config
 
 Layout = Literal["causal", "decoder", "encoder"]
 """Where a prompt goes: ``causal``, among the tokens that the answer continues, pictures among them or before them
@@ -23,8 +24,38 @@ Layout = Literal["causal", "decoder", "encoder"]
 picture (VisionEncoderDecoder, Florence-2); ``encoder``, beside the picture, and the decoder holds the answer alone
 (BLIP-2 and InstructBLIP with a T5)."""
 
+
+@dataclass(frozen=True)
+class Family:
+    """Facts about a family of captioners that transformers does not provide.
+
+    Attributes:
+        layout: where prompts go; None where the configuration decides.
+        prompt: what its authors ask for a caption, "" for nothing; None where that depends on the processor.
+        vision, language: the modules that see and write; "" where transformers finds them.
+        inserts: its processor puts the picture's tokens into the text by itself.
+    """
+
+    layout: Layout | None = None
+    prompt: str | None = None
+    vision: str = ""
+    language: str = ""
+    inserts: bool = False
+
+
+# By transformers' name of the architecture. PaliGemma and Florence-2 were trained on these tasks; InstructBLIP's paper
+# (appendix E) captions so.
+FAMILIES = {
+    "blip-2": Family(prompt="", inserts=True),
+    "florence2": Family("decoder", prompt="<CAPTION>", inserts=True),
+    "git": Family(vision="git.image_encoder", language="git.encoder"),
+    "instructblip": Family(prompt="A short image description:", inserts=True),
+    "paligemma": Family(prompt="caption en"),
+    "vision-encoder-decoder": Family("decoder", vision="encoder"),
+}
 _RANK = 16
 _ENDLESS = 2**31
+_AGAIN = "fetch or save the checkpoint again"
 
 
 @dataclass(frozen=True)
@@ -34,10 +65,9 @@ class Captioner:
     Attributes:
         reference: its folder, or its name on the hub.
         model: transformers' model, float32, on the CPU.
-        tokenizer: pads on the right; absolute positions (BLIP, GIT, GPT-2, BART) do not stand the left.
+        tokenizer: pads on the right, which absolute positions (BLIP, GIT, GPT-2, BART) need.
         images: the image processor.
         processor: of text and pictures together; None where the family has none (VisionEncoderDecoder).
-        layout: where prompts go.
     """
 
     reference: str
@@ -45,44 +75,54 @@ class Captioner:
     tokenizer: Any
     images: Any
     processor: Any
-    layout: Layout
 
     @property
-    def family(self) -> str:
-        """Transformers' name of the architecture ("blip-2")."""
+    def architecture(self) -> str:
+        """Transformers' name of it ("blip-2")."""
         return str(self.model.config.model_type)
 
     @property
-    def takes(self) -> frozenset[str]:
-        """The arguments of the model's forward pass."""
+    def family(self) -> Family:
+        """Facts about the architecture that transformers does not provide."""
+        return FAMILIES.get(self.architecture, Family())
+
+    @property
+    def layout(self) -> Layout:
+        """Where prompts go."""
+        if self.family.layout:
+            return self.family.layout
+        config = self.model.config
+        return "encoder" if config.is_encoder_decoder or config.get_text_config().is_encoder_decoder else "causal"
+
+    @property
+    def arguments(self) -> frozenset[str]:
+        """Of the model's forward pass."""
         return frozenset(inspect.signature(self.model.forward).parameters)
 
     @property
-    def room(self) -> int | None:
+    def limit(self) -> int | None:
         """Tokens that the part that writes can read and write, prompt included; None where nothing limits them."""
-        return room_for_text(self.model.config.get_text_config(decoder=True), self.tokenizer)
+        return limit_of(self.model.config.get_text_config(decoder=True), self.tokenizer)
 
     @property
-    def seeing(self) -> nn.Module:
+    def vision(self) -> nn.Module:
         """The vision backbone.
 
         Raises:
-            JudgeError: transformers does not say which part that is.
+            JudgeError: transformers does not know which part that is.
         """
-        model = self.model
-        if self.family == "vision-encoder-decoder":
-            found = model.encoder
-        else:
-            found = model.git.image_encoder if self.family == "git" else model.get_encoder(modality="image")
+        model, path = self.model, self.family.vision
+        found = model.get_submodule(path) if path else model.get_encoder(modality="image")
         if not isinstance(found, nn.Module) or found is model:
-            what = f"which part of a '{self.family}' model sees is not known"
+            what = f"which part of a '{self.architecture}' model sees is not known"
             raise JudgeError(what, where=place(self.reference), mend="choose --tuning full, lora or zero-shot")
         return found
 
     @property
-    def writing(self) -> nn.Module:
-        """The language part; the whole model where transformers does not tell it apart."""
-        found = self.model.git.encoder if self.family == "git" else self.model.get_decoder()
+    def language(self) -> nn.Module:
+        """The language part; the whole model where transformers does not separate it."""
+        path = self.family.language
+        found = self.model.get_submodule(path) if path else self.model.get_decoder()
         assert isinstance(found, nn.Module)
         return found
 
@@ -105,7 +145,7 @@ def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
     """
     require("vision", "transformers", "PIL")
     where = where or place(reference)
-    name = _name(reference, where)
+    name = locate(reference, where)
     with quiet():
         _check_kind(name, where)
         model = _load_model(name, where)
@@ -113,10 +153,10 @@ def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    if model.config.model_type in {"blip-2", "instructblip"} and processor is not None:
-        # Checkpoints saved before 2024 leave it to the model's configuration.
-        processor.num_query_tokens = processor.num_query_tokens or model.config.num_query_tokens
-    return Captioner(reference, model, tokenizer, images, processor, _layout(model))
+    if getattr(processor, "num_query_tokens", 1) is None:
+        # Checkpoints of BLIP-2 saved before 2024 leave it to the model's configuration.
+        processor.num_query_tokens = model.config.num_query_tokens
+    return Captioner(reference, model, tokenizer, images, processor)
 
 
 def load_tokenizer(reference: str) -> Any:
@@ -126,49 +166,26 @@ def load_tokenizer(reference: str) -> Any:
         JudgeError: no such folder; tokenizer or image processor missing.
     """
     where = place(reference)
-    name = _name(reference, where)
     with quiet():
-        return _load_processors(name, where)[0]
-
-
-def _name(reference: str, where: str) -> str:
-    """The path of a folder, or a name on the hub."""
-    path = Path(reference).expanduser()
-    if path.is_dir():
-        return str(path)
-    if not reference.strip() or path.is_absolute() or reference.startswith((".", "~")):
-        raise JudgeError("no such folder", where=where, mend="check the path")
-    return reference
-
-
-def _layout(model: Any) -> Layout:
-    config = model.config
-    if config.model_type in {"vision-encoder-decoder", "florence2"}:
-        return "decoder"
-    return "encoder" if config.is_encoder_decoder or config.get_text_config().is_encoder_decoder else "causal"
+        return _load_processors(locate(reference, where), where)[0]
 
 
 def _check_kind(name: str, where: str) -> None:
-    """Look at the configuration before any weight is touched."""
-    from transformers import CONFIG_MAPPING, PreTrainedConfig
+    from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    try:
-        config: dict[str, Any] = PreTrainedConfig.get_config_dict(name)[0]
-    except Exception as error:
-        mend = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
-        raise JudgeError(f"no checkpoint is there ({first_line(error)})", where=where, mend=mend) from error
-    kind = config.get("model_type")
-    if not kind:
-        raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend="check the name")
-    if kind not in CONFIG_MAPPING:
-        if config.get("auto_map"):
-            raise _needs_code(where)
-        what = f"transformers knows no '{kind}'"
-        raise JudgeError(what, where=where, mend="update transformers, or choose another captioner")
-    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+    mend = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
+    config = read_config(name, where, mend=mend)
+    kind = config["model_type"]
+    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        return
+    if kind in CONFIG_MAPPING:
         what = f"'{kind}' does not caption images: a judge must see the picture and write"
         raise JudgeError(what, where=where, mend="choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL")
+    if config.get("auto_map"):
+        raise _needs_code(where)
+    what = f"transformers knows no '{kind}'"
+    raise JudgeError(what, where=where, mend="update transformers, or choose another captioner")
 
 
 def _needs_code(where: str) -> JudgeError:
@@ -177,53 +194,68 @@ def _needs_code(where: str) -> JudgeError:
     return JudgeError(what, where=where, mend=mend)
 
 
-def _load_model(name: str, where: str) -> Any:
-    import transformers
+@contextmanager
+def loading(what: str, where: str, mend: str) -> Iterator[None]:
+    """Errors of loading in one line: the hub's client, the file system and transformers each have their own.
 
-    loader: Any = transformers.AutoModelForImageTextToText
+    Args:
+        what: what went wrong; the library's reason follows it.
+        where: what users typed to name the checkpoint.
+        mend: what to do.
+
+    Raises:
+        JudgeError: in place of any of them.
+    """
     try:
-        # float32: training needs it, and the trainer's autocast picks the precision of the products.
-        model, notes = loader.from_pretrained(
-            name, dtype=float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-        )
+        yield
     except Exception as error:
         if "trust_remote_code" in str(error):
             raise _needs_code(where) from error
         if "safetensors" in str(error) and isinstance(error, OSError):
             mend = "convert them with transformers' save_pretrained; pickles are never loaded"
             raise JudgeError("no weights in safetensors are there", where=where, mend=mend) from error
-        what = f"the weights cannot be read ({first_line(error)})"
-        raise JudgeError(what, where=where, mend="fetch or save the checkpoint again") from error
+        raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
+def _load_model(name: str, where: str) -> Any:
+    import transformers
+
+    loader: Any = transformers.AutoModelForImageTextToText
+    with loading("the weights cannot be read", where, mend=_AGAIN):
+        # float32: training needs it, and the trainer's autocast picks the precision of the products.
+        model, notes = loader.from_pretrained(
+            name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
     check_weights(notes, where)
     return model.eval()
 
 
 def check_weights(notes: Mapping[str, Any], where: str) -> None:
-    """Refuse a model of which a part is left as chance made it.
+    """Refuse a model of which a part was initialised at random.
 
     Args:
-        notes: what ``from_pretrained`` says of its loading.
+        notes: the loading information of ``from_pretrained``.
         where: what users typed to name the checkpoint.
 
     Raises:
         JudgeError: weights are missing, or have another shape.
     """
-    # A pooler is never asked, and often not saved.
+    # A pooler is never used, and often not saved.
     missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key)
     if missing or notes["mismatched_keys"]:
         what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
-        raise JudgeError(what, where=where, mend="fetch or save the checkpoint again")
+        raise JudgeError(what, where=where, mend=_AGAIN)
 
 
-def room_for_text(config: Any, tokenizer: Any) -> int | None:
+def limit_of(config: Any, tokenizer: Any) -> int | None:
     """Tokens that a text model reads, by its positions and by its tokenizer; None where nothing limits them.
 
     Args:
         config: of the text model.
-        tokenizer: its own; one that knows no limit says 10^30.
+        tokenizer: its own; without a limit, its length is 10^30.
     """
-    said = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
-    known = [value for value in (*said, tokenizer.model_max_length) if isinstance(value, int)]
+    positions = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
+    known = [value for value in (*positions, tokenizer.model_max_length) if isinstance(value, int)]
     return min((value for value in known if 0 < value < _ENDLESS), default=None)
 
 
@@ -232,7 +264,8 @@ def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
     import transformers
 
     loaders: Any = transformers
-    try:
+    mend = "save them beside the weights (processor.save_pretrained)"
+    with loading("its tokenizer or image processor is missing or at fault", where, mend):
         processor = loaders.AutoProcessor.from_pretrained(name, trust_remote_code=False)
         if hasattr(processor, "tokenizer") and hasattr(processor, "image_processor"):
             tokenizer, images = processor.tokenizer, processor.image_processor
@@ -240,18 +273,9 @@ def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
             # VisionEncoderDecoder has no processor of its own.
             tokenizer = loaders.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             images, processor = loaders.AutoImageProcessor.from_pretrained(name, trust_remote_code=False), None
-    except Exception as error:
-        if "trust_remote_code" in str(error):
-            raise _needs_code(where) from error
-        raise _no_processor(where, first_line(error)) from error
-    if not knows_words(tokenizer):
-        raise _no_processor(where, "the vocabulary is empty")
+        if not knows_words(tokenizer):
+            raise ValueError("the vocabulary is empty")
     return tokenizer, images, processor
-
-
-def _no_processor(where: str, why: str) -> JudgeError:
-    what = f"its tokenizer or image processor is missing or at fault ({why})"
-    return JudgeError(what, where=where, mend="save them beside the weights (processor.save_pretrained)")
 
 
 def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
@@ -264,20 +288,15 @@ def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
         The parts that stay as they are, dropout and running statistics included.
 
     Raises:
-        JudgeError: see :attr:`Captioner.seeing`; peft is not installed.
+        JudgeError: see :attr:`Captioner.vision`; peft is not installed.
     """
-    model = captioner.model
-    if tuning == "zero-shot":
-        model.requires_grad_(requires_grad=False)
-        return (model,)
-    if tuning == "frozen":
-        captioner.seeing.requires_grad_(requires_grad=False)
-        return (captioner.seeing,)
+    if tuning == "full":
+        return ()
+    frozen: nn.Module = captioner.model if tuning == "zero-shot" else captioner.vision
+    (captioner.model if tuning == "lora" else frozen).requires_grad_(requires_grad=False)
     if tuning == "lora":
-        model.requires_grad_(requires_grad=False)
         _add_lora(captioner)
-        return (captioner.seeing,)
-    return ()
+    return (frozen,)
 
 
 def _add_lora(captioner: Captioner) -> None:
@@ -295,13 +314,9 @@ def _linear_layers(captioner: Captioner) -> list[str]:
     from transformers.pytorch_utils import Conv1D
 
     model, words = captioner.model, captioner.model.get_input_embeddings().num_embeddings
-    inside = {id(module) for module in captioner.writing.modules()}
-    inside -= {id(module) for module in captioner.seeing.modules()}
+    inside = {*captioner.language.modules()} - {*captioner.vision.modules(), model.get_output_embeddings()}
     return [
         name
         for name, module in model.named_modules()
-        if id(module) in inside
-        and isinstance(module, nn.Linear | Conv1D)
-        and module is not model.get_output_embeddings()
-        and words not in module.weight.shape
+        if module in inside and isinstance(module, nn.Linear | Conv1D) and words not in module.weight.shape
     ]

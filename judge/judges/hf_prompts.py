@@ -1,12 +1,11 @@
-"""What a captioner of transformers reads: pictures, prompts and answers as the tokens of its family."""
+"""What a captioner of transformers reads: pictures, prompts and answers as tokens of its architecture."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 Tokens = tuple[int, ...]
 Row = dict[str, list[int]]
-"""What stands at each position of one sample's text: ids, attention, types."""
+"""One sample's text, position by position: ids, attention, types."""
 
 # "<gender>", "<unk>", "[SEP]": a tokenizer would read them as its own commands. With spaces inside they are text.
 _COMMAND = re.compile(r"([<\[])([^\s<>\[\]]+)([>\]])")
@@ -29,7 +28,7 @@ _GREY, _BLANK_SIZE = (128, 128, 128), (224, 224)
 
 
 def blank() -> Image:
-    """What stands for no picture: one shade of grey."""
+    """The picture of a sample that has none: one shade of grey."""
     from PIL import Image
 
     return Image.new("RGB", _BLANK_SIZE, _GREY)
@@ -37,10 +36,10 @@ def blank() -> Image:
 
 @contextmanager
 def processing(where: str) -> Iterator[None]:
-    """A processor's own error (at a strip too narrow to be cut into patches) becomes a fault of the picture ``where``.
+    """Blames the picture ``where`` for a processor's own error, as at a strip too narrow to be cut into patches.
 
     Raises:
-        JudgeError: in its place.
+        JudgeError: in place of that error.
     """
     try:
         yield
@@ -50,9 +49,8 @@ def processing(where: str) -> Iterator[None]:
         raise JudgeError(what, where=where, mend=mend) from error
 
 
-@dataclass(frozen=True)
-class Prompts:
-    """What a batch asks.
+class Prompts(NamedTuple):
+    """The prompts of a batch.
 
     Attributes:
         shared: what all answers share: pictures, and the text of an encoder.
@@ -64,7 +62,7 @@ class Prompts:
 
 
 def lay_out(captioner: Captioner, pictures: Sequence[Image], texts: Sequence[str]) -> Prompts:
-    """Pictures and texts as the captioner's family reads them.
+    """Pictures and texts as the captioner's architecture reads them.
 
     Args:
         captioner: whose.
@@ -74,28 +72,23 @@ def lay_out(captioner: Captioner, pictures: Sequence[Image], texts: Sequence[str
     with quiet():
         if captioner.layout == "causal":
             return _among_tokens(captioner, pictures, texts)
+        start = _start(captioner)
         if captioner.layout == "encoder":
             shared, _ = _process(captioner, pictures, texts)
-            return Prompts(shared, [_decoder_row(_start(captioner)) for _ in texts])
+            return Prompts(shared, [_decoder_row(start) for _ in texts])
         if captioner.processor is None:
             shared = dict(captioner.images(list(pictures), return_tensors="pt"))
         else:
-            # Florence-2's encoder is told its task beside the picture; what it has written so far is the prompt.
-            shared, _ = _process(captioner, pictures, ["<CAPTION>"] * len(texts))
-        start = _start(captioner)
+            # Florence-2's encoder reads its task beside the picture; what it has written so far is the prompt.
+            shared, _ = _process(captioner, pictures, [usual_prompt(captioner)] * len(texts))
         return Prompts(shared, [_decoder_row([*start, *encode(captioner.tokenizer, text)]) for text in texts])
 
 
 def usual_prompt(captioner: Captioner) -> str:
-    """What a family is asked for a caption where nobody says: its authors' own words, or nothing where it just writes.
-
-    PaliGemma and Florence-2 were trained on these tasks; InstructBLIP's paper (appendix E) captions so.
-    """
-    told = {"paligemma": "caption en", "florence2": "<CAPTION>", "instructblip": "A short image description:"}
-    if captioner.family in told:
-        return told[captioner.family]
-    talks = captioner.family != "blip-2" and getattr(captioner.processor, "image_token", None)
-    return "Describe the image in one sentence." if talks else ""
+    """The prompt for a caption where users give none: its authors' own words, or nothing where it just writes."""
+    if captioner.family.prompt is not None:
+        return captioner.family.prompt
+    return "Describe the image in one sentence." if getattr(captioner.processor, "image_token", None) else ""
 
 
 def ask(captioner: Captioner, picture: Image, prompt: str) -> tuple[dict[str, Tensor], list[int]]:
@@ -105,17 +98,19 @@ def ask(captioner: Captioner, picture: Image, prompt: str) -> tuple[dict[str, Te
     the first axis, and none of them needs padding.
     """
     if captioner.layout == "causal":
-        prompts = _among_tokens(captioner, [picture], [prompt])
-        row, begun = prompts.rows[0], list(prompts.rows[0]["input_ids"])
-        if captioner.family == "blip":
+        shared, (row,) = _among_tokens(captioner, [picture], [prompt])
+        begun = row["input_ids"]
+        if captioner.architecture == "blip":
             # Its ``generate`` takes the last token for [SEP] and drops it.
             row = {name: [*values, 1] for name, values in row.items()}
-        return prompts.shared | {name: torch.tensor([values]) for name, values in row.items()}, begun
+        return shared | {name: torch.tensor([values]) for name, values in row.items()}, begun
     if captioner.processor is not None:
         return _process(captioner, [picture], [prompt])[0], []
-    seen = dict(captioner.images(picture, return_tensors="pt"))
+    shared = dict(captioner.images(picture, return_tensors="pt"))
+    if not prompt:
+        return shared, []
     begun = [*_start(captioner), *encode(captioner.tokenizer, prompt)]
-    return (seen | {"decoder_input_ids": torch.tensor([begun])}, begun) if prompt else (seen, [])
+    return shared | {"decoder_input_ids": torch.tensor([begun])}, begun
 
 
 def _among_tokens(captioner: Captioner, pictures: Sequence[Image], texts: Sequence[str]) -> Prompts:
@@ -125,42 +120,35 @@ def _among_tokens(captioner: Captioner, pictures: Sequence[Image], texts: Sequen
     for row in rows:
         ids = row["input_ids"]
         if len(ids) > 1 and ids[-1] in ends:
-            # The tokenizer closed the text ([SEP]); the answer goes on with it.
+            # The tokenizer closed the text ([SEP]); the answer continues it.
             for values in row.values():
                 values.pop()
-        if captioner.family == "blip":
+        if captioner.architecture == "blip":
             # As its ``generate`` does: the decoder was trained with a start of its own in place of [CLS].
             ids[0] = captioner.model.config.text_config.bos_token_id
     return Prompts(shared, rows)
 
 
-def _process(
-    captioner: Captioner, pictures: Sequence[Image], texts: Sequence[str]
-) -> tuple[dict[str, Tensor], list[Row]]:
-    """The processor's tensors, and what it made of the texts, row by row without padding.
-
-    Of a causal model the second is not in the first.
-    """
-    processor, family = captioner.processor, captioner.family
-    # These processors put the picture's tokens in by themselves, or have none.
-    alone = family in {"blip-2", "instructblip", "florence2"} or not getattr(processor, "image_token", None)
-    asked = list(texts) if alone else [_with_picture(captioner, text) for text in texts]
-    marked = bool(captioner.tokenizer.bos_token) and asked[0].startswith(captioner.tokenizer.bos_token)
+def _process(captioner: Captioner, pictures: Sequence[Image], texts: Sequence[str]) -> Prompts:
+    """The processor's tensors; of a causal model those of the text apart, row by row without padding."""
+    processor, bos = captioner.processor, captioner.tokenizer.bos_token
+    plain_text = captioner.family.inserts or not getattr(processor, "image_token", None)
+    asked = list(texts) if plain_text else [_with_picture(captioner, text) for text in texts]
     made = processor(
-        images=list(pictures) if alone else [[picture] for picture in pictures],
+        images=list(pictures) if plain_text else [[picture] for picture in pictures],
         text=asked,
         padding=True,
         padding_side="right",
         return_tensors="pt",
-        **({"add_special_tokens": False} if marked else {}),
+        **({"add_special_tokens": False} if bos and asked[0].startswith(bos) else {}),
     )
-    kept = {name: value for name, value in made.items() if name in captioner.takes and name != "labels"}
+    kept = {name: value for name, value in made.items() if name in captioner.arguments and name != "labels"}
     if captioner.layout != "causal":
-        return kept, []
-    along = [name for name in ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids") if name in kept]
+        return Prompts(kept, [])
+    of_text = [name for name in ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids") if name in kept]
     real = made["attention_mask"].bool()
-    rows = [{name: kept[name][i][real[i]].tolist() for name in along} for i in range(len(texts))]
-    return {name: value for name, value in kept.items() if name not in along}, rows
+    rows = [{name: kept[name][i][real[i]].tolist() for name in of_text} for i in range(len(texts))]
+    return Prompts({name: value for name, value in kept.items() if name not in of_text}, rows)
 
 
 def _with_picture(captioner: Captioner, text: str) -> str:
@@ -172,35 +160,31 @@ def _with_picture(captioner: Captioner, text: str) -> str:
 
 
 def _start(captioner: Captioner) -> list[int]:
-    """What the decoder has before it writes, as its ``generate`` has it."""
+    """The tokens before a decoder's first, as in its ``generate``."""
     model = captioner.model
     sources = (model.generation_config, model.config, model.config.get_text_config(decoder=True))
-    for name in ("decoder_start_token_id", "bos_token_id"):
-        found = [getattr(source, name, None) for source in sources]
-        start = next((int(value) for value in found if value is not None), None)
-        if start is not None:
-            break
-    else:
-        start = captioner.tokenizer.bos_token_id or 0
+    names = ("decoder_start_token_id", "bos_token_id")
+    found = [getattr(source, name, None) for name in names for source in sources]
+    start = next((value for value in found if value is not None), captioner.tokenizer.bos_token_id or 0)
     forced = model.generation_config.forced_bos_token_id
-    return [start] if forced is None else [start, int(forced)]
+    return [int(start)] if forced is None else [int(start), int(forced)]
 
 
 def _decoder_row(ids: list[int]) -> Row:
     return {"decoder_input_ids": ids, "decoder_attention_mask": [1] * len(ids)}
 
 
-def go_on(family: str, name: str, prefix: Tokens) -> list[int]:
-    """What stands under ``name`` for the tokens of an answer."""
+def go_on(architecture: str, name: str, prefix: Tokens) -> list[int]:
+    """The values under ``name`` for the tokens of an answer."""
     if name.endswith("input_ids"):
         return list(prefix)
     # PaliGemma reads the prompt both ways (type 0), what it writes from left to right (1). Elsewhere 0 means text.
-    told = "attention_mask" in name or (name == "token_type_ids" and family == "paligemma")
-    return [int(told)] * len(prefix)
+    one = "attention_mask" in name or (name == "token_type_ids" and architecture == "paligemma")
+    return [int(one)] * len(prefix)
 
 
 def spell_answers(tokenizer: Any, asked: Sequence[int], words: Sequence[str]) -> tuple[Tokens, ...]:
-    """The tokens of each answer as they follow a prompt that ends like ``asked``.
+    """The tokens of each answer as they follow a prompt that ends like ``asked``, token ids.
 
     Raises:
         JudgeError: a word becomes no token, or the unknown one; two become the same.

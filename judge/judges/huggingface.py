@@ -1,9 +1,9 @@
-"""Any captioner of Hugging Face as a judge: how probable does it find each answer after the prompt?
+"""Any Hugging Face captioner as a judge: how probable is each answer after the prompt?
 
 The evidence is ImageCaptioner2's (Abdelrahman et al., AAAI 2024): the picture with people hidden, the masked caption, a
-cloze sentence. The captioner is teacher-forced: it reads the prompt as if it had written it, or been told it in a
-chat, and nothing is generated. An answer of several tokens has the product of their probabilities. For a hidden word it
-reads its tokenizer's mask token, as in the paper's prompts, or a plain word where that has none ("gender").
+cloze sentence. The captioner is teacher-forced: it reads the prompt as if it had written it, or as a user's turn in a
+chat, and nothing is generated. An answer of several tokens has the product of their probabilities. A hidden word is
+its tokenizer's mask token, as in the paper's prompts, or a plain word where that has none ("gender").
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
@@ -64,7 +65,6 @@ class AnswerJudge(nn.Module):
         self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
         prompt = materials.prompt or make_prompt("gender")
         self.question = plain(prompt.question)
-        self.room: int | None = None
         try:
             alone = lay_out(captioner, [blank()], [self.question]).rows[0]
         except Exception as error:
@@ -73,25 +73,26 @@ class AnswerJudge(nn.Module):
         asked = next(iter(alone.values()))
         self.answers = spell_answers(captioner.tokenizer, asked, prompt.words(target.classes))
         self.prefixes = _prefixes(self.answers)
-        if captioner.room is not None:
-            self.room = max(0, captioner.room - len(asked) - max(map(len, self.answers)))
-        self.accepted = captioner.takes
-        self.still = tune(captioner, materials.tuning)
+        # Tokens that are left for a caption.
+        limit = captioner.limit
+        self.limit = None if limit is None else max(0, limit - len(asked) - max(map(len, self.answers)))
+        self.arguments = captioner.arguments
+        self.frozen = tune(captioner, materials.tuning)
         self.model: nn.Module = captioner.model
 
     def train(self, mode: bool = True) -> AnswerJudge:
-        """As ever, but what is frozen keeps its dropout off and its running statistics."""
+        """Frozen parts keep their dropout off, and their running statistics."""
         super().train(mode)
-        for part in self.still:
+        for part in self.frozen:
             part.eval()
         return self
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
-        """What the captioner reads of these samples, one padded text for each forward pass.
+        """The captioner's tensors for these samples, one padded text for each forward pass.
 
         Raises:
-            JudgeError: a sample has a picture and the judge was given none; a picture is missing or at fault, to the
-                captioner's processor too.
+            JudgeError: a sample has a picture and the judge was given none; a picture is missing or at fault, or one
+                that the captioner's processor cannot take.
         """
         pictures, texts = [self._picture(sample) for sample in samples], [self._text(sample) for sample in samples]
         try:
@@ -111,14 +112,13 @@ class AnswerJudge(nn.Module):
         """Log-probabilities [B, A], float32."""
         found: dict[Tokens, list[Tensor]] = {}
         for prefix, text, end, keep in zip(self.prefixes, batch["passes"], batch["ends"], batch["keep"], strict=True):
-            # Only what stands at and after the first prompt's end is spelled: a vocabulary for every position of every
-            # prompt would be most of the memory. GIT's logits begin with its picture; from the right end they agree.
+            # Logits of the positions from the first prompt's end on: those of every position of every prompt would be
+            # most of the memory. GIT's begin with its picture; counted from the right end they agree.
             wanted = {"use_cache": False, "logits_to_keep": keep}
-            extra = {name: value for name, value in wanted.items() if name in self.accepted}
+            extra = {name: value for name, value in wanted.items() if name in self.arguments}
             logits = self.model(**batch["shared"], **text, **extra).logits
             rows = torch.arange(len(end), device=logits.device)
-            steps = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
-            found[prefix] = steps
+            found[prefix] = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
         return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
 
     def _sum(self, tokens: Tokens, found: Mapping[Tokens, list[Tensor]]) -> Tensor:
@@ -139,24 +139,23 @@ class AnswerJudge(nn.Module):
 
     def _text(self, sample: Sample) -> str:
         """The caption and the question; of a caption too long for the model's positions the beginning."""
-        words = sample.words
-        while words and self.room is not None:
-            length = len(encode(self.captioner.tokenizer, spell_words(self.captioner.tokenizer, words)))
-            if length <= self.room:
+        tokenizer, words = self.captioner.tokenizer, sample.words
+        while words and self.limit is not None:
+            length = len(encode(tokenizer, spell_words(tokenizer, words)))
+            if length <= self.limit:
                 break
-            words = words[: min(len(words) - 1, len(words) * self.room // length)]
-        return f"{spell_words(self.captioner.tokenizer, words)} {self.question}".strip()
+            words = words[: min(len(words) - 1, len(words) * self.limit // length)]
+        return f"{spell_words(tokenizer, words)} {self.question}".strip()
 
     def _extend(self, row: Row, prefix: Tokens) -> Row:
         """A row with the first tokens of an answer after it."""
-        return {name: [*values, *go_on(self.captioner.family, name, prefix)] for name, values in row.items()}
+        return {name: [*values, *go_on(self.captioner.architecture, name, prefix)] for name, values in row.items()}
 
     def _pad(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        width = max(len(values) for row in rows for values in row.values())
-        padding = self.captioner.tokenizer.pad_token_id or 0
+        padding = {name: self.captioner.tokenizer.pad_token_id or 0 for name in rows[0] if name.endswith("input_ids")}
         return {
-            name: torch.tensor(
-                [row[name] + [padding if name.endswith("input_ids") else 0] * (width - len(row[name])) for row in rows]
+            name: pad_sequence(
+                [torch.tensor(row[name]) for row in rows], batch_first=True, padding_value=padding.get(name, 0)
             )
             for name in rows[0]
         }
@@ -164,16 +163,14 @@ class AnswerJudge(nn.Module):
 
 def _prefixes(answers: Sequence[Tokens]) -> tuple[Tokens, ...]:
     """What must be read before the last token of each answer; one that another begins with needs no pass."""
-    read = {tokens[:-1] for tokens in answers}
+    read = sorted({tokens[:-1] for tokens in answers})
     return tuple(
-        sorted(
-            prefix for prefix in read if not any(other != prefix and other[: len(prefix)] == prefix for other in read)
-        )
+        prefix for prefix in read if not any(other != prefix and other[: len(prefix)] == prefix for other in read)
     )
 
 
 def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
-    """What the judge of a checkpoint reads for each of our ``tokens``; its tokenizer is loaded, its weights are not.
+    """What a checkpoint reads for each special token of ours; its tokenizer is loaded, its weights are not.
 
     Raises:
         JudgeError: the tokenizer cannot be had.
@@ -183,22 +180,21 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
 
 
 def make_blueprint(reference: str) -> Blueprint:
-    """The judge that a captioner makes; it is loaded when a network is asked for.
+    """The judge of a captioner, which is loaded when a network is made.
 
     Args:
-        reference: a folder, or a name on the hub; "hf:" may stand before it.
+        reference: a folder, or a name on the hub.
     """
-    name = reference.strip().removeprefix(HUGGING_FACE)
 
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
-        return AnswerJudge(load_captioner(name), target, materials)
+        return AnswerJudge(load_captioner(reference), target, materials)
 
     return Blueprint(
-        f"{HUGGING_FACE}{name}",
+        f"{HUGGING_FACE}{reference}",
         "abdelrahman2024imagecaptioner2, with a captioner of transformers",
         network=network,
-        fingerprint=lambda _: (version("transformers"), fingerprint_of(name)),
-        # A pretrained network forgets under a larger rate; LoRA stands ten times as much.
+        fingerprint=lambda _: (version("transformers"), fingerprint_of(reference)),
+        # A pretrained network forgets under a larger rate; LoRA takes ten times as much.
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
         modalities=frozenset({"caption", "image"}),

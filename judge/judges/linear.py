@@ -1,6 +1,6 @@
 """A linear judge: which words and word pairs occur, logistic regression. Deterministic, quick, no torch.
 
-Not a published attacker: rows say "linear". Its strength of regularisation changes LIC by more than captioners
+Not a published attacker; rows name it "linear". Its strength of regularisation changes LIC by more than captioners
 differ, so C is never a hidden constant: it is chosen inside the training images by log loss, from a fixed grid, and
 reported. It is chosen once for both sides of a captioner, by a caption of each side together: chosen apart, its noise
 made half of the variance of LIC beyond that of the test captions.
@@ -52,13 +52,13 @@ class LinearJudge:
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], all above 0; of tasks also below 1."""
         rows = self._terms.features.widen(self._terms.table(samples))
-        return Predictions(self._model.guess(rows)[:, 0], self.target, {"C": self.c})
+        return Predictions(self._model.probabilities(rows)[:, 0], self.target, {"C": self.c})
 
 
 def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Predictions]:
     """The judges of one captioner's sides and splits, side by side: those of the same captions share their features.
 
-    C is what an assignment's ``settings`` say; else it is chosen for each split by the first captions of both sides.
+    C is that of an assignment's ``settings``; else it is chosen for each split by the first captions of both sides.
     """
     by_slot: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
@@ -76,21 +76,11 @@ def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Pr
         for start in range(0, len(group), step):
             part = group[start : start + step]
             chosen = np.array([known[assignment.split] for assignment in part])
-            guesses = slot.fit(part, chosen).guess()
+            probabilities = slot.fit(part, chosen).probabilities()
             for column, (assignment, place) in enumerate(zip(part, places[start : start + step], strict=True)):
-                probabilities = guesses[assignment.asked, column]
-                found[place] = Predictions(probabilities, target, {"C": float(chosen[column])})
+                answers = probabilities[assignment.asked, column]
+                found[place] = Predictions(answers, target, {"C": float(chosen[column])})
     return [found[place] for place in range(len(assignments))]
-
-
-def _terms(samples: Sequence[Sample]) -> _Terms:
-    return _terms_of(tuple(sample.words for sample in samples))
-
-
-# The captions of one captioner by their index: labels are shuffled over the same captions several times.
-@lru_cache(maxsize=8)
-def _terms_of(captions: tuple[Words, ...]) -> _Terms:
-    return _Terms(captions)
 
 
 class _Terms:
@@ -129,6 +119,14 @@ class _Terms:
         joined = (row[:-1] == row[1:]) & (word[:-1] >= 0) & (word[1:] >= 0)
         known = word >= 0
         return np.concatenate([row[known], row[:-1][joined]]), np.concatenate([word[known], pair[joined]])
+
+
+# The captions of one captioner by their index: labels are shuffled over the same captions several times.
+_cached_terms = lru_cache(maxsize=8)(_Terms)
+
+
+def _terms(samples: Sequence[Sample]) -> _Terms:
+    return _cached_terms(tuple(sample.words for sample in samples))
 
 
 class _Slot:

@@ -2,7 +2,7 @@
 
 A judge is trained again and again on the same captions: once a fold, once a seed, once a task. Each of these trainings
 is a problem with weights of its own for the samples (0: not learnt from), and a sparse product serves all problems
-that are still open. Ten folds of 3,597 captions take 0.1 s where scikit-learn takes 0.04 s for each; 77 labels of
+that are not solved yet. Ten folds of 3,597 captions take 0.1 s where scikit-learn takes 0.04 s for each; 77 labels of
 2,878 captions 0.4 s where it takes 5 s. scipy's solvers, given all problems as one, go on for all until the slowest is
 done, and took 3 to 8 times as long as this.
 """
@@ -53,7 +53,7 @@ class Features:
 class Logistic:
     """P problems that share samples, features and answers; each fit starts from the last.
 
-    What a problem's samples show never, or always, is not fitted: the opposite has the share of half a sample.
+    An answer that all of a problem's samples have, or none, is not fitted: the opposite has the share of half a sample.
 
     Args:
         features: of N samples.
@@ -73,9 +73,9 @@ class Logistic:
         shares = self._count(weights) / _total(weights)[:, None]
         self._open = (shown > 0) & (shown < self._learnt)
         self._shown = shown > 0
-        self.found = np.zeros((features.rows.shape[1], *shown.shape))
+        self.coefficients = np.zeros((features.rows.shape[1], *shown.shape))
         shares = np.clip(shares, _RARE, 1 - _RARE)
-        self.found[-1] = np.log(shares) if self._softmax else np.log(shares) - np.log1p(-shares)
+        self.coefficients[-1] = np.log(shares) if self._softmax else np.log(shares) - np.log1p(-shares)
 
     def _count(self, weights: FloatArray) -> FloatArray:
         """Weights [N, P] of the samples with each answer, summed, [P, A]."""
@@ -89,13 +89,13 @@ class Logistic:
         if not len(problem):
             return
         columns = np.arange(width) if self._softmax else answer[:, None]
-        start = self.found[:, problem[:, None], columns]
+        start = self.coefficients[:, problem[:, None], columns]
         answers = self._answers[:, np.broadcast_to(columns, (len(problem), width)).ravel()]
         design = _Design(self._features, self._weights[:, problem], width)
         solved = _solve(design, answers, start.reshape(len(start), -1), c=c[problem])
-        self.found[:, problem[:, None], columns] = solved.reshape(start.shape)
+        self.coefficients[:, problem[:, None], columns] = solved.reshape(start.shape)
 
-    def guess(self, rows: Any = None) -> FloatArray:
+    def probabilities(self, rows: Any = None) -> FloatArray:
         """Probabilities [M, P, A], in (0, 1): of samples widened as the features were, or of its own."""
         from scipy.special import expit, softmax
 
@@ -111,13 +111,15 @@ class Logistic:
         odds = self._log_odds(None)
         width = self._answers.shape[1] if self._softmax else 1
         answers = np.tile(self._answers, (1, odds.shape[1]))
-        told = _log_loss(odds.reshape(len(odds), -1), answers, width).reshape(*weights.shape, -1)
-        return _total((weights[:, :, None] * told).sum(axis=2))
+        losses = _log_loss(odds.reshape(len(odds), -1), answers, width).reshape(*weights.shape, -1)
+        return _total((weights[:, :, None] * losses).sum(axis=2))
 
     def _log_odds(self, rows: Any) -> FloatArray:
         """[M, P, A]; of two exclusive answers those of the second, [M, P, 1]."""
         rows = self._features.rows if rows is None else rows
-        odds = np.asarray(rows @ self.found.reshape(len(self.found), -1)).reshape(rows.shape[0], *self.found.shape[1:])
+        odds = np.asarray(rows @ self.coefficients.reshape(len(self.coefficients), -1)).reshape(
+            rows.shape[0], *self.coefficients.shape[1:]
+        )
         if not self._softmax:
             odds = np.where(self._open, odds, np.where(self._shown, 1, -1) * np.log(2 * self._learnt + 2))
         return np.clip(odds, -_SURE, _SURE)
@@ -131,11 +133,6 @@ class _Design:
 
     def __init__(self, features: Features, weights: FloatArray, width: int) -> None:
         self.features, self.weights, self.width = features, weights, width
-        self.rows, self.columns, self.squares = features.rows, features.columns, features.squares
-
-    def only(self, problems: IntArray) -> _Design:
-        """The same for some of the problems."""
-        return _Design(self.features, self.weights[:, problems], self.width)
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Values of problems, [..., Q], for each of their columns, [..., Q * width]."""
@@ -147,15 +144,9 @@ class _Design:
             return values
         return np.asarray(values.reshape(*values.shape[:-1], -1, self.width).sum(axis=-1))
 
-    def penalty(self, c: FloatArray) -> FloatArray:
-        """What is added to second derivatives, [F, Q * width]: of the intercept nothing."""
-        found = np.tile(1 / self.spread(c), (self.rows.shape[1], 1))
-        found[-1] = 0
-        return found
-
 
 def _total(values: FloatArray) -> FloatArray:
-    """Sums over the rows of [N, Q], one row after the other: a column's is the same whatever stands beside it."""
+    """Sums over the rows of [N, Q], one row after the other: a column's does not depend on the columns beside it."""
     (found,) = np.asarray(_ones(len(values)) @ values)
     return np.asarray(found)
 
@@ -171,7 +162,7 @@ def _merge_twins(features: Any) -> Any:
     """[F, G]: adds up features that occur in the same samples, such as all that occur once and in one caption.
 
     Exact: k equal columns get equal weights, u each, with penalty k u^2; one column sqrt(k) times as large with weight
-    sqrt(k) u says and costs the same. Of COCO's captions' columns a sixth (human) to a third (generated) go.
+    sqrt(k) u gives the same log odds and penalty. A sixth (human) to a third (generated) of COCO's columns go.
     """
     from scipy.sparse import csr_matrix
 
@@ -190,7 +181,7 @@ def _log_loss(odds: FloatArray, answers: FloatArray, width: int) -> FloatArray:
     return np.asarray(np.logaddexp.reduce(grouped, axis=2) - (truth * grouped).sum(axis=2))
 
 
-def _guess(odds: FloatArray, width: int) -> FloatArray:
+def _probabilities(odds: FloatArray, width: int) -> FloatArray:
     from scipy.special import expit, softmax
 
     if width == 1:
@@ -207,27 +198,29 @@ def _solve(design: _Design, answers: FloatArray, start: FloatArray, *, c: FloatA
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    found = start.copy()
-    penalties, limits = design.penalty(c), TOLERANCE * _total(design.weights)
-    odds = design.rows @ found
+    found, features = start.copy(), design.features
+    # Added to second derivatives, [F, Q * width]: of the intercept nothing.
+    penalties = np.tile(1 / design.spread(c), (len(found), 1))
+    penalties[-1] = 0
+    limits, odds = TOLERANCE * _total(design.weights), features.rows @ found
     for _ in range(MAX_ITERATIONS):
-        guesses = _guess(odds, design.width)
-        gradient = design.columns @ (design.spread(design.weights) * (guesses - answers)) + penalties * found
+        p = _probabilities(odds, design.width)
+        gradient = features.columns @ (design.spread(design.weights) * (p - answers)) + penalties * found
         steepest = np.abs(gradient).max(axis=0).reshape(-1, design.width).max(axis=1)
-        still = np.flatnonzero(steepest > limits)
-        if not len(still):
+        unsolved = np.flatnonzero(steepest > limits)
+        if not len(unsolved):
             return found
-        part = design.only(still)
-        columns = (still[:, None] * design.width + np.arange(design.width)).ravel()
-        gradient, p, penalty = gradient[:, columns], guesses[:, columns], penalties[:, columns]
-        step = _newton_step(part, p, gradient, penalty)
-        change = design.rows @ step
+        part = _Design(features, design.weights[:, unsolved], design.width)
+        columns = (unsolved[:, None] * design.width + np.arange(design.width)).ravel()
+        gradient, penalty = gradient[:, columns], penalties[:, columns]
+        step = _newton_step(part, p[:, columns], gradient, penalty)
+        change = features.rows @ step
         places = (odds[:, columns], change), (found[:, columns], step)
         loss = _along(part, answers[:, columns], *places, penalty)
         length = part.spread(_step_length(loss, part.gather(_total(gradient * step))))
         found[:, columns] += length * step
         odds[:, columns] += length * change
-    warnings.warn(f"{len(still)} problems have not converged", ConvergenceWarning, stacklevel=2)
+    warnings.warn(f"{len(unsolved)} problems have not converged", ConvergenceWarning, stacklevel=2)
     return found
 
 
@@ -237,8 +230,8 @@ def _newton_step(design: _Design, p: FloatArray, gradient: FloatArray, penalty: 
     H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Until the residual is
     FORCING of the first, by the preconditioner's norm; a problem that is there waits for the others.
     """
-    weights = design.spread(design.weights)
-    # Above 0 even where guesses are sure of all samples: the intercept has no penalty to divide by instead.
+    features, weights = design.features, design.spread(design.weights)
+    # Above 0 even where all samples are sure: the intercept has no penalty to divide by instead.
     own = weights * np.maximum(p * (1 - p), 1e-12)
 
     def bend(odds: FloatArray) -> FloatArray:
@@ -249,13 +242,13 @@ def _newton_step(design: _Design, p: FloatArray, gradient: FloatArray, penalty: 
     def dot(left: FloatArray, right: FloatArray) -> FloatArray:
         return design.spread(design.gather(_total(left * right)))
 
-    scale = 1 / (design.squares @ own + penalty)
+    scale = 1 / (features.squares @ own + penalty)
     step, residual = np.zeros_like(gradient), -gradient
     direction = scale * residual
     size = dot(residual, direction)
     goal = FORCING**2 * size
     for _ in range(MAX_ITERATIONS):
-        image = design.columns @ bend(design.rows @ direction) + penalty * direction
+        image = features.columns @ bend(features.rows @ direction) + penalty * direction
         length = np.where(size > goal, size / np.maximum(dot(direction, image), TINY), 0.0)
         step += length * direction
         image *= length
@@ -281,8 +274,8 @@ def _along(
     bend = design.gather(_total(penalty * found[1] ** 2)) / 2
 
     def loss(part: FloatArray) -> FloatArray:
-        told = design.weights * _log_loss(odds[0] + design.spread(part) * odds[1], answers, design.width)
-        return np.asarray(_total(told) + part * tilt + part**2 * bend)
+        losses = design.weights * _log_loss(odds[0] + design.spread(part) * odds[1], answers, design.width)
+        return np.asarray(_total(losses) + part * tilt + part**2 * bend)
 
     return loss
 

@@ -18,7 +18,7 @@ TEMPLATES: dict[str, str] = {name: f"Therefore, the {name} is {SLOT}" for name i
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """How a captioner is asked.
+    """The prompt of a captioner.
 
     Attributes:
         template: one sentence with one ``[Answer]``; what follows that is never read.
@@ -45,7 +45,7 @@ class Prompt:
 
     @property
     def question(self) -> str:
-        """What stands before the answer: "Therefore, the gender is"."""
+        """The text before the answer: "Therefore, the gender is"."""
         return self.template.partition(SLOT)[0].strip()
 
     def words(self, classes: tuple[str, ...]) -> tuple[str, ...]:

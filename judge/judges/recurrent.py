@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.scan import final_states
 from judge.text.alignment import UNKNOWN
-from judge.types import Sample, Target
+from judge.types import Sample, Target, Words
 
 _PADDING = "<pad>"
 
@@ -56,10 +56,17 @@ def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
     return {word: index for index, word in enumerate([_PADDING, UNKNOWN, *sorted(words)])}
 
 
-def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int]) -> Batch:
-    """``tokens`` [B, T], padded on the right with 0, and ``lengths`` [B]: of an empty caption one ``<unk>``."""
+def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int], question: Words = ()) -> Batch:
+    """``tokens`` [B, T], padded on the right with 0, and ``lengths`` [B]: of an empty text one ``<unk>``.
+
+    Args:
+        samples: whose captions.
+        vocabulary: word -> id.
+        question: words that follow every caption.
+    """
     unknown = vocabulary[UNKNOWN]
-    ids = [torch.tensor([vocabulary.get(word, unknown) for word in sample.words] or [unknown]) for sample in samples]
+    lines = [(*sample.words, *question) for sample in samples]
+    ids = [torch.tensor([vocabulary.get(word, unknown) for word in line] or [unknown]) for line in lines]
     return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor([len(row) for row in ids])}
 
 

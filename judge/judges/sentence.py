@@ -5,7 +5,7 @@ MLP); DPAC for 5 layers. Width, dropout and training of the MLP are **ours**: ne
 
 A checkpoint in the layout of sentence-transformers pools and normalises as its files say; one of transformers is
 averaged over its real tokens. Loaded through transformers alone: ``trust_remote_code`` is always False, and weights are
-safetensors. Each caption is read once (``judge.training.texts``).
+safetensors. Each caption is read once (``judge.training.features``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError
-from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe
-from judge.judges.bert import load_reader
+from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe, split_head
 from judge.judges.encoders import SOURCES, make_mlp
-from judge.judges.frozen import POOLINGS, FrozenClassifier, FrozenEncoder, Pooling
+from judge.judges.readers import POOLINGS, FrozenEncoder, Pooling, PretrainedClassifier, load_reader
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
 
@@ -31,7 +30,7 @@ SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpne
 }
 _LEAST = 8  # Tokens, of a limit that makes sense.
 _OTHERWISE = "name the folder of one, or use --judge linear"
-# As configurations before 2026 say it, in the order in which sentence-transformers puts several.
+# In configurations written before 2026, in the order in which sentence-transformers puts several.
 _FLAGS: dict[str, str] = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -41,7 +40,7 @@ _FLAGS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class SentenceReader:
-    """Makes the encoder of a reference; a value, so that all judges that read with it share what it read."""
+    """Makes the encoder of a reference; a value, so that all judges that read with it share its vectors."""
 
     reference: str
 
@@ -54,17 +53,18 @@ class SentenceReader:
         """Load it.
 
         Raises:
-            JudgeError: as :func:`~judge.judges.bert.load_reader`; a pooling, or a layer on top, that is not known here.
+            JudgeError: as :func:`~judge.judges.readers.load_reader`; a pooling, or a layer on top, that is not known
+                here.
         """
         folder = Path(self.reference).expanduser()
         name = str(folder) if folder.is_dir() else SHORT_NAMES.get(self.reference, self.reference)
         modules = self._modules(name)
-        own = modules.pop("Transformer", "")
+        own = modules.get("Transformer", "")
         reader = load_reader(f"{name}/{own}" if own else name, where=self.where, mend=_OTHERWISE)
-        if not modules and name.startswith(f"{_HUB}/"):
-            # Its weights lie in the hub's cache, and how it pools does not: the mean would be another encoder.
-            raise self._refused("its modules.json cannot be had")
         if not modules:
+            if name.startswith(f"{_HUB}/"):
+                # Its weights lie in the hub's cache, and how it pools does not: the mean would be another encoder.
+                raise self._refused("its modules.json cannot be had")
             return FrozenEncoder(reader, pooling=("mean",))
         limits = self._read(name, own, "sentence_bert_config.json")
         limit = limits.get("max_seq_length") if isinstance(limits, dict) else None
@@ -89,13 +89,12 @@ class SentenceReader:
         return found
 
     def _pooling(self, config: Any) -> tuple[Pooling, ...]:
-        """What a pooling's configuration says, in either of its two ways."""
-        said = config.get("pooling_mode") if isinstance(config, dict) else None
-        if said is None and isinstance(config, dict):
-            # Which other flags there are is left to the library: none that is set may be passed over.
-            flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
-            said = [_FLAGS.get(name, name) for name in sorted(flags)]
-        modes = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+        """The ``pooling_mode`` of a configuration, or its flags: none that is set may be ignored."""
+        config = config if isinstance(config, dict) else {}
+        flags = sorted(name for name, value in config.items() if name.startswith("pooling_mode_") and value is True)
+        modes = config.get("pooling_mode")
+        if not isinstance(modes, list):
+            modes = [_FLAGS.get(name, name) for name in flags] if modes is None else [modes]
         unknown = [str(mode) for mode in modes if str(mode) not in POOLINGS]
         if unknown or not modes:
             raise self._refused(f"its pooling ({', '.join(unknown) or 'none'}) is not known here")
@@ -109,7 +108,7 @@ class SentenceReader:
         try:
             with quiet():
                 path = cached_file(name, inside, _raise_exceptions_for_missing_entries=False)
-        except OSError:  # No such name, or the hub cannot be asked.
+        except OSError:  # No such name, or no hub.
             return None
         try:
             return None if path is None else json.loads(Path(path).read_text("utf-8"))
@@ -120,18 +119,22 @@ class SentenceReader:
         return JudgeError(what, where=self.where, mend=_OTHERWISE)
 
 
-def make_blueprint(reference: str, head: int | None) -> Blueprint:
-    """The judge "sentence:REFERENCE" with an MLP of ``head`` layers; of 3 where its name does not say.
+def make_blueprint(name: str) -> Blueprint:
+    """The judge of an encoder.
+
+    Args:
+        name: a name on the hub or a folder, and "+mlp3" or "+mlp5"; an MLP of 3 layers without.
 
     Raises:
         JudgeError: nothing is named.
     """
+    reference, head = split_head(name)
     if not reference.strip():
         mend = f"name one, or the folder of one: {', '.join(f'{SENTENCE}{name}' for name in SHORT_NAMES)}"
         raise JudgeError("no sentence encoder is named", where=f"--judge {SENTENCE}", mend=mend)
     layers = head or HEADS[0]
     return Blueprint(
-        f"{SENTENCE}{reference}{f'+mlp{head}' if head else ''}",
+        f"{SENTENCE}{name}",
         f"{SOURCES[layers]}; the MLP's sizes and training are this project's",
         network=partial(_network, layers),
         recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64),
@@ -139,7 +142,7 @@ def make_blueprint(reference: str, head: int | None) -> Blueprint:
     )
 
 
-def _network(head: int, target: Target, samples: Sequence[Sample], materials: Materials) -> FrozenClassifier:
+def _network(head: int, target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
     assert materials.features is not None
-    width = materials.features.shape[1]
-    return FrozenClassifier(materials.features, make_mlp(width, len(target.classes), head))
+    output = make_mlp(materials.features.shape[1], len(target.classes), head)
+    return PretrainedClassifier(output, features=materials.features)

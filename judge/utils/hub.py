@@ -1,4 +1,4 @@
-"""What every loader of a checkpoint needs around Hugging Face's libraries: no talk, short reasons, a real tokenizer."""
+"""What every loader of a Hugging Face checkpoint needs: silence, short reasons, its place, its configuration."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
+
+from judge.errors import JudgeError
 
 
 @contextmanager
@@ -43,3 +46,39 @@ def knows_words(tokenizer: Any) -> bool:
     """Whether it has any: without its files transformers 5 makes a tokenizer of special tokens alone."""
     special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
     return not special.issuperset(tokenizer.get_vocab().values())
+
+
+def locate(reference: str, where: str) -> str:
+    """The path of a checkpoint's folder, or its name on the hub.
+
+    Raises:
+        JudgeError: a path without a folder.
+    """
+    path = Path(reference).expanduser()
+    if path.is_dir():
+        return str(path)
+    if not reference.strip() or path.is_absolute() or reference.startswith((".", "~")):
+        raise JudgeError("no such folder", where=where, mend="check the path")
+    return reference
+
+
+def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
+    """A checkpoint's configuration, read before any of its weights.
+
+    Args:
+        name: from :func:`locate`.
+        where: what users typed to name it, for messages.
+        mend: what to do where it cannot be found.
+
+    Raises:
+        JudgeError: it cannot be found or read, or transformers did not write it.
+    """
+    from transformers import PreTrainedConfig
+
+    try:
+        config: dict[str, Any] = PreTrainedConfig.get_config_dict(name)[0]
+    except Exception as error:
+        raise JudgeError(f"cannot be found ({first_line(error)})", where=where, mend=mend) from error
+    if not config.get("model_type"):
+        raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend="check the name")
+    return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pickle
@@ -18,18 +19,40 @@ from safetensors.torch import save_file
 
 from judge.errors import JudgeError
 from judge.judges import Materials
-from judge.judges.backbones import make_backbone
+from judge.judges.backbones import TimmBackbone, make_backbone
 
 SMALL = "test_resnet"
-DIGEST = """
-import hashlib, sys, torch
+# The hub is not there: nobody listens at port 9, and its client would report every try.
+OUTSIDE = """
+import time
+time.sleep = lambda seconds: None
+import torch
 from judge.judges import Materials
 from judge.judges.backbones import make_backbone
-torch.manual_seed(int(sys.argv[1]))
-backbone = make_backbone(Materials(backbone_weights="random", image_size=64), "test_resnet")
-parts = [tensor.numpy().tobytes() for tensor in backbone.state_dict().values()]
-print(hashlib.sha256(b"".join(parts)).hexdigest(), backbone.key)
+from test_backbones import digest
+torch.manual_seed(1)
+print(digest(make_backbone(Materials(backbone_weights="random", image_size=64), "test_resnet")))
+try:
+    make_backbone(Materials(), 'test_resnet.r160_in1k')
+except Exception as error:
+    print(error)
 """
+
+
+def digest(backbone: TimmBackbone) -> str:
+    """Of weights and key."""
+    parts = [tensor.numpy().tobytes() for tensor in backbone.state_dict().values()]
+    return f"{hashlib.sha256(b''.join(parts)).hexdigest()} {backbone.key}"
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
+    """Lines of output, and errors, of another process without a hub."""
+    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path_factory.mktemp("hub"))}
+    path = {"HF_HUB_OFFLINE": "0", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    code = [sys.executable, "-c", OUTSIDE]
+    done = subprocess.run(code, capture_output=True, text=True, check=True, env={**os.environ, **hub, **path})
+    return done.stdout.splitlines(), done.stderr
 
 
 def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
@@ -44,17 +67,14 @@ def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
     return network
 
 
-def test_random_weights_are_the_same_in_every_process_and_draw_from_nobodys_generator() -> None:
-    told = [
-        subprocess.run([sys.executable, "-c", DIGEST, seed], capture_output=True, text=True, check=True).stdout
-        for seed in "12"
-    ]
-    assert told[0] == told[1]
+def test_random_weights_are_the_same_in_every_process_and_draw_from_nobodys_generator(
+    outside: tuple[list[str], str],
+) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
     backbone = make_backbone(Materials(backbone_weights="random", image_size=64), SMALL)
     assert torch.equal(torch.get_rng_state(), before)
-    assert told[0].split(" ", 1)[1].strip() == backbone.key
+    assert outside[0][0] == digest(backbone)
     assert not any(parameter.requires_grad for parameter in backbone.parameters())
     assert not any(module.training for module in backbone.network.modules())
 
@@ -103,17 +123,9 @@ def test_pictures_are_squeezed_and_normalised() -> None:
     assert (backbone.prepare(pixels)[2, :, -1] > found[2, :, -1]).all()
 
 
-def whole_file(path: Path) -> bytes:
-    saved(path)
+def whole_file(path: Path, name: str = SMALL) -> bytes:
+    saved(path, name)
     return path.read_bytes()
-
-
-def of_another(name: str) -> Callable[[Path], bytes]:
-    def write(path: Path) -> bytes:
-        saved(path, name)
-        return path.read_bytes()
-
-    return write
 
 
 def pickled(_: Path) -> bytes:
@@ -133,9 +145,9 @@ def pickled(_: Path) -> bytes:
         (lambda path: whole_file(path)[:50], "is no safetensors file, or damaged"),
         (lambda path: b"", "is no safetensors file, or damaged"),
         (pickled, "is no safetensors file, or damaged"),
-        (of_another("test_vit"), "weights are in it. Give weights of the network that --backbone names."),
+        (lambda path: whole_file(path, "test_vit"), "weights are in it, and"),
         (
-            of_another("test_efficientnet"),
+            lambda path: whole_file(path, "test_efficientnet"),
             "its weights do not fit into 'test_resnet' (Error(s) in loading state_dict for ResNet). Give",
         ),
     ],
@@ -169,7 +181,7 @@ def test_a_deeper_or_shallower_sister_is_refused(given: str, network: str, tmp_p
         (
             Materials(backbone="test_vit", backbone_weights="random", image_size=100),
             "--image-size: ",
-            "'test_vit' cannot look at pictures of 100 pixels",
+            "'test_vit' does not take pictures of 100 pixels",
         ),
     ],
 )
@@ -177,21 +189,11 @@ def test_faults(materials: Materials, where: str, message: str) -> None:
     refused(materials, where, message)
 
 
-def test_weights_that_cannot_be_fetched_are_one_line_and_no_other(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Nobody listens there: the hub's client would tell of every try."""
-    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "0"}
-    code = (
-        "import time\ntime.sleep = lambda seconds: None\n"
-        "from judge.judges import Materials\nfrom judge.judges.backbones import make_backbone\n"
-        "try:\n    make_backbone(Materials(), 'test_resnet.r160_in1k')\nexcept Exception as error:\n    print(error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **hub}
-    )
-    assert done.stdout.startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be had (")
-    assert done.stderr == ""
+def test_weights_that_cannot_be_fetched_are_one_line_and_no_other(outside: tuple[list[str], str]) -> None:
+    lines, errors = outside
+    assert lines[1].startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be had (")
+    assert len(lines) == 2
+    assert errors == ""
 
 
 def refused(materials: Materials, where: str, message: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, accuracy
+from helpers import GENDER, accuracy
 from torch import nn
 
 from judge.errors import JudgeError
@@ -135,6 +135,9 @@ def test_positions_are_those_of_the_paper() -> None:
     assert table.shape == (500, EMBEDDING)
     assert table[0].tolist() == [0, 1] * 50
     assert table[3, :2].tolist() == pytest.approx([np.sin(3), np.cos(3)])
+    assert positions(7, 6)[6].tolist() == pytest.approx(
+        [f(6 / 10_000 ** (2 * pair / 6)) for pair in range(3) for f in (np.sin, np.cos)], abs=1e-6
+    )
     assert table[499, 98:].tolist() == pytest.approx([np.sin(499 / 10_000**0.98), np.cos(499 / 10_000**0.98)], abs=1e-5)
 
 
@@ -211,6 +214,7 @@ def test_a_metric_puts_its_head_on_encoders_that_have_none(name: str, three: str
 @pytest.mark.parametrize(
     ("name", "line"),
     [
+        ("lsmt", "unknown judge 'lsmt'. Did you mean 'lstm'?"),
         ("lstm+mlp4", "unknown judge 'lstm+mlp4'. Did you mean 'lstm'?"),
         ("lstn+mlp3", "unknown judge 'lstn+mlp3'. Did you mean 'lstm+mlp3'?"),
         ("transfomer-5", "unknown judge 'transfomer-5'. Did you mean 'transformer-5'?"),
@@ -225,9 +229,3 @@ def test_what_is_no_judge_is_one_line(name: str, line: str) -> None:
     with pytest.raises(JudgeError) as caught:
         find_judge(name)
     assert line in str(caught.value)
-
-
-def test_three_classes() -> None:
-    network = find_judge("rnn").network
-    assert network
-    assert network(THREE, SAMPLES, NOTHING)(make("rnn").collate(SAMPLES)).shape == (5, 3)  # type: ignore[operator]

@@ -14,8 +14,8 @@ from helpers import GENDER, Glimpses, accuracy, make_glimpses, make_samples
 from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
 from judge.judges.backbones import make_backbone
-from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered, waves
-from judge.judges.sat import ask
+from judge.judges.cloze import question_of
+from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered
 from judge.masking.hidden import HiddenPictures
 from judge.masking.regions import MOST, Box
 from judge.training.member import Member
@@ -57,9 +57,9 @@ class Things(Glimpses):
 def make_grit(features: Any, answering: Answering = "restricted", samples: Sequence[Sample] = SAMPLES) -> Grit:
     """A small one, with weights large enough that nothing is nearly linear."""
     torch.manual_seed(1)
-    words = sorted({word for sample in samples for word in sample.words} | set(ask(None)))
+    words = sorted({word for sample in samples for word in sample.words} | set(question_of(None)))
     vocabulary = {word: row for row, word in enumerate(["<pad>", "<unk>", *words])}
-    network = Grit(vocabulary, ask(None), 2, features, answering=answering, **SMALL)  # type: ignore[arg-type]
+    network = Grit(vocabulary, question_of(None), 2, features, answering=answering, **SMALL)  # type: ignore[arg-type]
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return network.eval()
@@ -121,14 +121,6 @@ def test_parallel_cross_attention_is_the_papers() -> None:
         parts = [part[row].double().numpy() for part in (words, cells, things)]
         expected = by_hand(layer, parts[0], parts[1], parts[2][there[row].numpy()])
         assert found[row] == pytest.approx(expected, abs=1e-4)
-
-
-def test_positions_are_sines_and_cosines() -> None:
-    found = waves(7, 6).numpy()
-    for place in range(7):
-        for pair in range(3):
-            angle = place / 10_000 ** (2 * pair / 6)
-            assert found[place, 2 * pair : 2 * pair + 2] == pytest.approx([np.sin(angle), np.cos(angle)], abs=1e-6)
 
 
 def test_neither_padding_nor_company_nor_order_changes_an_answer() -> None:
@@ -202,8 +194,8 @@ def test_the_recipe_is_imagecaptioner2s() -> None:
 def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
     """Accuracy on pictures that the judge never saw."""
     torch.manual_seed(0)
-    vocabulary = {word: row for row, word in enumerate(["<pad>", "<unk>", *ask(None)])}
-    network = Grit(vocabulary, ask(None), 2, features, width=32, heads=4, layers=1)
+    vocabulary = {word: row for row, word in enumerate(["<pad>", "<unk>", *question_of(None)])}
+    network = Grit(vocabulary, question_of(None), 2, features, width=32, heads=4, layers=1)
     recipe = Recipe(epochs=8, learning_rate=2e-3, batch_size=32, keep="best")
     trainer, cut = Trainer(make_accelerator()), len(samples) * 3 // 5
     trainer.fit(
@@ -227,7 +219,7 @@ def test_what_only_a_thing_tells_is_learnt() -> None:
     assert learnt(hidden, samples) < 0.65
 
 
-# Its eyes.
+# Its features.
 
 BOXES = [(0.0, 0.0, 1.0, 1.0), (0.25, 0.5, 0.5, 0.75), (0.1, 0.3, 0.55, 0.4), (0.975, 0.0, 1.0, 0.025), (0.0,) * 4]
 
@@ -242,7 +234,7 @@ def test_shares_are_what_a_fine_raster_counts() -> None:
 
 
 @pytest.fixture(scope="module")
-def eyes() -> GridsAndRegions:
+def backbone() -> GridsAndRegions:
     materials = Materials(backbone="resnet18", backbone_weights="random", image_size=64)
     made = find_judge("grit").backbone
     assert made
@@ -253,12 +245,12 @@ def eyes() -> GridsAndRegions:
 
 
 @torch.no_grad()
-def test_a_region_is_the_mean_of_the_cells_under_it(eyes: GridsAndRegions) -> None:
+def test_a_region_is_the_mean_of_the_cells_under_it(backbone: GridsAndRegions) -> None:
     pictures = torch.randn(2, 3, 64, 64)
-    cells = eyes.eyes(pictures)
+    cells = backbone.backbone(pictures)
     boxes = torch.zeros(2, MOST, 4)
     boxes[0, 0], boxes[0, 1], boxes[1, 0] = torch.tensor([[0, 0, 1, 1], [0.5, 0, 1, 0.5], [0, 0, 0.5, 1.0]])
-    found = eyes(pictures, boxes)
+    found = backbone(pictures, boxes)
     assert found.shape == (2, 4 + MOST, 512 + CODE)
     assert torch.equal(found[:, :4, :512], cells)
     assert not found[:, :4, 512:].any()
@@ -268,8 +260,8 @@ def test_a_region_is_the_mean_of_the_cells_under_it(eyes: GridsAndRegions) -> No
         assert torch.equal(found[row, 4 + place, 512:], torch.cat([boxes[row, place], torch.ones(1)]))
     assert not found[0, 6:].any()
     assert not found[1, 5:].any()
-    assert torch.equal(eyes(pictures)[:, :4], found[:, :4])
-    assert not eyes(pictures)[:, 4:].any()
+    assert torch.equal(backbone(pictures)[:, :4], found[:, :4])
+    assert not backbone(pictures)[:, 4:].any()
 
 
 def seen(folder: Path, boxes: tuple[Box, ...]) -> Materials:
@@ -306,7 +298,7 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
     assert len(list((tmp_path / "kept").rglob("*.npy"))) == 4
 
 
-def test_the_papers_eyes_are_a_swin() -> None:
+def test_the_papers_backbone_is_a_swin() -> None:
     backbone = make_backbone(
         Materials(backbone="swin_tiny_patch4_window7_224", backbone_weights="random", image_size=64), "resnet18"
     )

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tokenizers import decoders as token_decoders
 from judge.errors import JudgeError
 from judge.judges import Materials, Recipe, Tuning, find_judge
 from judge.judges.hf_prompts import spell_answers, spell_words
-from judge.judges.huggingface import AnswerJudge, make_blueprint, read_for
+from judge.judges.huggingface import AnswerJudge, read_for
 from judge.judges.prompts import Prompt, make_prompt
 from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
@@ -160,41 +161,30 @@ def paligemma() -> list[Any]:
     return [tf.PaliGemmaForConditionalGeneration(config), processor]
 
 
-def qwen2_vl() -> list[Any]:
+def _qwen(name: str, text: Any, **seeing: Any) -> list[Any]:
     rope = {"type": "mrope", "mrope_section": [2, 3, 3]}
-    seeing = {"depth": 2, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2}
-    config = tf.Qwen2VLConfig(
-        text_config=tf.Qwen2VLTextConfig(**SMALL, **TEXT, num_key_value_heads=1, rope_scaling=rope).to_dict(),
-        vision_config=seeing,
+    config = getattr(tf, f"{name}Config")(
+        text_config=text(**SMALL, **TEXT, num_key_value_heads=1, rope_scaling=rope).to_dict(),
+        vision_config={"depth": 2, "hidden_size": 32, "num_heads": 2, "patch_size": 4, **seeing},
         image_token_id=PATCH,
         video_token_id=PATCH + 1,
     )
-    processor = tf.Qwen2VLProcessor(
+    processor = getattr(tf, f"{name}Processor")(
         tf.Qwen2VLImageProcessor(patch_size=4, merge_size=2, size={"shortest_edge": 256, "longest_edge": 1024}),
         make_tokenizer(image="<|image_pad|>"),
         tf.Qwen2VLVideoProcessor(patch_size=4),
         chat_template=CHAT.replace("PICTURE", "<|image_pad|>"),
     )
-    return [tf.Qwen2VLForConditionalGeneration(config), processor]
+    return [getattr(tf, f"{name}ForConditionalGeneration")(config), processor]
+
+
+def qwen2_vl() -> list[Any]:
+    return _qwen("Qwen2VL", tf.Qwen2VLTextConfig, embed_dim=32, spatial_merge_size=2)
 
 
 def qwen2_5_vl() -> list[Any]:
-    rope = {"type": "mrope", "mrope_section": [2, 3, 3]}
-    seeing = {"depth": 2, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 2, "patch_size": 4}
     windows = {"spatial_merge_size": 2, "window_size": 16, "fullatt_block_indexes": [1], "intermediate_size": 37}
-    config = tf.Qwen2_5_VLConfig(
-        text_config=tf.Qwen2_5_VLTextConfig(**SMALL, **TEXT, num_key_value_heads=1, rope_scaling=rope).to_dict(),
-        vision_config={**seeing, **windows},
-        image_token_id=PATCH,
-        video_token_id=PATCH + 1,
-    )
-    processor = tf.Qwen2_5_VLProcessor(
-        tf.Qwen2VLImageProcessor(patch_size=4, merge_size=2, size={"shortest_edge": 256, "longest_edge": 1024}),
-        make_tokenizer(image="<|image_pad|>"),
-        tf.Qwen2VLVideoProcessor(patch_size=4),
-        chat_template=CHAT.replace("PICTURE", "<|image_pad|>"),
-    )
-    return [tf.Qwen2_5_VLForConditionalGeneration(config), processor]
+    return _qwen("Qwen2_5_VL", tf.Qwen2_5_VLTextConfig, out_hidden_size=32, **windows)
 
 
 def florence2() -> list[Any]:
@@ -214,22 +204,8 @@ def florence2() -> list[Any]:
     return [model, tf.Florence2Processor(images, make_tokenizer(closed=True, masks=True))]
 
 
-FAMILIES: dict[str, Callable[[], list[Any]]] = {
-    make.__name__: make
-    for make in (
-        vit_gpt2,
-        blip,
-        blip2,
-        blip2_t5,
-        git,
-        llava,
-        llava_without_chat,
-        paligemma,
-        qwen2_vl,
-        qwen2_5_vl,
-        florence2,
-    )
-}
+_MAKERS = (vit_gpt2, blip, blip2, blip2_t5, git, llava, llava_without_chat, paligemma, qwen2_vl, qwen2_5_vl, florence2)
+FAMILIES: dict[str, Callable[[], list[Any]]] = {make.__name__: make for make in _MAKERS}
 
 
 @pytest.fixture(scope="session")
@@ -278,12 +254,18 @@ def load(
     folder: Path | str, *, tuning: Tuning = "full", prompt: Prompt = PROMPT, target: Target = GENDER
 ) -> AnswerJudge:
     materials = Materials(pictures=Pictures(), prompt=prompt, tuning=tuning)  # type: ignore[arg-type]
-    network = make_blueprint(f"hf:{folder}").network
+    network = find_judge(f"hf:{folder}").network
     assert network
     torch.manual_seed(0)
     made = network(target, SAMPLES, materials)
     assert isinstance(made, AnswerJudge)
     return made.eval()
+
+
+@pytest.fixture(scope="module")
+def loaded(checkpoint: Callable[[str], Path]) -> Callable[[str], AnswerJudge]:
+    """A family's judge, loaded once; for tests that leave it as it is."""
+    return cache(lambda family: load(checkpoint(family)))
 
 
 @torch.no_grad()
@@ -352,9 +334,11 @@ class ByHand:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_equals_the_log_probability_by_hand(family: str, checkpoint: Callable[[str], Path]) -> None:
+def test_equals_the_log_probability_by_hand(
+    family: str, loaded: Callable[[str], AnswerJudge], checkpoint: Callable[[str], Path]
+) -> None:
     """Answers of one token and of two, captions of every length in one batch, blanked caption, blanked picture."""
-    network = load(checkpoint(family))
+    network = loaded(family)
     assert network.answers == ANSWERS
     by_hand = ByHand(family, checkpoint(family))
     expected = [[by_hand.log_probability(sample, answer) for answer in ANSWERS] for sample in SAMPLES]
@@ -375,8 +359,8 @@ def test_padding_and_company_change_nothing(family: str, checkpoint: Callable[[s
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_bf16_is_near(family: str, checkpoint: Callable[[str], Path]) -> None:
-    network = load(checkpoint(family))
+def test_bf16_is_near(family: str, loaded: Callable[[str], AnswerJudge]) -> None:
+    network = loaded(family)
     products: list[torch.dtype] = []
     linear = [module for module in network.modules() if isinstance(module, torch.nn.Linear)]
     hooks = [module.register_forward_hook(lambda _, __, made: products.append(made.dtype)) for module in linear]
@@ -391,8 +375,8 @@ def test_bf16_is_near(family: str, checkpoint: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_picture_and_the_caption_matter(family: str, checkpoint: Callable[[str], Path]) -> None:
-    network = load(checkpoint(family))
+def test_the_picture_and_the_caption_matter(family: str, loaded: Callable[[str], AnswerJudge]) -> None:
+    network = loaded(family)
     sample = SAMPLES[1]
     blanked = [replace(sample, image=None), replace(sample, words=()), replace(sample, image=None, words=())]
     found = ask(network, [sample, replace(sample, image="7"), *blanked])
@@ -480,8 +464,8 @@ def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Callable[
 
 
 def test_answering_and_blueprint(checkpoint: Callable[[str], Path]) -> None:
-    blueprint = make_blueprint(f"hf:{checkpoint('git')}")
-    assert blueprint.name == make_blueprint(str(checkpoint("git"))).name == f"hf:{checkpoint('git')}"
+    blueprint = find_judge(f"hf:{checkpoint('git')}")
+    assert blueprint.name == f"hf:{checkpoint('git')}"
     assert blueprint.modalities == {"caption", "image"}
     assert blueprint.backbone is None
     assert blueprint.recipe
@@ -526,7 +510,7 @@ def test_tuning_freezes_what_it_says(family: str, checkpoint: Callable[[str], Pa
         network = load(checkpoint(family), tuning=tuning)
         trained[tuning] = {name: p.requires_grad for name, p in network.model.named_parameters()}
         network.train()
-        assert network.captioner.seeing.training == (tuning == "full")
+        assert network.captioner.vision.training == (tuning == "full")
     assert all(trained["full"].values())
     assert not any(trained["zero-shot"].values())
     assert {name for name, on in trained["frozen"].items() if not on} == {
@@ -541,8 +525,10 @@ def test_tuning_freezes_what_it_says(family: str, checkpoint: Callable[[str], Pa
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_lora_starts_where_the_checkpoint_is(family: str, checkpoint: Callable[[str], Path]) -> None:
-    plain, lora = load(checkpoint(family)), load(checkpoint(family), tuning="lora")
+def test_lora_starts_where_the_checkpoint_is(
+    family: str, loaded: Callable[[str], AnswerJudge], checkpoint: Callable[[str], Path]
+) -> None:
+    plain, lora = loaded(family), load(checkpoint(family), tuning="lora")
     assert ask(lora).numpy() == pytest.approx(ask(plain).numpy(), abs=1e-4)
 
 
@@ -556,7 +542,6 @@ def told_by_picture(count: int) -> list[Sample]:
 @pytest.mark.parametrize(
     ("family", "tuning", "precision"),
     [
-        ("vit_gpt2", "full", "no"),
         ("vit_gpt2", "lora", "no"),
         ("llava", "full", "bf16"),
         ("llava", "lora", "no"),
@@ -702,17 +687,14 @@ def test_code_of_its_own_is_refused(checkpoint: Callable[[str], Path], tmp_path:
     assert not trap.exists()
 
 
-def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Offline, as told; otherwise the hub's client tries five times.
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+@pytest.mark.usefixtures("offline")
+def test_nothing_there(tmp_path: Path) -> None:
     assert refused(tmp_path / "none").endswith(": no such folder. Check the path.")
     assert "no such folder" in refused("./none")
-    assert "no checkpoint is there" in refused("nobody/nothing-of-the-kind")
+    assert "cannot be found" in refused("nobody/nothing-of-the-kind")
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     (tmp_path / "config.json").write_text("{", "utf-8")
-    assert "no checkpoint is there" in refused(tmp_path)
+    assert "cannot be found" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(("package", "tuning"), [("transformers", "full"), ("peft", "lora")])

@@ -98,7 +98,7 @@ def test_nothing_to_learn() -> None:
 def test_odds_however_large_stay_probabilities() -> None:
     train = make_captions(200)
     judge = LinearJudge(TASKS).fit(train, seed=0)
-    judge._model.found *= 1e4
+    judge._model.coefficients *= 1e4
     found = judge.predict(train).probabilities
     assert found.max() > 0.999999
     assert (found > 0).all()
@@ -123,7 +123,7 @@ def test_any_start_leads_to_the_optimum(far: float) -> None:
     weights = rng.uniform(0.5, 2, (120, 1))
     start = far * rng.normal(size=(16, 4))
     design = logistic._Design(logistic.Features(csr_matrix(x[:, :-1])), np.tile(weights, 4), 1)
-    assert design.rows.shape == x.shape  # No twins.
+    assert design.features.rows.shape == x.shape  # No twins.
     found = logistic._solve(design, y, start, c=np.full(4, 0.5))
     gradient = x.T @ (weights * (1 / (1 + np.exp(-x @ found)) - y))
     gradient[:-1] += found[:-1] / 0.5
@@ -177,7 +177,7 @@ def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> l
 
 
 @pytest.mark.parametrize("target", [PAIR, KINDS], ids=["two", "three"])
-def test_a_crew_equals_scikit_learn_fold_by_fold(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stands beside a fold, its probabilities are those of scikit-learn's own regression on it."""
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
     slots = [tell(300, target), tell(300, target, seed=1)]
@@ -234,7 +234,7 @@ def test_a_problem_is_solved_alike_whatever_is_solved_beside(classes: int) -> No
     def solve(part: list[int]) -> tuple[np.ndarray, np.ndarray]:
         model = logistic.Logistic(features, answers, weights[:, part], exclusive=True)
         model.fit(c[part])
-        return model.guess(), model.loss(weights[:, part])
+        return model.probabilities(), model.loss(weights[:, part])
 
     guesses, losses = solve(list(range(12)))
     for part in ([0], [7], [3, 4]):

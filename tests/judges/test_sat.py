@@ -11,8 +11,9 @@ from helpers import GENDER, THREE, Glimpses, make_glimpses, make_samples
 
 from judge.errors import JudgeError
 from judge.judges import Answering, Materials, find_judge
+from judge.judges.cloze import question_of
 from judge.judges.prompts import Prompt, make_prompt
-from judge.judges.sat import ShowAttendTell, ask
+from judge.judges.sat import ShowAttendTell
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
@@ -23,10 +24,10 @@ SAMPLES = make_samples(20)
 def make_sat(answering: Answering = "restricted", samples: Sequence[Sample] = SAMPLES) -> ShowAttendTell:
     """A small one, with weights large enough that nothing is nearly linear."""
     torch.manual_seed(1)
-    words = sorted({word for sample in samples for word in sample.words} | set(ask(None)))
+    words = sorted({word for sample in samples for word in sample.words} | set(question_of(None)))
     vocabulary = {word: row for row, word in enumerate(["<pad>", "<unk>", *words])}
     widths = {"embedding": 6, "hidden": 8, "attention": 5}
-    network = ShowAttendTell(vocabulary, ask(None), 2, make_glimpses(samples), **widths, answering=answering)
+    network = ShowAttendTell(vocabulary, question_of(None), 2, make_glimpses(samples), **widths, answering=answering)
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return network.eval()
