@@ -1,4 +1,4 @@
-"""A BERT of two layers with a WordPiece tokenizer of its own, saved as transformers saves one; made in a moment."""
+"""A BERT of two layers with a WordPiece tokenizer of its own, saved as transformers saves one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_tokenizer() -> Any:
 
 
 def save_bert(folder: Path) -> Path:
-    """BERT with random weights, in safetensors, and its tokenizer; [CLS] looks around before anything is learnt."""
+    """BERT with random weights, in safetensors, and its tokenizer; so large that [CLS] attends to all untrained."""
     torch.manual_seed(0)
     config = tf.BertConfig(vocab_size=len(IDS), max_position_embeddings=64, initializer_range=0.2, **SIZES)
     with quiet():

@@ -1,7 +1,7 @@
-"""Run by test_train_command.py under ``accelerate launch``: ``judge evaluate`` with judges that drop nothing out.
+"""Run by a test under ``accelerate launch``: ``judge evaluate`` without dropout.
 
-Masks of dropout are drawn share by share, so that one judge on two processes trains under other masks than on one.
-Without them gradients decide alone.
+Each process draws dropout masks for its share, so that one judge on two processes trains under other masks than on one.
+Without them gradients alone decide.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from judge.commands.captioner_checkpoints import settings_beside
-from judge.commands.pictures import choose_hiding, open_detector
+from judge.commands.pictures import prepare_masking
 from judge.config import CaptionConfig
 from judge.corpus.coco import records
 from judge.corpus.files import read_document
@@ -139,16 +139,7 @@ def _masked(
     """The pictures as the captioner gets them, masked or not, without those at fault."""
     if config.mask == "none":
         return HiddenPictures(config.images, names, max_pixels=config.max_pixels)
-    hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
-    detector = open_detector(
-        config.detector,
-        config,
-        hiding.labels,
-        truth=truth,
-        device=config.device,
-        batch=config.batch_size,
-        progress=progress,
-    )
+    hiding, _, detector = prepare_masking(config, config.mask, progress=progress)
     failures += detector.strays if isinstance(detector, GroundTruth) else ()
     return find_hidden(
         config.images,

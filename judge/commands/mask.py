@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from judge.commands.pictures import Correlated, choose_hiding, open_detector, picture_names
+from judge.commands.pictures import Correlated, picture_names, prepare_masking
 from judge.config import MaskConfig
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
@@ -49,16 +49,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.keep(config.inputs())
-    hiding, correlated, truth = choose_hiding(config, config.mode, seed=config.seed)
-    detector = open_detector(
-        config.detector,
-        config,
-        hiding.labels,
-        truth=truth,
-        device=config.device,
-        batch=config.batch_size,
-        progress=progress,
-    )
+    hiding, correlated, detector = prepare_masking(config, config.mode, progress=progress)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()

@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from judge.commands.labels import choose_lexicon, labels_of
-from judge.config import HidingSettings, RunConfig
+from judge.config import CaptionConfig, HidingSettings, MaskConfig, RunConfig
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, nearest, require
 from judge.judges import find_judge
@@ -113,17 +114,8 @@ def choose_hiding(
         chosen = correlated_category(truth, labels)
         category = chosen.category
     wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}[config.hide]
-    hiding = Hiding(
-        labels=tuple(label for label in wanted if label),
-        threshold=config.threshold,
-        foreground=config.foreground,
-        mode=mode,
-        share=config.share,
-        dilation=config.dilation,
-        fill=config.fill,
-        seed=seed,
-    )
-    return hiding, chosen, truth
+    same = {name: getattr(config, name) for name in ("threshold", "foreground", "share", "dilation", "fill")}
+    return Hiding(tuple(label for label in wanted if label), mode=mode, seed=seed, **same), chosen, truth
 
 
 def open_detector(
@@ -160,6 +152,19 @@ def open_detector(
             mend = nearest(label, sorted(detector.categories))
             raise JudgeError(f"detector '{name}' does not know '{label}'", where="--weights", mend=mend)
     return detector if name == "gt" else Cached(detector, config.cache)
+
+
+def prepare_masking(
+    config: MaskConfig | CaptionConfig, mode: Mode, *, progress: Progress | None
+) -> tuple[Hiding, Correlated | None, Detector]:
+    """What a command on a folder hides, how the object was chosen where BA chose it, and the detector.
+
+    Raises:
+        JudgeError: as ``choose_hiding`` and ``open_detector``.
+    """
+    hiding, correlated, truth = choose_hiding(config, mode, seed=config.seed)
+    how: dict[str, Any] = {"truth": truth, "device": config.device, "batch": config.batch_size, "progress": progress}
+    return hiding, correlated, open_detector(config.detector, config, hiding.labels, **how)
 
 
 def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:

@@ -1,7 +1,7 @@
 """Text encoders of transformers: loading them, and vectors of captions by encoders that are not trained.
 
-A frozen encoder reads each caption once, without dropout; its vectors are cached (``judge.training.features``). Only what
-transformers itself brings runs here: ``trust_remote_code`` is always False, and weights are safetensors.
+A frozen encoder reads each caption once, without dropout; its vectors are cached (``judge.training.features``).
+Only what transformers itself brings runs here: ``trust_remote_code`` is always False, and weights are safetensors.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def make_blueprint(name: str) -> Blueprint:
         raise JudgeError("no sentence encoder is named", where=f"--judge {SENTENCE}", mend=mend)
     layers = head or HEADS[0]
     return Blueprint(
-        f"{SENTENCE}{name}",
+        f"{SENTENCE}{reference}{f'+mlp{head}' if head else ''}",
         f"{SOURCES[layers]}; the MLP's sizes and training are this project's",
         network=partial(_network, layers),
         recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from judge.masking.instances import BoolMask, Instance
+from judge.masking.instances import BoolMask, Instance, from_mask
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, as shares of the picture's width and height, in [0, 1]."""
@@ -44,7 +42,5 @@ def visible_boxes(
 
 def _box(mask: BoolMask) -> Box:
     height, width = mask.shape
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    ends = columns[0] / width, rows[0] / height, (columns[-1] + 1) / width, (rows[-1] + 1) / height
-    left, top, right, bottom = map(float, ends)
-    return left, top, right, bottom
+    left, top, across, down = from_mask(mask, "").box
+    return left / width, top / height, (left + across) / width, (top + down) / height

@@ -88,11 +88,10 @@ class Example:
     @property
     def boxes(self) -> npt.NDArray[np.float32]:
         """[N, 4] float32: corners of the masks, in pixels, right and bottom exclusive."""
-        boxes = np.zeros((len(self.masks), 4), dtype=np.float32)
-        for box, mask in zip(boxes, self.masks, strict=True):
-            columns, rows = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
-            box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
-        return boxes
+        from torchvision.ops import masks_to_boxes
+
+        corners = masks_to_boxes(torch.from_numpy(np.ascontiguousarray(self.masks))).numpy()
+        return np.asarray(corners + np.array([0, 0, 1, 1]), dtype=np.float32)
 
     def flipped(self) -> Example:
         """Its mirror image."""

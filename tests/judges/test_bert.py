@@ -208,7 +208,7 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
         tf.BertModel(tf.BertConfig.from_pretrained(folder)).save_pretrained(other)
         make_tokenizer().save_pretrained(other)
     for name in ("bert-pre", "bert-ft"):
-        member = Member(name, GENDER, samples, split, 0)
+        member = Member(find_judge(name), GENDER, samples, split, 0)
         setups = [
             TrainingSetup({"epochs": 1}, workers=1, features=tmp_path / "kept", materials=Materials(reader=str(reader)))
             for reader in (folder, folder, other)
@@ -226,7 +226,7 @@ def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["bert-ft", "bert-pre"])
 def test_no_reader_is_one_line(name: str, tmp_path: Path) -> None:
     split = Split(("0", "1"), ("2",), {"female": 1.0, "male": 1.0})
-    member = Member(name, GENDER, tuple(make_samples(3)), split, 0)
+    member = Member(find_judge(name), GENDER, tuple(make_samples(3)), split, 0)
     setup = TrainingSetup(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / "none")))
     with pytest.raises(JudgeError, match=rf"--reader {tmp_path / 'none'}: no such folder\. Check the path\."):
         train_members([member], setup, then=keep_predictions)

@@ -79,7 +79,7 @@ def fit(name: str, train: Sequence[Sample], given: Materials, *, target: Target 
     if blueprint.reader:
         given = replace(given, features=Readings())
     assert blueprint.recipe
-    # Where several things are to be told, it takes longer.
+    # Several tasks take longer.
     epochs = 8 if target.kind == "tasks" else 4
     recipe = replace(blueprint.recipe, epochs=epochs, learning_rate=2e-3, batch_size=16, keep="best")
     judge = NetworkJudge(blueprint, target, recipe, Trainer(make_accelerator()), given)

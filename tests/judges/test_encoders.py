@@ -82,14 +82,14 @@ def attend(weights: dict[str, FloatArray], inputs: FloatArray, heads: int) -> Fl
         for pair in range(50):
             angle = step / 10_000 ** (2 * pair / 100)
             x[step, 2 * pair : 2 * pair + 2] += np.sin(angle), np.cos(angle)
-    asked, known, told = np.split(
+    queries, keys, values = np.split(
         x @ weights["self_attn.in_proj_weight"].T + weights["self_attn.in_proj_bias"], 3, axis=1
     )
     size, parts = 100 // heads, []
     for head in range(heads):
         own = slice(head * size, (head + 1) * size)
-        match = np.exp(asked[:, own] @ known[:, own].T / np.sqrt(size))
-        parts.append(match / match.sum(axis=1, keepdims=True) @ told[:, own])
+        match = np.exp(queries[:, own] @ keys[:, own].T / np.sqrt(size))
+        parts.append(match / match.sum(axis=1, keepdims=True) @ values[:, own])
     mixed = np.concatenate(parts, axis=1) @ weights["self_attn.out_proj.weight"].T + weights["self_attn.out_proj.bias"]
     x = norm(x + mixed, "norm1")
     inner = np.maximum(x @ weights["linear1.weight"].T + weights["linear1.bias"], 0)
@@ -179,7 +179,7 @@ def test_names() -> None:
         " rnn-bidirectional+mlp5 ": "rnn-bidirectional+mlp5",
         "transformer-5": "transformer-5",
         "sentence:all-MiniLM-L6-v2": "sentence:all-MiniLM-L6-v2",
-        "Sentence:/Some/Folder+mlp5": "sentence:/Some/Folder+mlp5",
+        "Sentence:/Some/Folder+MLP5": "sentence:/Some/Folder+mlp5",
     }.items():
         assert find_judge(typed).name == name
         assert find_judge(name).name == name

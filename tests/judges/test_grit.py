@@ -83,9 +83,9 @@ def by_hand(layer: ParallelLayer, words: FloatArray, cells: FloatArray, things: 
     def norm(name: str, x: FloatArray) -> FloatArray:
         return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
-    def attend(name: str, asking: FloatArray, told: Sequence[FloatArray]) -> FloatArray:
+    def attend(name: str, asking: FloatArray, attended: Sequence[FloatArray]) -> FloatArray:
         query, width = linear(f"{name}.ask", asking), len(asking)
-        keys, values = zip(*(np.split(linear(f"{name}.tell", one), 2) for one in told), strict=True)
+        keys, values = zip(*(np.split(linear(f"{name}.tell", one), 2) for one in attended), strict=True)
         found = []
         for head in np.split(np.arange(width), SMALL["heads"]):
             scores = np.array([query[head] @ key[head] for key in keys]) / np.sqrt(len(head))
@@ -94,8 +94,8 @@ def by_hand(layer: ParallelLayer, words: FloatArray, cells: FloatArray, things: 
             found.append(sum(share * value[head] for share, value in zip(shares, values, strict=True)))
         return linear(f"{name}.output", np.concatenate(found))
 
-    def gated(name: str, asking: FloatArray, seen: FloatArray) -> FloatArray:
-        return seen / (1 + np.exp(-linear(name, np.concatenate([asking, seen]))))
+    def gated(name: str, asking: FloatArray, attended: FloatArray) -> FloatArray:
+        return attended / (1 + np.exp(-linear(name, np.concatenate([asking, attended]))))
 
     rows = []
     for step, word in enumerate(words):
@@ -141,16 +141,16 @@ def test_neither_padding_nor_company_nor_order_changes_an_answer() -> None:
 def test_regions_count_whatever_their_order_and_those_that_are_not_there_do_not() -> None:
     things = Things(SAMPLES)
     network = make_grit(things)
-    told = logits(network)
+    before = logits(network)
     network.features = things.changed(lambda rows: rows[::-1])
-    assert logits(network) == pytest.approx(told, abs=1e-5)
+    assert logits(network) == pytest.approx(before, abs=1e-5)
     network.features = things.changed(lambda rows: np.where(rows[:, -1:] > 0, rows, [*[9.0] * (COLUMNS + 4), 0]))
-    assert logits(network) == pytest.approx(told, abs=1e-5)
-    seen = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[0])
+    assert logits(network) == pytest.approx(before, abs=1e-5)
+    shown = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[0])
     placed = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[COLUMNS])
-    for other in (seen, placed):
+    for other in (shown, placed):
         network.features = other
-        moved = np.abs(logits(network) - told).max(axis=1)
+        moved = np.abs(logits(network) - before).max(axis=1)
         held = np.array([int(sample.image_id) % (REGIONS + 1) for sample in SAMPLES])
         assert (moved[held > 0] > 1e-4).all()
         assert moved[held == 0] == pytest.approx(0, abs=1e-6)
@@ -159,10 +159,10 @@ def test_regions_count_whatever_their_order_and_those_that_are_not_there_do_not(
 def test_cells_know_their_places() -> None:
     things = Things(SAMPLES)
     network = make_grit(things)
-    told = logits(network)
+    before = logits(network)
     for picture in things.pictures.values():
         picture[:CELLS] = picture[:CELLS][::-1].copy()
-    assert np.abs(logits(network) - told).max() > 1e-3
+    assert np.abs(logits(network) - before).max() > 1e-3
 
 
 @pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
@@ -264,7 +264,7 @@ def test_a_region_is_the_mean_of_the_cells_under_it(backbone: GridsAndRegions) -
     assert not backbone(pictures)[:, 4:].any()
 
 
-def seen(folder: Path, boxes: tuple[Box, ...]) -> Materials:
+def materials_with(folder: Path, boxes: tuple[Box, ...]) -> Materials:
     names = {"1": "1.png", "2": "2.png"}
     pictures = HiddenPictures(folder, names, regions={"1.png": boxes})
     return Materials(pictures=pictures, backbone="resnet18", backbone_weights="random", image_size=64)
@@ -278,7 +278,11 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
     samples = [Sample(image, "human", 0, (), (0,), image=image) for image in ("1", "2")]
     members = [Member(find_judge(name), GENDER, samples, Split((), (), {}), 0) for name in ("sat", "grit")]
     runs = [
+<<<<<<< .merge_file_RQijEI
         precompute(members, seen(tmp_path, boxes), tmp_path / "kept")
+=======
+        precompute_pictures(judges, ["1", "2"], materials_with(tmp_path, boxes), tmp_path / "kept")
+>>>>>>> .merge_file_Dzo0yL
         for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ())
     ]
     assert len({run.features["grit"].key for run in runs}) == 3

@@ -292,42 +292,44 @@ class ByHand:
     def log_probability(self, sample: Sample, answer: Sequence[int]) -> float:
         grey = np.full((224, 224, 3), 128, np.uint8)
         pixels = grey if sample.image is None else Pictures().read(sample.image)
-        seen = dict(self.images(Image.fromarray(pixels), return_tensors="pt"))
-        found, told = 0.0, words_of(sample, self.family)
+        image = dict(self.images(Image.fromarray(pixels), return_tensors="pt"))
+        found, prompt = 0.0, words_of(sample, self.family)
         for step, token in enumerate(answer):
-            logits = self.model(**self.inputs(told, answer[:step], seen)).logits[0, -1]
+            logits = self.model(**self.inputs(prompt, answer[:step], image)).logits[0, -1]
             found += float(logits[token] - logits.exp().sum().log())
         return found
 
-    def inputs(self, told: list[int], begun: Sequence[int], seen: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def inputs(
+        self, prompt: list[int], answer: Sequence[int], image: dict[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
         def ids(*parts: int | Sequence[int]) -> torch.Tensor:
             return torch.tensor([[i for part in parts for i in ([part] if isinstance(part, int) else part)]])
 
         user, assistant = [IDS["user"], IDS[":"]], [IDS["assistant"], IDS[":"]]
-        four, patches = [PICTURE] * 4, int(seen.get("image_grid_thw", torch.zeros(1)).prod()) // 4
+        four, patches = [PICTURE] * 4, int(image.get("image_grid_thw", torch.zeros(1)).prod()) // 4
         task = [IDS[word] for word in ("what", "does", "the", "image", "describe", "?")]
         read: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {
             # What the encoder or the only network reads, and what the decoder has written.
-            "vit_gpt2": (ids(), ids(BOS, told, begun)),
-            "blip": (ids(DEC, told, begun), None),
-            "git": (ids(BOS, told, begun), None),
-            "blip2": (ids(four, BOS, told, begun), None),
-            "blip2_t5": (ids(four, BOS, told, EOS), ids(PAD, begun)),
-            "llava": (ids(BOS, user, four, told, assistant, begun), None),
-            "llava_without_chat": (ids(BOS, four, told, begun), None),
-            "paligemma": (ids(four, BOS, told, begun), None),
-            "qwen2_vl": (ids(user, [PATCH] * patches, told, assistant, begun), None),
-            "qwen2_5_vl": (ids(user, [PATCH] * patches, told, assistant, begun), None),
-            "florence2": (ids([PICTURE] * 17, BOS, task, EOS), ids(EOS, BOS, told, begun)),
+            "vit_gpt2": (ids(), ids(BOS, prompt, answer)),
+            "blip": (ids(DEC, prompt, answer), None),
+            "git": (ids(BOS, prompt, answer), None),
+            "blip2": (ids(four, BOS, prompt, answer), None),
+            "blip2_t5": (ids(four, BOS, prompt, EOS), ids(PAD, answer)),
+            "llava": (ids(BOS, user, four, prompt, assistant, answer), None),
+            "llava_without_chat": (ids(BOS, four, prompt, answer), None),
+            "paligemma": (ids(four, BOS, prompt, answer), None),
+            "qwen2_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
+            "qwen2_5_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
+            "florence2": (ids([PICTURE] * 17, BOS, task, EOS), ids(EOS, BOS, prompt, answer)),
         }
         text, written = read[self.family]
-        found = dict(seen)
+        found = dict(image)
         if text.numel():
             found["input_ids"] = text
         if written is not None:
             found["decoder_input_ids"] = written
         if self.family == "paligemma":
-            found["token_type_ids"] = (torch.arange(text.shape[1]) >= text.shape[1] - len(begun)).long()[None]
+            found["token_type_ids"] = (torch.arange(text.shape[1]) >= text.shape[1] - len(answer)).long()[None]
         if self.family.startswith("qwen"):
             found["mm_token_type_ids"] = (text == PATCH).int()
         return found
@@ -441,10 +443,10 @@ def test_a_long_caption_is_cut_not_the_question(family: str, checkpoint: Callabl
 def test_blip_reads_what_its_generate_reads(checkpoint: Callable[[str], Path]) -> None:
     network = load(checkpoint("blip"))
     batch = network.collate(SAMPLES[1:2])
-    pixels, told = batch["shared"]["pixel_values"], torch.tensor([[BOS, *words_of(SAMPLES[1], "blip"), EOS]])
+    pixels, prompt = batch["shared"]["pixel_values"], torch.tensor([[BOS, *words_of(SAMPLES[1], "blip"), EOS]])
     options = {"max_new_tokens": 1, "output_logits": True, "return_dict_in_generate": True}
     with quiet():
-        first = network.captioner.model.generate(pixels, told, torch.ones_like(told), **options).logits[0][0]
+        first = network.captioner.model.generate(pixels, prompt, torch.ones_like(prompt), **options).logits[0][0]
     assert float(ask(network, SAMPLES[1:2])[0, 0]) == pytest.approx(
         float(first.log_softmax(-1)[ANSWERS[0][0]]), abs=1e-5
     )

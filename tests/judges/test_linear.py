@@ -156,8 +156,8 @@ def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
     samples = []
     for image in range(images):
         answer = int(rng.integers(len(target.classes)))
-        told = answer if rng.random() < 0.75 else int(rng.integers(len(target.classes)))
-        words = [f"w{n}" for n in rng.zipf(1.4, size=8) if n < 5000] + [f"clue{told}"]
+        clue = answer if rng.random() < 0.75 else int(rng.integers(len(target.classes)))
+        words = [f"w{n}" for n in rng.zipf(1.4, size=8) if n < 5000] + [f"clue{clue}"]
         rng.shuffle(words)
         samples.append(Sample(str(image), "human", 0, tuple(words), (answer,)))
     return samples

@@ -116,15 +116,15 @@ def test_of_all_words_the_answers_have_a_share_and_of_the_answers_the_same_odds(
 def test_every_position_of_a_picture_counts_and_their_order_does_not() -> None:
     """Soft attention is a weighted mean; nothing tells positions apart but what they show."""
     network, before = make_sat(), make_glimpses(SAMPLES)
-    told = logits(network, SAMPLES)
+    found = logits(network, SAMPLES)
     network.features = Glimpses({name: rows[::-1] for name, rows in before.pictures.items()}, before.shape)
-    assert logits(network, SAMPLES) == pytest.approx(told, abs=1e-5)
+    assert logits(network, SAMPLES) == pytest.approx(found, abs=1e-5)
     for position in range(before.shape[0]):
         other = {name: rows.copy() for name, rows in before.pictures.items()}
         for rows in other.values():
             rows[position, 0] += 3
         network.features = Glimpses(other, before.shape)
-        assert np.abs(logits(network, SAMPLES) - told).max() > 1e-3
+        assert np.abs(logits(network, SAMPLES) - found).max() > 1e-3
 
 
 def judge_of(answering: Answering, prompt: Prompt | None, target: Target = GENDER) -> NetworkJudge:

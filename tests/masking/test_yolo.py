@@ -314,25 +314,17 @@ def test_a_name_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_files_at_fault(tmp_path: Path, weights: Path) -> None:
     data = weights.read_bytes()
-    files = {
-        "cut.safetensors": data[: len(data) // 2],
-        "none.safetensors": b"",
-        "noise.onnx": b"no onnx",
-        "weights.bin": data,
-        "noise.pt": b"no pickle",
-    }
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    faults = {
-        "cut.safetensors": "no whole safetensors file. Copy or download it again",
-        "none.safetensors": "no whole safetensors file",
-        "noise.onnx": "cannot be read as ONNX",
-        "weights.bin": "no file of YOLO weights",
-        "noise.pt": "cannot be read as a checkpoint",
-        "absent.safetensors": "no such file of weights",
-        "absent/best.pt": "no such file of weights",
-    }
-    for name, fault in faults.items():
+    for name, content, fault in (
+        ("cut.safetensors", data[: len(data) // 2], "no whole safetensors file. Copy or download it again"),
+        ("none.safetensors", b"", "no whole safetensors file"),
+        ("noise.onnx", b"no onnx", "cannot be read as ONNX"),
+        ("weights.bin", data, "no file of YOLO weights"),
+        ("noise.pt", b"no pickle", "cannot be read as a checkpoint"),
+        ("absent.safetensors", None, "no such file of weights"),
+        ("absent/best.pt", None, "no such file of weights"),
+    ):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
         with pytest.raises(JudgeError, match=fault) as caught:
             load_yolo(tmp_path / name, trust=tmp_path, device="cpu")
         assert name in str(caught.value)
