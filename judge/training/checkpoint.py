@@ -1,4 +1,4 @@
-"""What survives a kill: the state of a training, and the predictions of members that are done.
+"""Checkpoints: the state of a training under way, weights, and predictions of finished members.
 
 Safetensors throughout, written beside and renamed: a file is there whole or not at all. Nothing is unpickled.
 """

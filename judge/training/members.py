@@ -1,4 +1,4 @@
-"""Many judges, shared out: among the processes of a launch, or among the cores of one machine.
+"""Train many judges, shared out among the processes of a launch, or among the cores of one machine.
 
 A member is trained whole and on one thread wherever it lands, so that any number of processes and workers gives the
 same numbers. Large judges apart (``Recipe.sharing`` is "data"): all processes and threads train one together.
@@ -112,7 +112,7 @@ def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
 
 
 def _luggage(member: Member, setup: TrainingSetup) -> TrainingSetup:
-    """What of a setup travels to a worker.
+    """The part of a setup that a worker needs.
 
     Features of its own samples alone, and masks of all pictures only for a judge that reads pictures itself.
     """
