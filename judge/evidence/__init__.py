@@ -1,4 +1,4 @@
-"""From a corpus to what judges see, and to what captions say: joined, masked, drawn anew for refits, aligned."""
+"""From a corpus to evidence: joined, masked, drawn anew for refits, aligned; and counts of what captions name."""
 
 from judge.evidence.builder import (
     DEFAULT_TEXT,

@@ -1,4 +1,4 @@
-"""From a corpus to what judges see: sides of masked, aligned samples for one captioner."""
+"""From a corpus to evidence: sides of masked, aligned samples for one captioner."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DEFAULT_TEXT = TextOptions()
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What judges are asked of each image, and the words that would tell them.
+    """The answers that judges are to guess, and the words that give them away.
 
     Attributes:
         labels: the attribute's classes.
@@ -87,7 +87,7 @@ DEFAULT_ALIGNING = Aligning()
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A captioner and people on the images that both describe, before anything is hidden.
+    """Captions of a captioner and of people for the images that both describe, before anything is hidden.
 
     Attributes:
         classes: image id -> class, of the images that have one, sorted by image.
@@ -103,7 +103,7 @@ class Joined:
 
 
 class EvidenceBuilder:
-    """Makes the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
+    """Evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
     Args:
         corpus: captions of both sides.
@@ -250,17 +250,17 @@ class EvidenceBuilder:
         return self.truth.words.tasks
 
     def find_tasks(self, images: Sequence[str], *, without: Collection[str] = ()) -> tuple[Tasks, dict[str, int]]:
-        """What judges guess of ``images``, tasks ``without`` left out; and how much else of it was left out.
+        """The tasks that judges guess, those called as in ``without`` left out; and reason -> what else was left out.
 
         Raises:
             JudgeError: nothing to guess; a task without words that could be hidden.
         """
         words, tasks, human = self.task_words, self.truth.tasks, self.corpus.human.by_image
         if tasks is None:
-            said = {image: human[image] for image in images if human[image]}
+            given = {image: human[image] for image in images if human[image]}
             mentions = {
                 image: [self.mentions(self._words(caption), "tasks") for caption in captions]
-                for image, captions in said.items()
+                for image, captions in given.items()
             }
             tasks = derive_tasks(mentions, names=words.classes)
         names = {*tasks.names} - {*without}

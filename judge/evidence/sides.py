@@ -1,4 +1,4 @@
-"""Both sides of a captioner, masked; drawn anew for a refit; aligned and cut into what judges see."""
+"""Both sides of a captioner: masked, drawn anew for a refit, aligned, and cut into samples."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Resample:
 
 
 class Evidence:
-    """What the judges of one captioner and one kind of evidence see.
+    """The samples that the judges of one captioner and one kind of evidence are given.
 
     Everything that takes long is made when it is first asked for: of a refit, in the process that trains its judges.
 
@@ -261,14 +261,14 @@ class Evidence:
                 holder.__dict__.pop(name, None)
 
     def digest(self, side: Side | None = None) -> str:
-        """A name for what the captions of ``side`` become, without making it: equal names, equal samples.
+        """Fingerprint of the samples of ``side``, before they are made: equal fingerprints, equal samples.
 
         None: for both sides together.
         """
         resample, digests = self.resample, self.sides.digests
         apart = side and self.sides.aligner.how == "none" and resample and resample.kind != "exchanged"
-        told = resample, digests["rest"], [digests[name] for name in _SIDES if not apart or name == side]
-        return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+        parts = resample, digests["rest"], [digests[name] for name in _SIDES if not apart or name == side]
+        return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 class Slot(Sequence[Sample]):

@@ -147,7 +147,7 @@ class Materials:
     features: Features | None = None
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def settings(self) -> tuple[object, ...]:
         """What decides a judge's numbers, pictures and backbone apart."""
         return self.prompt, self.answering, self.image_size, self.tuning, self.reader
 

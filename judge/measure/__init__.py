@@ -13,9 +13,9 @@ from judge.errors import JudgeError, require
 from judge.masking.hidden import HiddenPictures
 from judge.measure.answers import Answers, answer_rows, score_table
 from judge.measure.description import describe
+from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import COLUMNS, check_refits, refit
-from judge.measure.walk import Job, Work, lay_out
 from judge.quality import Quality, measure_quality
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
@@ -49,7 +49,7 @@ def measure(
         setup: how judges are trained.
         progress: told of progress.
         open_pictures: gives the pictures of images, people hidden; None where there are none.
-        ready: called once all that can be refused has been looked at, before the first judge is trained.
+        ready: called once all that can be refused was checked, before the first judge is trained.
 
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
@@ -147,7 +147,7 @@ def _train(
 
 
 def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: OpenPictures | None) -> TrainingSetup:
-    """A setup with the pictures that its judges look at."""
+    """A setup with the pictures that its judges see."""
     evidence = {id(job.evidence): job.evidence for job in jobs}.values()
     images = sorted({image for one in evidence if one.sides.uses_images for image in one.classes})
     if not images:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from judge.evidence import Slot
-from judge.measure.walk import Job
+from judge.measure.jobs import Job
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
 from judge.training.member import Member
 from judge.types import FloatArray, Predictions, Sample
@@ -43,7 +43,7 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
 
 
 def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
-    """What one member of a refit adds to its side: sums over captions by cell; and its validation loss (or NaN).
+    """A refit member's share of its side: sums over captions by cell; and its validation loss (or NaN).
 
     Each image counts the same on a side, whatever the number of its captions there.
     """
@@ -52,8 +52,8 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
     places = member.places(member.split.test)
     written = slot.evidence.written[slot.side]
     weights = np.array([1 / written[slot[place].image_id] for place in places])
-    said = Judged.of([slot[place] for place in places], predictions)
-    columns = np.stack([weights, *(weights * score.quantity(said) for score in SCORES.values())], axis=1)
+    judged = Judged.of([slot[place] for place in places], predictions)
+    columns = np.stack([weights, *(weights * score.quantity(judged) for score in SCORES.values())], axis=1)
     sums: Sums = {}
     for place, row in zip(places, columns, strict=True):
         cell = slot.cell(place)
@@ -62,7 +62,7 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
 
 
 def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of ``scores.parquet``: of every judge, once for each metric that reads what it said.
+    """The rows of ``scores.parquet``: the answers of every judge, once for each metric that reads them.
 
     Of metrics with priors also captions that no judge was asked about (seed and fold -1, no probability).
     """
@@ -119,16 +119,16 @@ def _caption_columns(slot: Slot, places: Sequence[int]) -> dict[str, Any]:
 
 
 def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[str, Any]:
-    """The columns answer, probability, predicted and loss of ``scores.parquet``, for samples and what was said of them.
+    """The columns answer, probability, predicted and loss of ``scores.parquet``, for samples and their predictions.
 
     Of one class: its name, its probability, the most probable class, -log p. Of tasks: their names, joined by "|"; the
     probability of the whole set, the product of its labels' Bernoulli probabilities; the tasks whose probability is at
     least 1/2; the mean over labels of the binary cross-entropy.
     """
-    names, said = predictions.target.classes, Judged.of(samples, predictions)
+    names, judged = predictions.target.classes, Judged.of(samples, predictions)
     tables = shown(samples, len(names)), guessed(predictions)
     answers, predicted = ([_join(names, row) for row in table] for table in tables)
-    return {"answer": answers, "probability": said.probability, "predicted": predicted, "loss": said.loss}
+    return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}
 
 
 def _join(names: Sequence[str], row: npt.NDArray[np.bool_]) -> str:

@@ -13,8 +13,8 @@ import pandas as pd
 
 from judge.evidence import Joined, Sides, Truth
 from judge.evidence.counts import CountRows
+from judge.measure.jobs import Job, Work, compares
 from judge.measure.plan import Plan
-from judge.measure.walk import Job, Work, compares
 from judge.metrics import Metric
 from judge.statistics.count_tables import named_most_and_least
 from judge.statistics.counted import ratio_classes

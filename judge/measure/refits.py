@@ -18,8 +18,8 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
 from judge.measure.answers import Sums, answer_sums
+from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
-from judge.measure.walk import Job, compares, jobs_of
 from judge.metrics import Metric
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import CELL, Cell, Statistic

@@ -1,4 +1,4 @@
-"""What survives a kill: the state of a training, and the predictions of members that are done.
+"""Checkpoints: the state of a training under way, weights, and predictions of finished members.
 
 Safetensors throughout, written beside and renamed: a file is there whole or not at all. Nothing is unpickled.
 """
@@ -83,7 +83,6 @@ class Checkpoint:
         """Write the state after an epoch."""
         if not self.agree(self.write_to is not None and time.monotonic() - self.written >= self.seconds):
             return
-
         tensors = {f"model/{name}": tensor for name, tensor in _trained(module).items()}
         for index, slots in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser/{index}/{slot}": tensor for slot, tensor in slots.items()}
@@ -142,12 +141,12 @@ def read_history(path: Path) -> History | None:
     return History(**json.loads(kept[1]["history"])) if kept else None
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]] | None:
-    """Tensors and notes of a file; of one that is absent or damaged None: its judge is trained anew."""
+def _read(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, str]] | None:
+    """Tensors and notes of a file; None for one that is absent or damaged: its judge is trained anew."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             # A safetensors handle is not a mapping.
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (OSError, SafetensorError):
@@ -168,11 +167,6 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], meta: Mapping
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Write a file whole, in a folder that is made if need be.
-
-    Raises:
-        JudgeError: a full or foreign disk.
-    """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
@@ -221,12 +215,5 @@ def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, 
 
 def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:
     """What :func:`save_predictions` wrote, or None where there is none, or no whole one."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            probabilities: FloatArray = file.get_tensor("probabilities")
-            notes: dict[str, Any] = json.loads(file.metadata()["notes"])
-    except (OSError, SafetensorError):
-        return None
-    return probabilities, notes
+    kept = _read(path, "np")
+    return kept and (kept[0]["probabilities"], json.loads(kept[1]["notes"]))

@@ -83,8 +83,8 @@ def name_words(words: Words) -> str:
     return _digest(words)
 
 
-def _digest(told: object) -> str:
-    return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+def _digest(content: object) -> str:
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
 class FeatureCache(ABC):

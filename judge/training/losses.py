@@ -1,4 +1,4 @@
-"""What a target makes of logits: the loss that training lessens, and probabilities; and the optimiser."""
+"""Loss and probabilities of logits, by target; and the optimiser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many judges, shared out: among the processes of a launch, or among the cores of one machine.
+"""Train many judges, shared out among the processes of a launch, or among the cores of one machine.
 
 A member is trained whole and on one thread wherever it lands, so that any number of processes and workers gives the
 same numbers. Large judges apart (``Recipe.sharing`` is "data"): all processes and threads train one together.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from judge.training.member import Member, assign
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import is_main_process, launched
+
+if TYPE_CHECKING:
+    from judge.training.trainer import NetworkJudge
 
 # Refits of the same captions that travel to a worker together.
 _TOGETHER = 4
@@ -112,7 +115,7 @@ def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
 
 
 def _luggage(member: Member, setup: TrainingSetup) -> TrainingSetup:
-    """What of a setup travels to a worker.
+    """The part of a setup that a worker needs.
 
     Features of its own samples alone, and masks of all pictures only for a judge that reads pictures itself.
     """
@@ -238,16 +241,17 @@ def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictio
         found = judge.predict(member.test())
         if member.validates:
             found = _validated(member, found, judge.predict(member.validation()))
-        if path and setup.keeps_weights and not member.is_refit:
-            _keep(judge, path if alone or is_main_process() else None)
+        # Judges that train themselves do so again in seconds, and have no safe file.
+        if path and setup.keeps_weights and not member.is_refit and member.judge.network is not None:
+            cast("NetworkJudge", judge).save(weights_beside(path) if alone or is_main_process() else None)
     return found
 
 
 def _build(member: Member, setup: TrainingSetup, path: Path | None, *, on_epoch: Callable[[int, float], None]) -> Judge:
     blueprint, recipe = member.judge, setup.recipe_of(member.judge)
-    if blueprint.judge is not None or recipe is None:
-        assert blueprint.judge is not None
+    if blueprint.judge is not None:
         return blueprint.judge(member.target)
+    assert recipe is not None
     from judge.training.processes import make_accelerator
     from judge.training.trainer import NetworkJudge, Trainer
 
@@ -259,14 +263,6 @@ def _build(member: Member, setup: TrainingSetup, path: Path | None, *, on_epoch:
     )
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
-
-
-def _keep(judge: Judge, path: Path | None) -> None:
-    """Keep a network's weights; judges that train themselves do so again in seconds, and have no safe file."""
-    from judge.training.trainer import NetworkJudge
-
-    if isinstance(judge, NetworkJudge):
-        judge.save(weights_beside(path) if path else None)
 
 
 def weights_beside(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""How much fits into memory: found out by trying, and left as if nothing had been tried."""
+"""How many samples fit into memory, by trying; afterwards everything is as before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OutOfMemory(Exception):  # noqa: N818 - a condition, not yet a fault
 
 
 def watched(work: Callable[[], T]) -> T:
-    """Torch's several errors for it, of GPUs and CPUs, as one.
+    """Run ``work``; torch's several errors for lack of memory, on GPUs and CPUs, become one.
 
     Raises:
         OutOfMemory: memory ran out.

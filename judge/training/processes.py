@@ -1,4 +1,4 @@
-"""This process and its companions, as Accelerate sees them: how they start, meet, and end together."""
+"""The processes of a launch, by Accelerate: how they start, meet, and end together."""
 
 from __future__ import annotations
 

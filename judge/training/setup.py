@@ -112,12 +112,12 @@ def _setting(member: Member, setup: TrainingSetup) -> tuple[object, ...]:
     recipe = setup.recipe_of(judge)
     packages = [_version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
     features = setup.precomputed and setup.precomputed.features.get(judge.name)
-    seen = features.key if features else None, setup.materials.told if recipe else None
+    given = features.key if features else None, setup.materials.settings if recipe else None
     start = judge.fingerprint(setup.materials) if judge.fingerprint else None
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
     place = recipe and (setup.mixed_precision if setup.keeps_weights else _place(member, setup))
     chosen = member.settings, member.validates
-    return packages, judge.name, member.target, recipe, member.stream, chosen, place, seen, start
+    return packages, judge.name, member.target, recipe, member.stream, chosen, place, given, start
 
 
 _version = cache(version)
@@ -136,7 +136,7 @@ def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
 
 
 def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:
-    """Of what the member's judge perceives; of judges trained jointly, of what all of them do.
+    """Fingerprint of what the member's judge perceives; of judges trained jointly, of what all of them do.
 
     ``keys``: of pictures. ``known``: of samples, filled here: each judge trained jointly reads those of all.
     """

@@ -15,7 +15,7 @@ from judge.errors import JudgeError
 
 @contextmanager
 def writing(where: str | Path, mend: str = "name a folder that you own, on a disk with room") -> Iterator[None]:
-    """An operating system's refusal to write, told as one line.
+    """Errors of writing become one line for the user.
 
     Raises:
         JudgeError: a full or foreign disk, a folder that is a file.
@@ -51,11 +51,11 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
 
 
 class OutputFolder:
-    """A folder that a command makes: work goes on beside it, the last step gives it its name.
+    """A folder that a command makes: written under another name beside it, renamed in the last step.
 
     Args:
         path: the folder to make.
-        marker: a file that every such folder holds, by which one of ours is told from anything else.
+        marker: a file that every such folder holds, which tells it from any other folder.
         what: what it is, in messages: "run".
         overwrite: replace the one that lies there, once the new one is complete. Never anything else.
     """
@@ -75,7 +75,7 @@ class OutputFolder:
         return f"--out {self.given}"
 
     def check(self) -> None:
-        """Refuse a place that cannot be used, before any work.
+        """Refuse a place that cannot be used, before any work is done.
 
         Raises:
             JudgeError: a file; a folder that holds another one (without ``overwrite``) or anything else;
@@ -118,7 +118,7 @@ class OutputFolder:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Whatever goes wrong, nothing is left."""
+        """Leave nothing behind if anything goes wrong."""
         try:
             yield
         except BaseException:

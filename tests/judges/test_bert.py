@@ -187,7 +187,7 @@ def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypat
     shutil.copytree(folder, copied)
     monkeypatch.chdir(copied.parent)
     usual, before = fingerprint(Materials()), fingerprint(Materials(reader=str(copied)))
-    assert Materials(reader="a").told != Materials(reader="b").told != Materials().told
+    assert Materials(reader="a").settings != Materials(reader="b").settings != Materials().settings
     (copied.parent / "notes.txt").write_text("nobody's", "utf-8")
     assert (fingerprint(Materials()), fingerprint(Materials(reader="bert"))) == (usual, before)
     weights = copied / "model.safetensors"

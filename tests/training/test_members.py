@@ -78,19 +78,17 @@ def test_precision_of_one_run_does_not_leak_into_the_next() -> None:
     assert rough == pytest.approx(before, abs=0.05)
 
 
-def test_equal_members_are_trained_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from judge.judges import linear
-
+def test_equal_members_are_trained_once() -> None:
     trained: list[int] = []
-    blueprint = linear.BLUEPRINTS["linear"]
+    linear = find_judge("linear")
 
     def counted(target: Target, assignments: Sequence[Assignment]) -> list[Predictions]:
         trained.append(len(assignments))
-        return linear.train_together(target, assignments)
+        assert linear.joint
+        return list(linear.joint(target, assignments))
 
-    monkeypatch.setitem(linear.BLUEPRINTS, "linear", replace(blueprint, joint=counted))
-    members = make_members("linear", seeds=1)
-    again = [Member(m.judge, m.target, (*m.samples,), m.split, m.seed) for m in members]
+    members = [replace(member, judge=replace(linear, joint=counted)) for member in make_members("linear", seeds=1)]
+    again = [replace(member, samples=(*member.samples,)) for member in members]
     found = numbers([*members, *again], TrainingSetup(workers=1))
     assert trained == [2]
     assert np.array_equal(found[0], found[2])
@@ -170,6 +168,17 @@ def test_names_of_refits_say_what_they_are_drawn_from() -> None:
         assert (one.digest("human") == changed.digest("human")) == same
         assert one.digest() != changed.digest()
         assert one.digest("human") != Evidence(sides, Resample(kind, 2)).digest("human")
+
+
+def test_a_name_does_not_depend_on_the_judges_beside() -> None:
+    """Of judges trained jointly all samples of both sides count, of others their own: whichever comes first."""
+    evidence = Evidence(make_sides())
+    (split, *_) = stratified_folds(evidence.classes, seed=0, folds=3)
+    slot = evidence.slots["generated", 0]
+    linear, lstm = (Member(find_judge(name), GENDER, slot, split, 0) for name in ("linear", "lstm"))
+    apart = [name_members([member], TrainingSetup())[0] for member in (linear, lstm)]
+    assert name_members([linear, lstm], TrainingSetup()) == apart
+    assert name_members([lstm, linear], TrainingSetup()) == apart[::-1]
 
 
 def test_finished_members_are_taken_from_the_store(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,25 +92,25 @@ class Prompted(nn.Module):
         return answers
 
 
-def make_judge(network: type[nn.Module], target: Target = GENDER, **recipe: object) -> NetworkJudge:
-    settings = {"epochs": 5, "learning_rate": 0.02, "batch_size": 16} | recipe
-    blueprint = Blueprint("test", "this test", network=network, recipe=Recipe(**settings))
-    assert blueprint.recipe
-    return NetworkJudge(blueprint, target, blueprint.recipe, Trainer(make_accelerator()))
+def make_judge(
+    network: type[nn.Module], target: Target = GENDER, *, checkpoint: Path | None = None, **recipe: Any
+) -> NetworkJudge:
+    """``on_epoch`` apart, keywords are the recipe's; a checkpoint is written after every epoch."""
+    on_epoch = recipe.pop("on_epoch", None)
+    settings = Recipe(**{"epochs": 5, "learning_rate": 0.02, "batch_size": 16} | recipe)
+    trainer = Trainer(make_accelerator(), checkpoint=checkpoint, seconds=0, on_epoch=on_epoch)
+    return NetworkJudge(Blueprint("test", "this test", network=network, recipe=settings), target, settings, trainer)
 
 
-@pytest.mark.parametrize("network", [Words, Pictures, Prompted])
-def test_every_kind_of_network_learns(network: type[nn.Module]) -> None:
-    train, test = make_samples(200), make_samples(100, seed=1)
-    found = make_judge(network).fit(train, seed=0).predict(test)
-    assert found.probabilities.shape == (100, 2)
+@pytest.mark.parametrize(
+    ("network", "target", "epochs"),
+    [(Words, GENDER, 5), (Words, THREE, 12), (Pictures, GENDER, 5), (Prompted, GENDER, 5)],
+)
+def test_every_kind_of_network_learns(network: type[nn.Module], target: Target, epochs: int) -> None:
+    train, test = make_samples(300, target=target), make_samples(100, target=target, seed=1)
+    found = make_judge(network, target, epochs=epochs).fit(train, seed=0).predict(test)
+    assert found.probabilities.shape == (100, len(target.classes))
     assert found.probabilities.sum(axis=1) == pytest.approx(1)
-    assert accuracy(found.probabilities, test) > 0.95
-
-
-def test_three_classes() -> None:
-    train, test = make_samples(300, target=THREE), make_samples(100, target=THREE, seed=1)
-    found = make_judge(Words, THREE, epochs=12).fit(train, seed=0).predict(test)
     assert accuracy(found.probabilities, test) > 0.95
 
 
@@ -148,7 +149,7 @@ class Plain(Words):
 
 def test_micro_batches_add_up_to_the_batch() -> None:
     samples = make_samples(50, clue=0.5)
-    weighted = [Sample(s.image_id, s.side, 0, s.words, s.answers, weight=1 + s.answers[0]) for s in samples]
+    weighted = [replace(sample, weight=1 + sample.answers[0]) for sample in samples]
     whole = make_judge(Plain).fit(weighted, seed=0).predict(samples).probabilities
     pieces = make_judge(Plain, micro_batch=5).fit(weighted, seed=0).predict(samples).probabilities
     assert pieces == pytest.approx(whole, abs=1e-5)
@@ -180,48 +181,46 @@ def test_batches_that_are_normalised_are_not_cut_up() -> None:
 def test_weights_are_copies() -> None:
     """A sample of weight 2 counts as two samples, in a full batch."""
     samples = make_samples(12, clue=0.5)
-    doubled = [
-        Sample(s.image_id, s.side, 0, s.words, s.answers, weight=2.0 if i < 4 else 1.0) for i, s in enumerate(samples)
-    ]
+    doubled = [replace(sample, weight=2.0) for sample in samples[:4]] + samples[4:]
     one = make_judge(Plain, batch_size=64).fit(doubled, seed=0).predict(samples).probabilities
     two = make_judge(Plain, batch_size=64).fit([*samples[:4], *samples], seed=0).predict(samples).probabilities
     assert one == pytest.approx(two, abs=1e-5)
 
 
-@pytest.mark.parametrize("keep", ["last", "best"])
-@pytest.mark.parametrize("killed_after", [1, 3])
+class KilledError(Exception):
+    """Stands for SIGKILL."""
+
+
+@pytest.mark.parametrize(("keep", "killed_after"), [("last", 1), ("best", 3)])
 def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after: int) -> None:
+    """The history too; a damaged checkpoint is none."""
     samples, validation = make_samples(60, clue=0.6), make_samples(30, clue=0.6, seed=9)
-    recipe = Recipe(epochs=5, learning_rate=0.05, batch_size=16, keep=keep)
-    blueprint = Blueprint("test", "this test", network=Words, recipe=recipe)
+    path = tmp_path / "training.safetensors"
+    epochs: list[int] = []
 
-    def fit(trainer: Trainer) -> np.ndarray:
-        judge = NetworkJudge(blueprint, GENDER, recipe, trainer).fit(samples, seed=0, validation=validation)
-        return judge.predict(validation).probabilities
+    def fit(**how: Any) -> tuple[NetworkJudge, np.ndarray]:
+        judge = make_judge(Words, keep=keep, learning_rate=0.05, **how).fit(samples, seed=0, validation=validation)
+        return judge, judge.predict(validation).probabilities
 
-    class KilledError(Exception):
-        pass
+    def note(done: int, loss: float) -> None:
+        epochs.append(done)
 
     def kill(done: int, loss: float) -> None:
         if done == killed_after:
             raise KilledError
 
-    whole = fit(Trainer(make_accelerator()))
-    path = tmp_path / "training.safetensors"
+    whole, expected = fit()
     with pytest.raises(KilledError):
-        fit(Trainer(make_accelerator(), checkpoint=path, seconds=0, on_epoch=kill))
-    epochs: list[int] = []
-    resumed = fit(
-        Trainer(make_accelerator(), checkpoint=path, seconds=0, on_epoch=lambda done, loss: epochs.append(done))
-    )
+        fit(checkpoint=path, on_epoch=kill)
+    resumed, found = fit(checkpoint=path, on_epoch=note)
     assert epochs == list(range(killed_after + 1, 6))
-    assert np.array_equal(whole, resumed)
+    assert np.array_equal(found, expected)
+    assert resumed.history == whole.history
     assert [entry.name for entry in tmp_path.iterdir()] == ["training.safetensors"]
-    path.write_bytes(path.read_bytes()[:-1])  # A damaged one is none.
+    path.write_bytes(path.read_bytes()[:-1])
     epochs.clear()
-    anew = fit(Trainer(make_accelerator(), checkpoint=path, seconds=0, on_epoch=lambda done, loss: epochs.append(done)))
+    assert np.array_equal(fit(checkpoint=path, on_epoch=note)[1], expected)
     assert epochs == [1, 2, 3, 4, 5]
-    assert np.array_equal(whole, anew)
 
 
 def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
@@ -250,13 +249,10 @@ def test_tied_and_frozen_weights_resume_too(tmp_path: Path) -> None:
     from safetensors import safe_open
 
     samples = make_samples(60, clue=0.6)
-    recipe = Recipe(epochs=4, learning_rate=0.05, batch_size=16)
     path = tmp_path / "training.safetensors"
 
     def fit(epochs: int, checkpoint: Path | None) -> np.ndarray:
-        blueprint = Blueprint("test", "this test", network=Tied, recipe=recipe)
-        trainer = Trainer(make_accelerator(), checkpoint=checkpoint, seconds=0)
-        judge = NetworkJudge(blueprint, GENDER, replace(recipe, epochs=epochs), trainer).fit(samples, seed=0)
+        judge = make_judge(Tied, checkpoint=checkpoint, epochs=epochs, learning_rate=0.05).fit(samples, seed=0)
         return judge.predict(samples).probabilities
 
     whole = fit(4, None)
@@ -279,20 +275,9 @@ class Broken(Words):
         return super().forward(batch) / 0
 
 
-def test_history_tells_every_epoch_and_survives_a_kill(tmp_path: Path) -> None:
+def test_history_tells_every_epoch() -> None:
     samples, validation = make_samples(60, clue=0.7), make_samples(60, clue=0.7, seed=9)
-    recipe = Recipe(epochs=6, learning_rate=0.2, batch_size=16, keep="best")
-    blueprint = Blueprint("test", "this test", network=Words, recipe=recipe)
-
-    def fit(epochs: int, checkpoint: Path | None) -> NetworkJudge:
-        trainer = Trainer(make_accelerator(), checkpoint=checkpoint, seconds=0)
-        judge = NetworkJudge(blueprint, GENDER, replace(recipe, epochs=epochs), trainer)
-        return judge.fit(samples, seed=0, validation=validation)
-
-    whole = fit(6, None)
-    fit(3, tmp_path / "training.safetensors")
-    resumed = fit(6, tmp_path / "training.safetensors")
-    assert resumed.history == whole.history
+    whole = make_judge(Words, epochs=6, learning_rate=0.2, keep="best").fit(samples, seed=0, validation=validation)
     assert (len(whole.history.training), len(whole.history.validation)) == (6, 6)
     found = whole.predict(validation)
     by_hand = float(-np.log([row[s.answers[0]] for row, s in zip(found.probabilities, validation, strict=True)]).mean())
@@ -323,50 +308,35 @@ class Greedy(Plain):
         return super().forward(batch)
 
 
-def in_little_memory(code: str) -> str:
-    """What ``code`` prints in a process that may take 5 GB more than it has (address space; nothing is touched)."""
-    limit = (
-        "import resource, test_trainer as t\nfrom pathlib import Path\n"
-        "held = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))\n"
-    )
-    places = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    script = f"import sys; sys.path[:0] = {places}\n{limit}{code}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_out_of_memory_says_what_would_fit_and_auto_takes_it() -> None:
-    code = """
+    """In a process that may take 5 GB more than it has (address space; nothing is touched)."""
+    code = f"""
+import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]}
+import resource, test_trainer as t
+from pathlib import Path
+held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))
 samples = t.make_samples(50, clue=0.5)
-try:
-    t.make_judge(t.Greedy, batch_size=32).fit(samples, seed=0)
-except t.JudgeError as error:
-    print(error)
+t.Normed.greedy = True
+for network, size in ((t.Greedy, None), (t.Normed, "auto")):
+    try:
+        t.make_judge(network, batch_size=32, micro_batch=size).fit(samples, seed=0)
+    except t.JudgeError as error:
+        print(error)
 halved = t.make_judge(t.Greedy, batch_size=32, micro_batch="auto").fit(samples, seed=0)
 print(halved.trainer.micro_batch)
 whole = t.make_judge(t.Plain, batch_size=32).fit(samples, seed=0)
 print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabilities).max() < 1e-5)
 """
-    said, size, same = in_little_memory(code).splitlines()
-    assert said == (
-        "training: memory does not hold 32 samples a forward pass. --micro-batch 4 would fit, and adds up to the "
-        "same batches; or auto."
-    )
-    assert (size, same) == ("4", "True")
-
-
-def test_out_of_memory_under_batch_normalisation_asks_for_smaller_batches() -> None:
-    code = """
-t.Normed.greedy = True
-try:
-    t.make_judge(t.Normed, batch_size=32, micro_batch="auto").fit(t.make_samples(50), seed=0)
-except t.JudgeError as error:
-    print(error)
-"""
-    said = "training: memory does not hold 32 samples a forward pass. --batch-size 4 would fit.\n"
-    assert in_little_memory(code) == said
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    said = "training: memory does not hold 32 samples a forward pass."
+    assert done.stdout.splitlines() == [
+        f"{said} --micro-batch 4 would fit, and adds up to the same batches; or auto.",
+        f"{said} --batch-size 4 would fit.",
+        "4",
+        "True",
+    ]
 
 
 class Asked(Plain):

@@ -1,4 +1,4 @@
-"""From rows of METRICS to what a run has to do: judges to ask, captions to count."""
+"""From rows of METRICS to the work of a run: judges to train, captions to count."""
 
 from __future__ import annotations
 
