@@ -53,9 +53,9 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.hidden import HiddenPictures
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
+from judge.training.features import PictureCache
 from judge.training.losses import make_optimiser, weighted_loss
 from judge.training.member import Member
-from judge.training.features import PictureCache
 from judge.training.precompute import precompute
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer

@@ -29,7 +29,7 @@ from judge.evidence.counts import Vocabulary
 from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, Result, measure
-from judge.measure.walk import lay_out
+from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN

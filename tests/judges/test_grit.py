@@ -278,11 +278,7 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
     samples = [Sample(image, "human", 0, (), (0,), image=image) for image in ("1", "2")]
     members = [Member(find_judge(name), GENDER, samples, Split((), (), {}), 0) for name in ("sat", "grit")]
     runs = [
-<<<<<<< .merge_file_RQijEI
-        precompute(members, seen(tmp_path, boxes), tmp_path / "kept")
-=======
-        precompute_pictures(judges, ["1", "2"], materials_with(tmp_path, boxes), tmp_path / "kept")
->>>>>>> .merge_file_Dzo0yL
+        precompute(members, materials_with(tmp_path, boxes), tmp_path / "kept")
         for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ())
     ]
     assert len({run.features["grit"].key for run in runs}) == 3
