@@ -101,7 +101,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         found = {
             "results": [_entry(row) for row in rows],
             "judges": judged,
-            "agreement": [asdict(row) for row in agree],
+            "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
         text = json.dumps(found, indent=2, allow_nan=False)
         (out.partial / FIGURES).write_text(text + "\n", encoding="utf-8")

@@ -169,6 +169,7 @@ class Result:
         covered = (self.run["captioners"][summary.captioner]["coverage"] or {}).get("generated", {})
         interval = summary.interval
         row |= asdict(said) | {
+            "metric": summary.metric.name,
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,
             "protocol": self.run["protocol"],

@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from judge.metrics import find_metric
+from judge.metrics import Metric
 from judge.statistics.correlation import Correlation, correlate
 from judge.statistics.summary import Summary
 
@@ -102,14 +102,14 @@ class JudgePair:
     """How far two judges of a metric agree over captioners.
 
     Attributes:
-        metric: the row's name.
+        metric: by which.
         first, second: the judges.
         captioners: how many both have an amplification of.
         conflict: see :func:`conflict_score`.
         ranking: of the amplifications; its ``pearson`` is :func:`ranking_consistency`, None where that is NaN.
     """
 
-    metric: str
+    metric: Metric
     first: str
     second: str
     captioners: int
@@ -128,7 +128,7 @@ class Variation:
         cv: see :func:`coefficient_of_variation`; NaN where that is.
     """
 
-    metric: str
+    metric: Metric
     captioner: str
     judges: int
     mean: float
@@ -145,7 +145,7 @@ class HumanAlignment:
             that is NaN.
     """
 
-    metric: str
+    metric: Metric
     judge: str
     alignment: Correlation
 
@@ -167,7 +167,7 @@ def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float]
     Metrics, judges and captioners stand in order of appearance. Rows without an amplification (a metric of one side,
     NaN) are left out, and so are pairs of judges without a captioner in common.
     """
-    by_metric: dict[str, dict[str, dict[str, float]]] = {}
+    by_metric: dict[Metric, dict[str, dict[str, float]]] = {}
     for row in summaries:
         if row.amplification is not None and not math.isnan(row.amplification):
             by_metric.setdefault(row.metric, {}).setdefault(row.judge, {})[row.captioner] = row.amplification
@@ -186,15 +186,15 @@ def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float]
     return Consistency(tuple(pairs), tuple(variations), tuple(alignments))
 
 
-def _pair(metric: str, judges: tuple[str, str], by_judge: Mapping[str, Mapping[str, float]]) -> JudgePair:
+def _pair(metric: Metric, judges: tuple[str, str], by_judge: Mapping[str, Mapping[str, float]]) -> JudgePair:
     a, b = (by_judge[judge] for judge in judges)
     both = [name for name in a if name in b]
     first, second = [a[name] for name in both], [b[name] for name in both]
-    conflict = conflict_score(first, second, neutral=find_metric(metric).neutral)
+    conflict = conflict_score(first, second, neutral=metric.neutral)
     return JudgePair(metric, *judges, len(both), conflict, _correlate(first, second))
 
 
-def _variations(metric: str, by_judge: Mapping[str, Mapping[str, float]]) -> list[Variation]:
+def _variations(metric: Metric, by_judge: Mapping[str, Mapping[str, float]]) -> list[Variation]:
     found = []
     for captioner in dict.fromkeys(name for values in by_judge.values() for name in values):
         values = [of[captioner] for of in by_judge.values() if captioner in of]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from judge.metrics import Metric
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -53,7 +54,7 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
 class Agreement:
     """How far amplifications of a variant of a run go with those of its first variant, over captioners."""
 
-    metric: str
+    metric: Metric
     judge: str
     variant: str
     correlation: Correlation
@@ -73,6 +74,6 @@ def agreements(variants: Mapping[str, Sequence[Summary]], *, level: float = 0.95
     return found
 
 
-def _amplifications(rows: Sequence[Summary], metric: str, judge: str) -> dict[str, float]:
+def _amplifications(rows: Sequence[Summary], metric: Metric, judge: str) -> dict[str, float]:
     mine = [row for row in rows if (row.metric, row.judge) == (metric, judge)]
     return {row.captioner: row.amplification for row in mine if row.amplification is not None}

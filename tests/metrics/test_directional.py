@@ -140,7 +140,7 @@ def test_against_loops() -> None:
     result = evaluate(corpus, metrics="dbac,dpac", **QUICK)
     assert list(result.table()["metric"]) == ["dbac-at", "dbac-ta", "dpac-at", "dpac-ta"]
     for summary in result.summaries:
-        slow = loops(result, corpus, summary.metric)
+        slow = loops(result, corpus, summary.metric.name)
         assert summary.human == pytest.approx(slow["human"], rel=1e-9)
         assert summary.generated == pytest.approx(slow["generated"], rel=1e-9)
         expected = (slow["generated"] - slow["human"]) / (slow["generated"] + slow["human"])

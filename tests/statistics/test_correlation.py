@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from judge.metrics import METRICS
 from judge.statistics.correlation import agreements, correlate
 from judge.statistics.summary import Summary
 
@@ -59,7 +60,7 @@ def test_what_has_no_correlation_has_none() -> None:
 
 
 def summary(captioner: str, amplification: float | None, judge: str = "sat") -> Summary:
-    return Summary(captioner, "imagecaptioner2", judge, 0.5, 0.6, amplification, None, None, None, 10, 1)
+    return Summary(captioner, METRICS["imagecaptioner2"], judge, 0.5, 0.6, amplification, None, None, None, 10, 1)
 
 
 def test_agreement_joins_captioners_by_name() -> None:
