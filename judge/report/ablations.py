@@ -9,7 +9,7 @@ from functools import partial
 from judge.measure import Result
 from judge.report.table import Column, Table, names, number, signed, signed_interval
 from judge.statistics.correlation import Agreement
-from judge.statistics.summary import Summary
+from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 
@@ -61,7 +61,7 @@ def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
     lines = []
     for row in agreements:
         found = row.correlation
-        title = f"{row.metric.title} ({row.judge}), {row.variant} with {first} over {found.pairs} captioners: "
+        title = f"{name_row(row.metric, row.judge)}, {row.variant} with {first} over {found.pairs} captioners: "
         if found.pearson is None:
             lines.append(title + "no correlation of fewer than two, or of equal ones")
             continue

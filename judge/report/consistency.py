@@ -8,6 +8,7 @@ from functools import partial
 from judge.metrics import Metric
 from judge.report.table import Column, Table, count, names, number, percent, signed, signed_interval
 from judge.statistics.consistency import Consistency, HumanAlignment, JudgePair, percent_reduction
+from judge.statistics.summary import name_row
 
 
 def pair_table(consistency: Consistency) -> Table[JudgePair]:
@@ -56,7 +57,7 @@ def variation_table(consistency: Consistency) -> Table[str]:
 def people_table(consistency: Consistency) -> Table[HumanAlignment]:
     """A row per metric and judge: correlation of amplifications with people's scores of the captioners."""
     columns: tuple[Column[HumanAlignment], ...] = (
-        names("metric (judge)", lambda row: f"{row.metric.title} ({row.judge})"),
+        names("metric (judge)", lambda row: name_row(row.metric, row.judge)),
         Column("captioners", lambda row: row.alignment.pairs, count),
         Column("human alignment", lambda row: row.alignment.pearson, signed),
         Column("interval", lambda row: row.alignment.interval, signed_interval),

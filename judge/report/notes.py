@@ -34,7 +34,7 @@ def summary_lines(result: Result) -> list[str]:
     return [
         _protocol(result),
         *_scope(result),
-        f"{holm}Left out: {left_out:,} images, captions or tasks (--verbose).",
+        f"{holm}Left out: {left_out:,} images, captions or tasks.",
         *([f"Labels DERIVED: {labels['source']}."] if labels["derived"] else []),
     ]
 
@@ -88,7 +88,7 @@ def _scope(result: Result) -> Iterator[str]:
     if sources := [basis for basis in ("refits", "splits") if basis in bases]:
         yield f"Intervals and p: for another sample of such images, judges trained anew (from {', '.join(sources)})."
     elif "images" in bases:
-        yield "Intervals and p: for another sample of such images; no judge is trained."
+        yield "Intervals and p: for another sample of such images."
 
 
 def _method(result: Result) -> Iterator[str]:

@@ -28,20 +28,23 @@ class QualityRow(NamedTuple):
         return self.values.get(name)
 
 
-def quality_table(found: Mapping[str, Quality]) -> Table[QualityRow]:
+def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Table[QualityRow]:
     """A row per captioner and class, and two of the largest gap between two classes. Fractions."""
     columns: list[Column[QualityRow]] = [
         names("captioner", lambda row: row.captioner),
         names("images of", lambda row: row.group),
-        Column("images", lambda row: row.images, lambda value, _: count(value)),
+        Column("images", lambda row: row.images, count),
         *(
             Column(score, methodcaller("score", score), _score)
             for score in _SHOWN
             if not all(score in quality.skipped for quality in found.values())
         ),
-        Column("vocabulary", lambda row: row.whole and row.whole.vocabulary["generated"], count),
-        Column("length", lambda row: row.whole and row.whole.mean_length["generated"], lambda value, _: f"{value:.1f}"),
     ]
+    if verbose:
+        columns += [
+            Column("vocabulary", lambda row: row.whole and row.whole.vocabulary["generated"], count),
+            Column("length", lambda row: row.whole and row.whole.mean_length["generated"], lambda of, _: f"{of:.1f}"),
+        ]
     rows = tuple(row for name, quality in found.items() for row in _rows(name, quality))
     return Table(tuple(columns), rows, "Caption quality")
 
@@ -64,6 +67,8 @@ def quality_notes(found: Mapping[str, Quality]) -> Iterator[str]:
     """What a reader must know beside the table, a line each; captioners of whom the same is true share one."""
     alike: dict[str, list[str]] = {}
     for name, quality in found.items():
+        vocabulary, length = quality.vocabulary["generated"], quality.mean_length["generated"]
+        yield f"{name} uses {vocabulary:,} words, {length:.1f} a caption."
         words = "Penn Treebank tokens" if quality.tokenizer == "ptb" else "tokens of our own tokeniser"
         human = f"people use {quality.vocabulary['human']:,} words, {quality.mean_length['human']:.1f} a caption"
         skipped = "; ".join(f"{score} skipped: {why}" for score, why in quality.skipped.items())

@@ -66,7 +66,7 @@ def fold(table: Table[Any], width: int, *, parts: bool = True) -> Iterator[RichT
 
     Where it is too wide, the first column becomes a line above the rows that share its value. Where that is not
     enough, it is cut into several tables (if ``parts`` are allowed): each begins with the columns that say what a row
-    is about, which are wrapped where they are long.
+    is about, which are wrapped where they are long, as all text.
     """
     columns = [[column.heading, *cells] for column, cells in table.shown()]
     left = [column.align == "left" for column, _ in table.shown()]
@@ -74,6 +74,7 @@ def fold(table: Table[Any], width: int, *, parts: bool = True) -> Iterator[RichT
     if names > 1 and _width(columns) > width:
         columns, left, names = _grouped(columns), left[1:], names - 1
     widths = [_width([column]) for column in columns]
+    widths[names:] = [min(width, _NAMES) if text else width for width, text in zip(widths, left, strict=True)][names:]
     room = width - min(sum(widths[:names]), _NAMES)
     cut: list[list[int]] = [[]]
     used = 0
@@ -114,7 +115,7 @@ def _rich(columns: Sequence[Sequence[str]], left: Sequence[bool], places: Sequen
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for place in places:
         justify = "left" if left[place] else "right"
-        table.add_column(Text(columns[place][0]), justify=justify, no_wrap=place >= names, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(Text(columns[place][0]), justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
     for row in zip(*(columns[place][1:] for place in places), strict=True):
         table.add_row(*map(Text, row))
     return table

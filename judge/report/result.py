@@ -54,7 +54,7 @@ def _tables(result: Result, verbose: bool, extra: Mapping[str, Mapping[str, str]
     if len(found) <= (MOST_VERBOSE if verbose else MOST_DIFFERENCES):
         yield difference_table(found, verbose=verbose)
     if result.quality:
-        yield quality_table(result.quality)
+        yield quality_table(result.quality, verbose=verbose)
     consistency = measure_consistency(result.summaries, result.run.get("human_scores"))
     yield pair_table(consistency)
     if verbose:

@@ -60,9 +60,9 @@ def result_table(
         *(Column(heading, partial(_known, values), text) for heading, values in (extra or {}).items()),
         Column(level, partial(_interval, alone=False), signed_interval, optional=True),
         Column(THESE_JUDGES, partial(_interval, alone=True), signed_interval, optional=True),
-        *([Column("p", lambda row: row.summary.p_value, p_value)] if verbose else []),
-        Column("p (Holm)", lambda row: row.said.p_holm, p_value),
-        Column("verdict", lambda row: row.said.verdict, text),
+        *([Column[Line]("p", lambda row: row.summary.p_value, p_value, optional=True)] if verbose else []),
+        Column("p (Holm)", lambda row: row.said.p_holm, p_value, optional=True),
+        Column("verdict", lambda row: row.said.verdict, text, optional=True),
         *(_more(result) if verbose else []),
     ]
     return Table(tuple(columns), rows, digits=lambda row: digits_of(row.summary.interval))
@@ -96,17 +96,27 @@ def _interval(row: Line, *, alone: bool) -> object:
 
 
 def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Table[Difference]:
-    """A row per pair of captioners, metric and judge: amplification of the first less that of the second."""
+    """A row per pair of captioners, metric and judge: amplification of the first less that of the second.
+
+    In the order of whichever there are fewer of, pairs or metrics: so a narrow page can name each once.
+    """
+    pairs = list(dict.fromkeys((row.first, row.second) for row in found))
+    both: list[Column[Difference]] = [
+        names("first - second", lambda row: f"{row.first} - {row.second}"),
+        names("metric (judge)", lambda row: row.title),
+    ]
+    if len(pairs) < len({row.title for row in found}):
+        found = sorted(found, key=lambda row: pairs.index((row.first, row.second)))
+    else:
+        both.reverse()
     level = max((row.interval.level for row in found if row.interval), default=0.95)
     columns: list[Column[Difference]] = [
-        names("metric (judge)", lambda row: row.title),
-        names("first", lambda row: row.first),
-        names("second", lambda row: row.second),
-        Column("first - second", lambda row: row.value, signed),
-        Column(f"{100 * level:g}% interval", lambda row: row.interval, signed_interval),
-        *([Column[Difference]("p", lambda row: row.p_value, p_value)] if verbose else []),
-        Column("p (Holm)", lambda row: row.p_holm, p_value),
-        names("verdict", lambda row: row.verdict),
+        *both,
+        Column("difference", lambda row: row.value, signed),
+        Column(f"{100 * level:g}% interval", lambda row: row.interval, signed_interval, optional=True),
+        *([Column[Difference]("p", lambda row: row.p_value, p_value, optional=True)] if verbose else []),
+        Column("p (Holm)", lambda row: row.p_holm, p_value, optional=True),
+        Column("verdict", lambda row: row.verdict, text, align="left", optional=True),
     ]
     return Table(tuple(columns), tuple(found), digits=lambda row: digits_of(row.interval))
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from judge.metrics import Metric
 from judge.statistics.inference import SIGNIFICANT, t_interval, t_test
-from judge.statistics.summary import Summary
+from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 POWER = 0.8
@@ -72,7 +72,7 @@ class Difference:
     @property
     def title(self) -> str:
         """Metric and judge as tables name them."""
-        return f"{self.metric.title} ({self.judge})"
+        return name_row(self.metric, self.judge)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -127,7 +127,12 @@ class Summary:
     @property
     def title(self) -> str:
         """Metric and judge as tables name them: "LIC (lstm)"."""
-        return f"{self.metric.title} ({self.judge})"
+        return name_row(self.metric, self.judge)
+
+
+def name_row(metric: Metric, judge: str) -> str:
+    """Metric and judge as tables name them: "LIC (lstm)"; of counted metrics there is no judge to name."""
+    return metric.title if metric.counted else f"{metric.title} ({judge})"
 
 
 class Settings(NamedTuple):

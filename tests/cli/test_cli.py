@@ -56,7 +56,7 @@ def test_evaluate_writes_the_run(files: WorldFiles, tmp_path: Path) -> None:
     assert done.stdout.rstrip().endswith(f"The results are in {out}")
     assert "LIC (linear)" in done.stdout
     assert "Intervals and p: for another sample of such images, judges trained anew (from refits)." in done.stdout
-    assert "p (Holm): corrected for the 4 tests, verdict at 0.05. Left out: 0 images, captions or tasks" in done.stdout
+    assert "p (Holm): corrected for the 4 tests, verdict at 0.05. Left out: 0 images, captions or tasks." in done.stdout
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert [(row["captioner"], row["metric"]) for row in found["results"]] == [
         (name, metric) for name in ("much", "none") for metric in ("lic", "leakage")
