@@ -72,7 +72,7 @@ def _protocol(result: Result) -> str:
     seeds = f"{len(run['seeds'])} seed{'s' if len(run['seeds']) > 1 else ''}"
     judged = [row for row in _metrics(result) if not row.counted]
     if not judged:
-        return "Counted: no judge was trained."
+        return "Counted: no judge was trained; amplification is the published value less the chance level."
     if run["protocol"] == "crossfit":
         return f"Protocol crossfit: {run['folds']} folds, {seeds}; no judge scores an image that it was trained on."
     shares = _alike(

@@ -51,6 +51,7 @@ def result_table(
     """
     rows = tuple(map(Line, result.summaries, conclude(result.summaries)))
     level = f"{100 * result.run['level']:g}% interval"
+    uncorrected: Column[Line] = Column("p", lambda row: row.summary.p_value, p_value, optional=True)
     columns: list[Column[Line]] = [
         names("captioner", lambda row: row.summary.captioner),
         names("metric (judge)", lambda row: row.summary.title),
@@ -60,7 +61,7 @@ def result_table(
         *(Column(heading, partial(_known, values), text) for heading, values in (extra or {}).items()),
         Column(level, partial(_interval, alone=False), signed_interval, optional=True),
         Column(THESE_JUDGES, partial(_interval, alone=True), signed_interval, optional=True),
-        *([Column[Line]("p", lambda row: row.summary.p_value, p_value, optional=True)] if verbose else []),
+        *([uncorrected] if verbose else []),
         Column("p (Holm)", lambda row: row.said.p_holm, p_value, optional=True),
         Column("verdict", lambda row: row.said.verdict, text, optional=True),
         *(_more(result) if verbose else []),
@@ -72,7 +73,7 @@ def _more(result: Result) -> list[Column[Line]]:
     """Columns of the long table."""
     captioners, attribute = result.run["captioners"], result.run["attribute"]
     return [
-        Column("detectable", lambda row: row.said.detectable, exact),
+        Column("detectable", lambda row: row.said.detectable, exact, optional=True),
         Column("chance", lambda row: row.summary.chance, pair, optional=True),
         Column("as published", lambda row: row.summary.published, signed, optional=True),
         Column("chance level", lambda row: row.summary.chance_level, signed, optional=True),
@@ -110,11 +111,12 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
     else:
         both.reverse()
     level = max((row.interval.level for row in found if row.interval), default=0.95)
+    uncorrected: Column[Difference] = Column("p", lambda row: row.p_value, p_value, optional=True)
     columns: list[Column[Difference]] = [
         *both,
         Column("difference", lambda row: row.value, signed),
         Column(f"{100 * level:g}% interval", lambda row: row.interval, signed_interval, optional=True),
-        *([Column[Difference]("p", lambda row: row.p_value, p_value, optional=True)] if verbose else []),
+        *([uncorrected] if verbose else []),
         Column("p (Holm)", lambda row: row.p_holm, p_value, optional=True),
         Column("verdict", lambda row: row.verdict, text, align="left", optional=True),
     ]
