@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from judge.measure import Result
-from judge.report.table import Column, Table, names, number, signed, signed_interval
+from judge.report.table import NUMBER, SIGNED, Column, Table, names, write
 from judge.statistics.correlation import Agreement
 from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
@@ -49,8 +49,8 @@ def detector_scores(results: Mapping[str, Result]) -> Table[dict[str, Summary]]:
     ]
     for detector in results:
         columns += [
-            Column(detector, partial(amplification, detector), signed),
-            Column("interval", partial(interval, detector), signed_interval),
+            Column(detector, partial(amplification, detector), SIGNED),
+            Column("interval", partial(interval, detector), SIGNED),
         ]
     rows = ({name: of[row.key] for name, of in found.items()} for row in results[first].summaries)
     return Table(tuple(columns), tuple(rows), notes=("Amplification where each detector hides people.",))
@@ -65,7 +65,7 @@ def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
         if found.pearson is None:
             lines.append(title + "no correlation of fewer than two, or of equal ones")
             continue
-        bounds = f" {signed_interval(found.interval)}" if found.interval else ""
+        bounds = f" {write(found.interval, SIGNED)}" if found.interval else ""
         lines.append(title + f"Pearson {found.pearson:+.3f}{bounds}, Spearman {found.spearman:+.3f}")
     return lines
 
@@ -77,12 +77,12 @@ def mask_table(rows: Sequence[MaskRow]) -> Table[MaskRow]:
         names("captioner", lambda row: row.summary.captioner),
         names("metric (judge)", lambda row: row.summary.title),
         names("hidden", lambda row: "nothing" if row.mask == "none" else f"{row.hide}, {row.mask}"),
-        Column("human", lambda row: row.summary.human, number),
-        Column("generated", lambda row: row.summary.generated, number),
-        Column("over chance", lambda row: row.over_chance, signed),
-        Column("over original", lambda row: row.over_original, signed),
-        Column("amplification", lambda row: row.summary.amplification, signed),
-        Column("interval", lambda row: row.summary.interval, signed_interval),
+        Column("human", lambda row: row.summary.human, NUMBER),
+        Column("generated", lambda row: row.summary.generated, NUMBER),
+        Column("over chance", lambda row: row.over_chance, SIGNED),
+        Column("over original", lambda row: row.over_original, SIGNED),
+        Column("amplification", lambda row: row.summary.amplification, SIGNED),
+        Column("interval", lambda row: row.summary.interval, SIGNED),
     ]
     note = (
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "

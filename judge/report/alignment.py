@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judge.report.table import Column, Table, count, names, number
+import pandas as pd
+
+from judge.report.table import COUNT, NUMBER, Column, Table, names
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
 
@@ -78,33 +79,35 @@ def alignment_table(found: Sequence[Alignment]) -> Table[AlignmentRow]:
         names("captioner", lambda row: row.entry.captioner),
         names("alignment", lambda row: row.how),
         *(
-            Column(heading, methodcaller("share", name), number)
+            Column(heading, methodcaller("share", name), NUMBER)
             for heading, name in zip(_HEADINGS, _SHARES, strict=True)
         ),
-        Column("METEOR", lambda row: row.entry.meteor[row.how], number),
-        Column("images", lambda row: row.entry.images, count),
+        Column("METEOR", lambda row: row.entry.meteor[row.how], NUMBER),
+        Column("images", lambda row: row.entry.images, COUNT),
     ]
     return Table(tuple(columns), tuple(AlignmentRow(entry, how) for entry in found for how in entry.reports))
 
 
 def substitutions_csv(found: Sequence[Alignment]) -> str:
     """A row per captioner and word: captioner, word, substitute, distance (cosine), tokens (occurrences)."""
-    rows = (
-        (entry.captioner, row.word, row.substitute, f"{row.distance:.6f}", row.tokens)
-        for entry in found
-        for row in entry.substitutions
+    columns = ["captioner", "word", "substitute", "distance", "tokens"]
+    return _csv(
+        [{"captioner": entry.captioner} | asdict(row) for entry in found for row in entry.substitutions], columns
     )
-    return _csv(("captioner", "word", "substitute", "distance", "tokens"), rows)
 
 
 def curve_csv(found: Sequence[Alignment]) -> str:
     """A row per captioner and delta: shares of words and of tokens kept, substituted, unknown; and of lacking ones."""
-    rows = (
-        (entry.captioner, f"{delta:g}", *(_share(getattr(report, name)) for name in _SHARES))
+    rows = [
+        asdict(report) | {"captioner": entry.captioner, "delta": f"{delta:g}"}
         for entry in found
         for delta, report in entry.curve
-    )
-    return _csv(("captioner", "delta", *_SHARES), rows)
+    ]
+    return _csv(rows, ["captioner", "delta", *_SHARES])
+
+
+def _csv(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
+    return pd.DataFrame(rows, columns=columns).to_csv(index=False, float_format="%.6f", lineterminator="\n")
 
 
 def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:
@@ -166,15 +169,3 @@ def _draw(panel: Axes, entry: Alignment, delta: float) -> None:
     panel.set_title(entry.captioner, fontsize=9, parse_math=False)
     panel.set_ylim(0, 1)
     panel.grid(alpha=0.3)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.6f}"
-
-
-def _csv(heading: Sequence[str], rows: Iterator[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heading)
-    writer.writerows(rows)
-    return text.getvalue()

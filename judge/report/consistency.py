@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from judge.metrics import Metric
-from judge.report.table import Column, Table, count, names, number, percent, signed, signed_interval
+from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, names
 from judge.statistics.consistency import Consistency, HumanAlignment, JudgePair, percent_reduction
 from judge.statistics.summary import name_row
 
@@ -16,10 +16,10 @@ def pair_table(consistency: Consistency) -> Table[JudgePair]:
     columns: tuple[Column[JudgePair], ...] = (
         names("metric", lambda pair: pair.metric.title),
         names("judges", lambda pair: f"{pair.first}, {pair.second}"),
-        Column("captioners", lambda pair: pair.captioners, count),
-        Column("conflict", lambda pair: 100 * pair.conflict, percent),
-        Column("ranking", lambda pair: pair.ranking.pearson, signed),
-        Column("interval", lambda pair: pair.ranking.interval, signed_interval),
+        Column("captioners", lambda pair: pair.captioners, COUNT),
+        Column("conflict", lambda pair: pair.conflict, ".2%"),
+        Column("ranking", lambda pair: pair.ranking.pearson, SIGNED),
+        Column("interval", lambda pair: pair.ranking.interval, SIGNED),
     )
     notes = (
         "Conflict: share of captioners that one judge calls biased (it amplifies) and the other does not.",
@@ -42,13 +42,14 @@ def variation_table(consistency: Consistency) -> Table[str]:
 
     def reduction(metric: Metric, captioner: str) -> float:
         alike = metric.neutral == metrics[0].neutral
-        return percent_reduction(*(variation(of, captioner) for of in (metrics[0], metric))) if alike else math.nan
+        first, other = (variation(of, captioner) for of in (metrics[0], metric))
+        return percent_reduction(first, other) / 100 if alike else math.nan
 
     columns: list[Column[str]] = [names("captioner", str)]
     for metric in metrics:
-        columns.append(Column(f"CV ({metric.title})", partial(variation, metric), number))
+        columns.append(Column(f"CV ({metric.title})", partial(variation, metric), NUMBER))
         if metric != metrics[0]:
-            columns.append(Column("reduction", partial(reduction, metric), lambda value, _: f"{value:.1f}%"))
+            columns.append(Column("reduction", partial(reduction, metric), ".1%"))
     note = "CV: sd over judges of a captioner's amplification, over |mean|; of a mean near 0 it says little."
     captioners = dict.fromkeys(captioner for _, captioner in found)
     return Table(tuple(columns), tuple(captioners), "Variation over judges", (note,))
@@ -58,9 +59,9 @@ def people_table(consistency: Consistency) -> Table[HumanAlignment]:
     """A row per metric and judge: correlation of amplifications with people's scores of the captioners."""
     columns: tuple[Column[HumanAlignment], ...] = (
         names("metric (judge)", lambda row: name_row(row.metric, row.judge)),
-        Column("captioners", lambda row: row.alignment.pairs, count),
-        Column("human alignment", lambda row: row.alignment.pearson, signed),
-        Column("interval", lambda row: row.alignment.interval, signed_interval),
+        Column("captioners", lambda row: row.alignment.pairs, COUNT),
+        Column("human alignment", lambda row: row.alignment.pearson, SIGNED),
+        Column("interval", lambda row: row.alignment.interval, SIGNED),
     )
     note = "Human alignment: Pearson's correlation of amplifications with people's scores, over captioners."
     return Table(columns, consistency.alignments, "Agreement with people", (note,))

@@ -10,7 +10,7 @@ from judge.metrics import Metric, find_metric
 from judge.metrics.counted.spec import COMPARED
 from judge.metrics.scores import SCORES
 from judge.report.quality import quality_notes
-from judge.report.table import coverage
+from judge.report.table import write_coverage
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import ROW
@@ -241,7 +241,7 @@ def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> str:
         notes.append(f"{counted['objects']} objects are annotated (source: {run['tasks']['source']})")
     if entry["coverage"]:
         notes.append(
-            f"human captions name {run['attribute']} (one/none/several): {coverage(entry['coverage']['human'])}"
+            f"human captions name {run['attribute']} (one/none/several): {write_coverage(entry['coverage']['human'])}"
         )
     return "; ".join(notes)
 

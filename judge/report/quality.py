@@ -7,7 +7,7 @@ from operator import methodcaller
 from typing import NamedTuple
 
 from judge.quality import SCORES, Quality
-from judge.report.table import Column, Table, count, interval, names, number
+from judge.report.table import COUNT, NUMBER, Column, Table, names
 from judge.types import Interval
 
 # What papers print; the shorter BLEUs are in quality.csv.
@@ -33,17 +33,17 @@ def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Tab
     columns: list[Column[QualityRow]] = [
         names("captioner", lambda row: row.captioner),
         names("images of", lambda row: row.group),
-        Column("images", lambda row: row.images, count),
+        Column("images", lambda row: row.images, COUNT),
         *(
-            Column(score, methodcaller("score", score), _score)
+            Column(score, methodcaller("score", score), NUMBER)
             for score in _SHOWN
             if not all(score in quality.skipped for quality in found.values())
         ),
     ]
     if verbose:
         columns += [
-            Column("vocabulary", lambda row: row.whole and row.whole.vocabulary["generated"], count),
-            Column("length", lambda row: row.whole and row.whole.mean_length["generated"], lambda of, _: f"{of:.1f}"),
+            Column("vocabulary", lambda row: row.whole and row.whole.vocabulary["generated"], COUNT),
+            Column("length", lambda row: row.whole and row.whole.mean_length["generated"], ".1f"),
         ]
     rows = tuple(row for name, quality in found.items() for row in _rows(name, quality))
     return Table(tuple(columns), rows, "Caption quality")
@@ -57,10 +57,6 @@ def _rows(name: str, quality: Quality) -> Iterator[QualityRow]:
     if quality.gaps:
         yield QualityRow(name, "largest gap", None, {gap.score: gap.value for gap in quality.gaps})
         yield QualityRow(name, "its interval", None, {gap.score: gap.interval for gap in quality.gaps})
-
-
-def _score(value: float | Interval, _: int) -> str:
-    return interval(value) if isinstance(value, Interval) else number(value)
 
 
 def quality_notes(found: Mapping[str, Quality]) -> Iterator[str]:

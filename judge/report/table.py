@@ -10,9 +10,9 @@ from typing import Any, Generic, Literal, TypeVar
 from judge.types import Interval
 
 ABSENT = "-"
+# How values are written: format specifications, "#" for the digits of the row. Intervals and pairs by their parts.
+TEXT, COUNT, NUMBER, EXACT, SIGNED, SIGNIFICANT = "", ",", ".3f", ".#f", "+.#f", ".4g"
 R = TypeVar("R")
-Format = Callable[[Any, int], str]
-"""(value, digits of its row) -> text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class Column(Generic[R]):
     Attributes:
         heading: above it.
         value: row -> raw value; None where absent.
-        format: how a value is written.
+        format: how a value is written: a specification as above, or a function.
         align: "left" for text. The first columns, as far as they are left-aligned, say what a row is about.
         optional: left out where no row has a value.
     """
 
     heading: str
     value: Callable[[R], Any]
-    format: Format
+    format: str | Callable[[Any], str] = TEXT
     align: Literal["left", "right"] = "right"
     optional: bool = False
 
@@ -58,79 +58,38 @@ class Table(Generic[R]):
         return [(column, of) for column, of in cells if not column.optional or {*of} - {ABSENT}]
 
     def _cell(self, column: Column[R], row: R) -> str:
-        value = column.value(row)
-        return ABSENT if _is_absent(value) else column.format(value, self.digits(row))
+        value, how = column.value(row), column.format
+        if isinstance(how, str):
+            return write(value, how, self.digits(row))
+        return ABSENT if value is None else how(value)
 
 
 def names(heading: str, value: Callable[[R], str | None]) -> Column[R]:
     """A column of text."""
-    return Column(heading, value, text, align="left")
+    return Column(heading, value, align="left")
+
+
+def write(value: Any, how: str, digits: int = 3) -> str:
+    """A value as text: a number, [low, high] of an interval, "human / generated" of a pair; "-" where absent."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ABSENT
+    if isinstance(value, Interval):
+        return f"[{write(value.low, how, digits)}, {write(value.high, how, digits)}]"
+    if isinstance(value, tuple):
+        return " / ".join(write(part, how, digits) for part in value)
+    return format(value, how.replace("#", str(digits)))
+
+
+def write_p(value: float) -> str:
+    """A p-value: three digits after the point."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def write_coverage(shares: Mapping[str, float]) -> str:
+    """Shares of captions that name one class, none and several: 74%/25%/1%."""
+    return "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several"))
 
 
 def digits_of(found: Interval | None) -> int:
     """How many digits tell where in an interval a value lies: 3, or 5 for a narrow one (DBA of many objects)."""
     return 5 if found and 0 < found.high - found.low < 0.002 else 3
-
-
-def text(value: object, _: int = 0) -> str:
-    """As it is."""
-    return str(value)
-
-
-def count(value: int, _: int = 0) -> str:
-    """A whole number: 1,200."""
-    return f"{value:,}"
-
-
-def number(value: float, _: int = 3) -> str:
-    """Three digits after the point."""
-    return f"{value:.3f}"
-
-
-def exact(value: float, digits: int = 3) -> str:
-    """As many digits after the point as the row has."""
-    return f"{value:.{digits}f}"
-
-
-def significant(value: float, _: int = 4) -> str:
-    """Four significant digits: values of any size."""
-    return f"{value:.4g}"
-
-
-def signed(value: float, digits: int = 3) -> str:
-    """With its sign."""
-    return f"{value:+.{digits}f}"
-
-
-def percent(value: float, _: int = 1) -> str:
-    """A percentage, two digits after the point."""
-    return f"{value:.2f}%"
-
-
-def p_value(value: float, _: int = 3) -> str:
-    """Three digits after the point."""
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def pair(values: tuple[float, float], _: int = 3) -> str:
-    """Human side / generated side."""
-    return " / ".join(map(number, values))
-
-
-def interval(found: Interval, _: int = 3) -> str:
-    """As [low, high]."""
-    return f"[{found.low:.3f}, {found.high:.3f}]"
-
-
-def signed_interval(found: Interval, digits: int = 3) -> str:
-    """As [low, high], with signs."""
-    return f"[{signed(found.low, digits)}, {signed(found.high, digits)}]"
-
-
-def coverage(shares: Mapping[str, float], _: int = 0) -> str:
-    """Shares of captions that name one class, none and several: 74%/25%/1%."""
-    return "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several"))
-
-
-def _is_absent(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))

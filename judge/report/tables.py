@@ -9,21 +9,17 @@ from typing import NamedTuple
 from judge.masking.overlap import DetectorRow
 from judge.measure import Result
 from judge.report.table import (
+    COUNT,
+    EXACT,
+    NUMBER,
+    SIGNED,
+    SIGNIFICANT,
     Column,
     Table,
-    count,
-    coverage,
     digits_of,
-    exact,
-    interval,
     names,
-    number,
-    p_value,
-    pair,
-    signed,
-    signed_interval,
-    significant,
-    text,
+    write_coverage,
+    write_p,
 )
 from judge.statistics.comparisons import Conclusion, Difference, conclude
 from judge.statistics.summary import Summary
@@ -51,19 +47,19 @@ def result_table(
     """
     rows = tuple(map(Line, result.summaries, conclude(result.summaries)))
     level = f"{100 * result.run['level']:g}% interval"
-    uncorrected: Column[Line] = Column("p", lambda row: row.summary.p_value, p_value, optional=True)
+    uncorrected: Column[Line] = Column("p", lambda row: row.summary.p_value, write_p, optional=True)
     columns: list[Column[Line]] = [
         names("captioner", lambda row: row.summary.captioner),
         names("metric (judge)", lambda row: row.summary.title),
-        Column("human", lambda row: row.summary.human, number),
-        Column("generated", lambda row: row.summary.generated, number),
-        Column("amplification", lambda row: row.summary.amplification, signed),
-        *(Column(heading, partial(_known, values), text) for heading, values in (extra or {}).items()),
-        Column(level, partial(_interval, alone=False), signed_interval, optional=True),
-        Column(THESE_JUDGES, partial(_interval, alone=True), signed_interval, optional=True),
+        Column("human", lambda row: row.summary.human, NUMBER),
+        Column("generated", lambda row: row.summary.generated, NUMBER),
+        Column("amplification", lambda row: row.summary.amplification, SIGNED),
+        *(Column(heading, partial(_known, values)) for heading, values in (extra or {}).items()),
+        Column(level, partial(_interval, alone=False), SIGNED, optional=True),
+        Column(THESE_JUDGES, partial(_interval, alone=True), SIGNED, optional=True),
         *([uncorrected] if verbose else []),
-        Column("p (Holm)", lambda row: row.said.p_holm, p_value, optional=True),
-        Column("verdict", lambda row: row.said.verdict, text, optional=True),
+        Column("p (Holm)", lambda row: row.said.p_holm, write_p, optional=True),
+        Column("verdict", lambda row: row.said.verdict, optional=True),
         *(_more(result) if verbose else []),
     ]
     return Table(tuple(columns), rows, digits=lambda row: digits_of(row.summary.interval))
@@ -73,17 +69,17 @@ def _more(result: Result) -> list[Column[Line]]:
     """Columns of the long table."""
     captioners, attribute = result.run["captioners"], result.run["attribute"]
     return [
-        Column("detectable", lambda row: row.said.detectable, exact, optional=True),
-        Column("chance", lambda row: row.summary.chance, pair, optional=True),
-        Column("as published", lambda row: row.summary.published, signed, optional=True),
-        Column("chance level", lambda row: row.summary.chance_level, signed, optional=True),
-        Column("sd", lambda row: row.summary.sd, number, optional=True),
-        Column("images", lambda row: row.summary.images, count),
-        Column("seeds", lambda row: row.summary.seeds if row.summary.seeds > 1 else None, count, optional=True),
+        Column("detectable", lambda row: row.said.detectable, EXACT, optional=True),
+        Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
+        Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
+        Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
+        Column("sd", lambda row: row.summary.sd, NUMBER, optional=True),
+        Column("images", lambda row: row.summary.images, COUNT),
+        Column("seeds", lambda row: row.summary.seeds if row.summary.seeds > 1 else None, COUNT, optional=True),
         Column(
             f"names {attribute}: one/none/several",
             lambda row: (captioners[row.summary.captioner]["coverage"] or {}).get("generated"),
-            coverage,
+            write_coverage,
         ),
     ]
 
@@ -111,14 +107,14 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
     else:
         both.reverse()
     level = max((row.interval.level for row in found if row.interval), default=0.95)
-    uncorrected: Column[Difference] = Column("p", lambda row: row.p_value, p_value, optional=True)
+    uncorrected: Column[Difference] = Column("p", lambda row: row.p_value, write_p, optional=True)
     columns: list[Column[Difference]] = [
         *both,
-        Column("difference", lambda row: row.value, signed),
-        Column(f"{100 * level:g}% interval", lambda row: row.interval, signed_interval, optional=True),
+        Column("difference", lambda row: row.value, SIGNED),
+        Column(f"{100 * level:g}% interval", lambda row: row.interval, SIGNED, optional=True),
         *([uncorrected] if verbose else []),
-        Column("p (Holm)", lambda row: row.p_holm, p_value, optional=True),
-        Column("verdict", lambda row: row.verdict, text, align="left", optional=True),
+        Column("p (Holm)", lambda row: row.p_holm, write_p, optional=True),
+        Column("verdict", lambda row: row.verdict, align="left", optional=True),
     ]
     return Table(tuple(columns), tuple(found), digits=lambda row: digits_of(row.interval))
 
@@ -129,11 +125,11 @@ def parts_table(result: Result) -> Table[Summary]:
         names("captioner", lambda row: row.captioner),
         names("metric (judge)", lambda row: row.title),
         names("Q", lambda row: row.metric.score.replace("_", " ")),
-        Column("Q human", lambda row: row.qualities and row.qualities[0], significant),
-        Column("Q generated", lambda row: row.qualities and row.qualities[1], significant),
-        Column("prior", lambda row: row.metric.prior, text),
-        Column("prior human", lambda row: row.priors and row.priors[0], significant),
-        Column("prior generated", lambda row: row.priors and row.priors[1], significant),
+        Column("Q human", lambda row: row.qualities and row.qualities[0], SIGNIFICANT),
+        Column("Q generated", lambda row: row.qualities and row.qualities[1], SIGNIFICANT),
+        Column("prior", lambda row: row.metric.prior),
+        Column("prior human", lambda row: row.priors and row.priors[0], SIGNIFICANT),
+        Column("prior generated", lambda row: row.priors and row.priors[1], SIGNIFICANT),
     ]
     return Table(tuple(columns), tuple(row for row in result.summaries if row.qualities and row.priors))
 
@@ -154,17 +150,17 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table[DetectorRow]:
         column
         for name, heading in _SHARES.items()
         for column in (
-            Column(heading, partial(share, name), number),
-            Column("interval", partial(bounds, name), interval),
+            Column(heading, partial(share, name), NUMBER),
+            Column("interval", partial(bounds, name), NUMBER),
         )
     ]
     columns: list[Column[DetectorRow]] = [
         names("detector", lambda row: row.detector),
         *shares,
-        Column("AP", lambda row: row.precision, number),
-        Column("AP50", lambda row: row.precision_50, number),
-        Column("detections/people", lambda row: f"{row.people}/{row.of}", text),
-        Column("images", lambda row: row.pictures, count),
+        Column("AP", lambda row: row.precision, NUMBER),
+        Column("AP50", lambda row: row.precision_50, NUMBER),
+        Column("detections/people", lambda row: f"{row.people}/{row.of}"),
+        Column("images", lambda row: row.pictures, COUNT),
     ]
     note = "Shares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks."
     return Table(tuple(columns), tuple(rows), notes=(note,))

@@ -8,7 +8,6 @@ defined is NaN; each function says when.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -37,7 +36,8 @@ def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0
     Raises:
         ValueError: the lists differ in length.
     """
-    _check_lengths(a, b)
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} and {len(b)} values")
     if len(a) == 0 or np.isnan([*a, *b]).any():
         return math.nan
     return float(np.mean((np.asarray(a) > neutral) != (np.asarray(b) > neutral)))
@@ -52,8 +52,8 @@ def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
     Raises:
         ValueError: the lists differ in length.
     """
-    _check_lengths(a, b)
-    return _or_nan(_correlate(a, b).pearson)
+    found = correlate(a, b).pearson
+    return math.nan if found is None else found
 
 
 def human_alignment(values: Sequence[float], human: Sequence[float]) -> float:
@@ -178,7 +178,7 @@ def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float]
         pairs += [pair for pair in found if pair.captioners]
         variations += _variations(metric, by_judge)
     alignments = [
-        HumanAlignment(metric, judge, _correlate(list(of.values()), [human[name] for name in of]))
+        HumanAlignment(metric, judge, correlate(list(of.values()), [human[name] for name in of]))
         for metric, by_judge in by_metric.items()
         for judge, of in by_judge.items()
         if human
@@ -191,7 +191,7 @@ def _pair(metric: Metric, judges: tuple[str, str], by_judge: Mapping[str, Mappin
     both = [name for name in a if name in b]
     first, second = [a[name] for name in both], [b[name] for name in both]
     conflict = conflict_score(first, second, neutral=metric.neutral)
-    return JudgePair(metric, *judges, len(both), conflict, _correlate(first, second))
+    return JudgePair(metric, *judges, len(both), conflict, correlate(first, second))
 
 
 def _variations(metric: Metric, by_judge: Mapping[str, Mapping[str, float]]) -> list[Variation]:
@@ -202,26 +202,3 @@ def _variations(metric: Metric, by_judge: Mapping[str, Mapping[str, float]]) -> 
             cv = coefficient_of_variation(values)
             found.append(Variation(metric, captioner, len(values), float(np.mean(values)), cv))
     return found
-
-
-def _correlate(a: Sequence[float], b: Sequence[float]) -> Correlation:
-    """As ``correlate``; nothing for lists that rounding alone keeps from being constant, or that are not finite."""
-    from scipy import stats
-
-    if not np.isfinite([*a, *b]).all():
-        return Correlation(None, None, None, len(a))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", stats.NearConstantInputWarning)
-        try:
-            return correlate(a, b)
-        except stats.NearConstantInputWarning:
-            return Correlation(None, None, None, len(a))
-
-
-def _check_lengths(a: Sequence[float], b: Sequence[float]) -> None:
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} and {len(b)} values")
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value

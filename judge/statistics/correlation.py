@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ class Correlation:
     """Agreement of two lists.
 
     Attributes:
-        pearson: r in [-1, 1]; None for fewer than two pairs, or where a list is constant.
+        pearson: r in [-1, 1]; None for fewer than two pairs, or where a list is constant (to the last digits), or holds
+            NaN or infinity.
         interval: of r, by Fisher's transformation; None for fewer than four pairs.
         spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
         pairs: how many.
@@ -40,9 +42,15 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
     pairs = len(first)
     if len(second) != pairs:
         raise ValueError(f"{pairs} and {len(second)} values")
-    if pairs < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return Correlation(None, None, None, pairs)
-    found = stats.pearsonr(first, second)
+    nothing = Correlation(None, None, None, pairs)
+    if pairs < 2 or not np.isfinite([*first, *second]).all() or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return nothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stats.NearConstantInputWarning)
+        try:
+            found = stats.pearsonr(first, second)
+        except stats.NearConstantInputWarning:
+            return nothing
     interval = None
     if pairs > 3:
         bounds = found.confidence_interval(level)

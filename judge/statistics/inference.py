@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -48,9 +47,8 @@ SIGNIFICANT = 0.05
 _CLEARLY = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """What is known about a value beside it.
+class Inference(NamedTuple):
+    """What is known about a value beside it; the fields are those of a table's row.
 
     Attributes:
         standard_error: of the value.

@@ -316,18 +316,8 @@ class _Row:
 def _with(
     line: Summary, found: Inference, basis: Basis, replicates: Replicates | None, human_error: float | None
 ) -> Summary:
-    return replace(
-        line,
-        interval=found.interval,
-        p_value=found.p_value,
-        chance_level=found.chance_level,
-        standard_error=found.standard_error,
-        degrees=found.degrees,
-        basis=basis,
-        critical=found.critical,
-        human_error=None if human_error is None or not np.isfinite(human_error) else human_error,
-        replicates=replicates,
-    )
+    known = human_error if human_error is not None and np.isfinite(human_error) else None
+    return replace(line, **found._asdict(), basis=basis, human_error=known, replicates=replicates)
 
 
 def _check(rows: pd.DataFrame, asked: pd.DataFrame, *, compared: bool) -> None:

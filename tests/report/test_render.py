@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from judge.report.render import fold, markdown, print_table, width_of
-from judge.report.table import Column, Table, names, number, p_value, signed, signed_interval, text
+from judge.report.table import NUMBER, SIGNED, Column, Table, names, write_p
 from judge.types import Interval
 
 CELLS = st.text("ab[]1-/é", min_size=1, max_size=12)
@@ -19,7 +19,7 @@ Row = dict[str, str]
 
 
 def column(heading: str, *, left: bool = False) -> Column[Row]:
-    return Column(heading, lambda row: row[heading], text, align="left" if left else "right")
+    return Column(heading, lambda row: row[heading], align="left" if left else "right")
 
 
 def printed(table: Table[Row], width: int) -> list[list[str]]:
@@ -77,11 +77,11 @@ def test_long_names_are_wrapped_before_numbers_are_cut() -> None:
 NUMBERS: Table[tuple[str, float | None, Interval | None, float | None]] = Table(
     (
         names("a|b", lambda row: row[0]),
-        Column("value", lambda row: row[1], signed),
-        Column("score", lambda row: row[1], number),
-        Column("interval", lambda row: row[2], signed_interval),
-        Column("p", lambda row: row[3], p_value),
-        Column("empty", lambda _: None, number, optional=True),
+        Column("value", lambda row: row[1], SIGNED),
+        Column("score", lambda row: row[1], NUMBER),
+        Column("interval", lambda row: row[2], SIGNED),
+        Column("p", lambda row: row[3], write_p),
+        Column("empty", lambda _: None, NUMBER, optional=True),
     ),
     (("x|y", 0.00012, Interval(-0.1, 0.25), 0.0004), ("z", float("nan"), None, 0.5)),
     title="Title",
