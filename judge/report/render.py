@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -30,8 +31,9 @@ def print_table(table: Table[Any], console: Console | None = None) -> None:
     for number, part in enumerate(fold(table, console.width, parts=terminal)):
         if number:
             console.print()
-        # Of a pipe's console lines of text have a width, tables are as wide as they are.
-        (console if terminal else Console(width=width_of(part), highlight=False)).print(part)
+        # In a pipe a table is as wide as its numbers need.
+        page = console.width if terminal else max(width_of(part, wrapped=True), min(width_of(part), PAGE))
+        Console(width=page, highlight=False).print(part)
     for note in table.notes:
         print_text(note, console)
 
@@ -96,9 +98,11 @@ def _width(columns: Sequence[Sequence[str]]) -> int:
     return sum(max(map(cell_len, column)) + _GAP for column in columns)
 
 
-def width_of(table: RichTable) -> int:
-    """Of a table with nothing cut or wrapped."""
-    return max(_width([[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]), 1)
+def width_of(table: RichTable, *, wrapped: bool = False) -> int:
+    """Of a table with nothing cut; with text ``wrapped`` as far as it may be."""
+    columns = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    most = [_NAMES if wrapped and not column.no_wrap else math.inf for column in table.columns]
+    return int(sum(min(_width([column]), limit) for column, limit in zip(columns, most, strict=True)))
 
 
 def _grouped(columns: Sequence[Sequence[str]]) -> list[list[str]]:

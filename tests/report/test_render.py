@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -32,6 +32,7 @@ def printed(table: Table[Row], width: int) -> list[list[str]]:
     return found
 
 
+@settings(deadline=None)
 @given(st.integers(50, 90), st.integers(1, 3), st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=9))
 def test_every_cell_is_printed_whole(width: int, known: int, cells: list[tuple[str, str, str]]) -> None:
     """And every part begins with what its rows are about."""
