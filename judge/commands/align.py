@@ -37,7 +37,7 @@ KINDS = ("constant", "contextual")
 
 
 class AlignConfig(LabelSettings):
-    """Everything that ``judge align`` can be told."""
+    """The settings of ``judge align``."""
 
     command = "judge align"
     files_or_names = LabelSettings.files_or_names | {"vectors"}

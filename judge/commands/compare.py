@@ -1,4 +1,4 @@
-"""``judge compare``: captioners of several runs against each other, also two checkpoints of one model."""
+"""``judge compare``: differences between the captioners of several runs, e.g. two checkpoints of one model."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def _check_places(folders: Sequence[Path], out: Path | None) -> None:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """Of each folder the last parts of its path, as many as tell all apart."""
+    """The shortest ends of the paths that are all different."""
     paths = [folder.resolve().parts for folder in folders]
     lengths = range(1, max(map(len, paths)) + 1)
-    told = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
-    return next((names for names in told if len(set(names)) == len(names)), [str(folder) for folder in folders])
+    tried = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
+    return next((names for names in tried if len(set(names)) == len(names)), [str(folder) for folder in folders])
 
 
 def _read(folder: Path, name: str) -> _Run:
@@ -162,8 +162,8 @@ def _check(first: _Run, second: _Run) -> None:
         unlike = [name for name in marks[0] if len({of.get(name) for of in marks}) > 1]
         if unlike:
             counts = [max(row.images for row in run.rows if row.metric.name == metric) for run in (first, second)]
-            told = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
-            what = f"the runs cannot be compared: they have other {unlike[0]} ({told})"
+            images = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
+            what = f"the runs cannot be compared: they have other {unlike[0]} ({images})"
             raise JudgeError(what, where=where, mend="measure both captioners against the same data")
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: there whole, or not at all."""
+"""The folder of a run; it appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import Metric
-from judge.report.notes import footnotes, warnings
+from judge.report.caveats import warnings
+from judge.report.notes import footnotes
 from judge.statistics.comparisons import Difference, conclude
 from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
@@ -136,10 +137,9 @@ class RunDirectory(OutputFolder):
 def metrics_json(result: Result) -> str:
     """``{"run": {...}, "results": [...]}``: fractions, absent values null, never NaN."""
     run = result.run
-    said = conclude(result.summaries)
     results = [
         summary_row(row, str(run["attribute"])) | {name: _finite(value) for name, value in asdict(also).items()}
-        for row, also in zip(result.summaries, said, strict=True)
+        for row, also in zip(result.summaries, conclude(result.summaries), strict=True)
     ]
     found: dict[str, Any] = {
         "run": run,
@@ -174,18 +174,18 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     return {name: _finite(row[name]) for name in [*order.split(), *optional]}
 
 
-# Of a summary: what other fields, or other files, say.
+# Fields of a summary that other fields, or other files, hold.
 _ELSEWHERE = {"interval", "these_judges", "replicates"}
 
 
-_DIFFERENCE = "metric", "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
+_DIFFERENCE = "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
 
 
 def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON has it."""
-    told = {name: getattr(row, name) for name in _DIFFERENCE} | {"metric": row.metric.name}
-    numbers = {name: _finite(value) for name, value in told.items()}
-    return numbers | {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
+    values = {name: _finite(getattr(row, name)) for name in _DIFFERENCE}
+    ci = {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
+    return {"metric": row.metric.name} | values | ci
 
 
 def _bounds(interval: Interval | None) -> list[float] | None:

@@ -57,17 +57,3 @@ def _rows(name: str, quality: Quality) -> Iterator[QualityRow]:
     if quality.gaps:
         yield QualityRow(name, "largest gap", None, {gap.score: gap.value for gap in quality.gaps})
         yield QualityRow(name, "its interval", None, {gap.score: gap.interval for gap in quality.gaps})
-
-
-def quality_notes(found: Mapping[str, Quality]) -> Iterator[str]:
-    """What a reader must know beside the table, a line each; captioners of whom the same is true share one."""
-    alike: dict[str, list[str]] = {}
-    for name, quality in found.items():
-        vocabulary, length = quality.vocabulary["generated"], quality.mean_length["generated"]
-        yield f"{name} uses {vocabulary:,} words, {length:.1f} a caption."
-        words = "Penn Treebank tokens" if quality.tokenizer == "ptb" else "tokens of our own tokeniser"
-        human = f"people use {quality.vocabulary['human']:,} words, {quality.mean_length['human']:.1f} a caption"
-        skipped = "; ".join(f"{score} skipped: {why}" for score, why in quality.skipped.items())
-        alike.setdefault(f"{words}, {human}; {skipped}", []).append(name)
-    for note, names_ in alike.items():
-        yield f"Quality of {', '.join(names_)}: {note}."

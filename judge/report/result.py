@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from judge.measure import Result
+from judge.report.caveats import warnings
 from judge.report.consistency import pair_table, people_table, variation_table
-from judge.report.notes import footnotes, summary_lines, warnings
+from judge.report.notes import footnotes, summary_lines
 from judge.report.quality import quality_table
 from judge.report.render import open_console, page_lines, print_table, print_text
 from judge.report.table import Table

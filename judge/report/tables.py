@@ -32,7 +32,7 @@ class Line(NamedTuple):
     """A row of the main table."""
 
     summary: Summary
-    said: Conclusion
+    conclusion: Conclusion
 
 
 def result_table(
@@ -43,7 +43,7 @@ def result_table(
     Args:
         result: of a run.
         verbose: with p, what is detectable, chance, and how much was read.
-        extra: heading -> {"captioner metric" -> what stands there}: further columns, e.g. of a known world.
+        extra: heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
     """
     rows = tuple(map(Line, result.summaries, conclude(result.summaries)))
     level = f"{100 * result.run['level']:g}% interval"
@@ -58,8 +58,8 @@ def result_table(
         Column(level, partial(_interval, alone=False), SIGNED, optional=True),
         Column(THESE_JUDGES, partial(_interval, alone=True), SIGNED, optional=True),
         *([uncorrected] if verbose else []),
-        Column("p (Holm)", lambda row: row.said.p_holm, write_p, optional=True),
-        Column("verdict", lambda row: row.said.verdict, optional=True),
+        Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
+        Column("verdict", lambda row: row.conclusion.verdict, optional=True),
         *(_more(result) if verbose else []),
     ]
     return Table(tuple(columns), rows, digits=lambda row: digits_of(row.summary.interval))
@@ -69,7 +69,7 @@ def _more(result: Result) -> list[Column[Line]]:
     """Columns of the long table."""
     captioners, attribute = result.run["captioners"], result.run["attribute"]
     return [
-        Column("detectable", lambda row: row.said.detectable, EXACT, optional=True),
+        Column("detectable", lambda row: row.conclusion.detectable, EXACT, optional=True),
         Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
         Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
         Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),

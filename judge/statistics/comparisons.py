@@ -15,7 +15,7 @@ from judge.types import Interval
 
 POWER = 0.8
 Verdict = Literal["amplifies", "mitigates", "cannot tell", "changes", "errs more", "errs less", "higher", "lower"]
-# Of counted metrics whose value is no amplification: the verdict above what there is by chance, and below.
+# Of counted metrics whose value is no amplification: the verdict above the chance level, and below.
 _WORDS: dict[str, tuple[Verdict, Verdict]] = {"error": ("errs more", "errs less"), "ratio": ("higher", "lower")}
 
 
@@ -162,8 +162,8 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
         degrees = min(first.degrees, second.degrees)
-    told = first.metric, first.judge, first.captioner, second.captioner, value
+    names = first.metric, first.judge, first.captioner, second.captioner, value
     if error is None or not math.isfinite(error) or not degrees:
-        return Difference(*told, None, None, paired)
+        return Difference(*names, None, None, paired)
     interval, p_value = t_interval(value, error, degrees, level), t_test(value, error, degrees)
-    return Difference(*told, interval, p_value, paired, error)
+    return Difference(*names, interval, p_value, paired, error)

@@ -35,7 +35,7 @@ from judge.metrics.counted.association import (
 )
 from judge.metrics.counted.dpa import DpaVariant
 from judge.metrics.counted.spec import VARIANTS
-from judge.report.notes import warnings
+from judge.report.caveats import warnings
 from judge.statistics.counted import summarise_counts
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
