@@ -34,7 +34,6 @@ from judge.calibration.nulls import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner, Parameters
 from judge.measure import Result
 from judge.measure.plan import Plan
-from judge.metrics import find_metric
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.types import Captions, Interval, Labels
 
@@ -299,7 +298,7 @@ def differences(found: Result) -> list[dict[str, Any]]:
     """What the differences between captioners claim."""
     return [
         _entry(
-            f"{row.first} - {row.second}: {row.metric} ({row.judge})",
+            f"{row.first} - {row.second}: {row.metric.name} ({row.judge})",
             row.value,
             row.interval,
             error=row.standard_error,
@@ -311,16 +310,16 @@ def differences(found: Result) -> list[dict[str, Any]]:
 
 def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
     """What a row claims, by its own basis and, of judged metrics, by the others."""
-    name, value = f"{row.captioner}: {row.metric} ({row.judge})", row.amplification
+    name, value = f"{row.captioner}: {row.metric.name} ({row.judge})", row.amplification
     given = {"error": row.standard_error, "p": row.p_value, "chance": row.chance_level}
     said = [_entry(f"{name}, {row.basis}", value, row.interval, **given)]
     if row.seeds:
         scores = found.scores
-        mine = scores[(scores["captioner"] == row.captioner) & (scores["metric"] == row.metric)]
+        mine = scores[(scores["captioner"] == row.captioner) & (scores["metric"] == row.metric.name)]
         run = found.run
         plan = Plan(protocol=run["protocol"], folds=run["folds"] or 10, seeds=len(run["seeds"]))
-        ratio = plan.ratio(find_metric(row.metric))
-        (split,) = summarise(mine, None, Settings(resamples=200, ratios={row.metric: ratio}))
+        ratio = plan.ratio(row.metric)
+        (split,) = summarise(mine, None, Settings(resamples=200, ratios={row.metric.name: ratio}))
         if split.basis == "splits" != row.basis:
             said.append(_entry(f"{name}, splits", value, split.interval, error=split.standard_error, p=split.p_value))
         said.append(_entry(f"{name}, these judges", value, row.these_judges))

@@ -62,7 +62,7 @@ def measure(seed: int, images: int, *, looks: bool) -> list[dict[str, Any]]:
             settings |= {"metrics": ("lic",), "judge": ("linear",), "images": None, "instances": None}
         result = run(make_config(settings, RunConfig))
     return [
-        {"seed": seed, "images": images, "row": f"{row.captioner} {row.metric}", "human": row.human}
+        {"seed": seed, "images": images, "row": f"{row.captioner} {row.metric.name}", "human": row.human}
         | {"generated": row.generated, "amplification": row.amplification}
         for row in result.summaries
     ]

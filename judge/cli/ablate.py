@@ -9,7 +9,7 @@ import typer
 
 from judge.cli import options
 from judge.cli.evaluate import evaluate
-from judge.cli.shared import also_takes, one_line_errors, print_table, resolve, say, show_progress, tell_failures
+from judge.cli.shared import also_takes, one_line_errors, resolve, say, show_progress, tell_failures
 
 if TYPE_CHECKING:
     from judge.commands.ablate_detectors import DetectorAblation
@@ -63,26 +63,25 @@ def ablate_masks(
         from judge.commands.ablate_masks import ablate_masks as run_ablation
         from judge.config import AblateMasksConfig
         from judge.report.ablations import mask_table
+        from judge.report.render import print_table
 
         given |= {"masks": masks, "hides": hides, "out": out}
         config = resolve(given.pop("run_file"), given, AblateMasksConfig, out="runs/masks")
         with show_progress() as progress:
             rows = run_ablation(config, progress=progress)
         print_table(mask_table(rows))
-        say("\nover chance: generated score minus that of a judge that knows nothing. over original: minus that with")
-        say("pictures as they are. object: what goes most with the attribute by BA, or --category.")
         say(f"The results are in {config.out}")
 
 
 def _print_detectors(found: DetectorAblation) -> None:
     from judge.report.ablations import agreement_lines, detector_scores
+    from judge.report.render import print_table
     from judge.report.tables import detector_table
 
     print_table(detector_table(found.rows))
-    say("\nShares of pixels are pooled over pictures; intervals: bootstrap over pictures. AP: COCO's, of masks.\n")
+    say("")
     if found.results:
         print_table(detector_scores(found.results))
-        say("\nAmplification where each detector hides people.")
         for line in agreement_lines(found.agreements, next(iter(found.results))):
             say(line)
         say("")

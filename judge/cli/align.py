@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from judge.cli import options
-from judge.cli.shared import one_line_errors, print_table, resolve, say, show_progress
+from judge.cli.shared import one_line_errors, resolve, say, show_progress
 
 
 def align(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
@@ -65,6 +65,7 @@ def align(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Type
     with one_line_errors():
         from judge.commands.align import PLOT, AlignConfig, align_captions
         from judge.report.alignment import alignment_table
+        from judge.report.render import print_table
 
         config = resolve(given.pop("align_file"), given, AlignConfig, out="runs/aligned")
         with show_progress() as progress:

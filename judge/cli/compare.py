@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from judge.cli.shared import one_line_errors, print_table, say
+from judge.cli.shared import one_line_errors, say
 
 
 def compare(
@@ -23,6 +23,7 @@ def compare(
         from judge.commands.compare import compare_runs
         from judge.errors import JudgeError
         from judge.report.notes import difference_notes
+        from judge.report.render import open_console, print_table, print_text
         from judge.report.tables import difference_table
 
         if len(runs) < 2:
@@ -30,9 +31,10 @@ def compare(
                 "one run alone has nothing to compare with", where="judge compare", mend="give two folders"
             )
         found = compare_runs(runs, level=level, out=out)
-        console = print_table(difference_table(found))
+        console = open_console()
+        print_table(difference_table(found), console)
         console.print()
         for line in difference_notes(found):
-            console.print(line, markup=False)
+            print_text(line, console)
         if out:
             say(f"\nThe differences are in {out}")

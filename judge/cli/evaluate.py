@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from judge.cli import options
-from judge.cli.shared import also_takes, one_line_errors, print_result, resolve, say, show_progress
+from judge.cli.shared import also_takes, one_line_errors, resolve, say, show_progress
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - one parameter an option: that is how Typer reads them
@@ -235,6 +235,7 @@ def demo(
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with one_line_errors():
         from judge.commands.demo import EXPECTED, run_demo
+        from judge.report.result import print_result
 
         with show_progress() as progress:
             found = run_demo(out, seed=seed, images=images, progress=progress)
@@ -255,6 +256,7 @@ def run_settings(run_file: Path | None, given: dict[str, Any]) -> None:
     """What ``judge evaluate`` and ``scripts/evaluate.py`` do with a file and options."""
     from judge.commands.evaluate import run
     from judge.config import RunConfig
+    from judge.report.result import print_result
     from judge.utils.launch import is_main_process
 
     config = resolve(run_file, given, RunConfig, out="runs/evaluate")

@@ -1,8 +1,7 @@
-"""What commands share: settings out of options, progress, faults in one line, tables."""
+"""What commands share: settings out of options, progress, faults in one line."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
@@ -14,17 +13,10 @@ import typer
 from judge.errors import JudgeError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from judge.config import Settings
-    from judge.measure import Result
     from judge.types import Progress
 
 S = TypeVar("S", bound="Settings")
-# More pairs of captioners than these are not printed.
-MOST_DIFFERENCES = 24
-
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -132,71 +124,6 @@ def show_progress() -> Iterator[Progress]:
     with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total or None)
-
-
-def print_result(result: Result, extra: dict[str, dict[str, str]] | None = None) -> None:
-    """The table of a result, its footnotes and its warnings; ``extra``: further columns."""
-    from judge.report.notes import footnotes, warnings
-    from judge.report.quality import quality_table
-    from judge.report.tables import difference_table, make_table, parts_table
-
-    console = print_table(make_table(result, extra))
-    console.print()
-    if parts := parts_table(result):
-        print_table(parts, console)
-        console.print()
-    found = result.differences()
-    if 0 < len(found) <= MOST_DIFFERENCES:
-        print_table(difference_table(found), console)
-        console.print()
-    if result.quality:
-        print_table(quality_table(result.quality), console)
-        console.print()
-    for line in footnotes(result):
-        console.print(line, markup=False)
-    if len(found) > MOST_DIFFERENCES:
-        console.print(f"{len(found)} differences between captioners are in metrics.json.", markup=False)
-    for line in warnings(result):
-        console.print(f"NOTE: {line}", markup=False, style="bold")
-    print_consistency(result, console)
-
-
-def print_consistency(result: Result, console: Console) -> None:
-    """Whether judges agree, where a metric has two or more, and with people, where their scores are given."""
-    from judge.report.consistency import alignment_with_people, consistency_notes, pair_table, variation_table
-    from judge.statistics.consistency import measure_consistency
-
-    found = measure_consistency(result.summaries, result.run.get("human_scores"))
-    tables = (
-        (pair_table, found.pairs),
-        (variation_table, found.variations),
-        (alignment_with_people, found.alignments),
-    )
-    for table, rows in tables:
-        if rows:
-            console.print()
-            print_table(table(found), console)
-    for line in consistency_notes(found):
-        console.print(line, markup=False)
-
-
-def print_table(table: Table, console: Console | None = None) -> Console:
-    """A table on standard output, in parts where it is wider than the terminal; returns what it was printed with."""
-    from rich.console import Console
-
-    from judge.report.layout import fold, width_of
-
-    terminal = sys.stdout.isatty()
-    # A pipe has no width: lines of text have some length, tables are as wide as they are.
-    console = console or Console(width=None if terminal else 200, highlight=False)
-    if not terminal:
-        Console(width=width_of(table), highlight=False).print(table)
-        return console
-    for number, part in enumerate(fold(table, console.width)):
-        if number:
-            console.print()
-        console.print(part)
-    return console
 
 
 def say(line: str) -> None:

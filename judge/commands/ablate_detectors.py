@@ -93,7 +93,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     entries = {
         "results": [_entry(row) for row in rows],
         "judges": judged,
-        "agreement": [asdict(row) for row in agree],
+        "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
     }
     write_ablation(out, config, entries, {SHEET_NAME: encode(contact_sheet(found.tiles))})
     return DetectorAblation(rows, failures, results, agree)

@@ -134,12 +134,12 @@ def _captions(
 
 
 def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> list[MaskRow]:
-    known = {(row.captioner, row.metric, row.judge): row.generated for row in plain.summaries} if plain else {}
+    known = {row.key: row.generated for row in plain.summaries} if plain else {}
     rows = []
     for summary in result.summaries:
         classes = len(result.run["captioners"][summary.captioner]["images"])
-        before = known.get((summary.captioner, summary.metric, summary.judge))
-        metric = find_metric(summary.metric)
+        before = known.get(summary.key)
+        metric = summary.metric
         chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
         if summary.chance:
             chance = summary.chance[1]

@@ -15,17 +15,15 @@ from pydantic import Field, field_validator
 
 from judge.commands.labels import choose_lexicon, labels_of
 from judge.config import LabelSettings, check_file_names, named_captions
-from judge.corpus import Corpus, common_images
+from judge.corpus import Corpus
 from judge.corpus.reading import ReadOptions
-from judge.errors import JudgeError
-from judge.evidence import TextOptions
+from judge.evidence import EvidenceBuilder, TextOptions
 from judge.quality.library import JavaFault, meteor
 from judge.report.alignment import Alignment, alignment_json, curve_csv, curve_png, substitutions_csv
 from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
-from judge.text.lexicon import Lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicons
 from judge.text.vectors import Vectors, load_vectors
-from judge.types import Captions, Progress, Words
+from judge.types import Captions, Labels, Progress, Words
 from judge.utils.files import OutputFolder
 
 SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
@@ -39,7 +37,7 @@ KINDS = ("constant", "contextual")
 
 
 class AlignConfig(LabelSettings):
-    """Everything that ``judge align`` can be told."""
+    """The settings of ``judge align``."""
 
     command = "judge align"
     files_or_names = LabelSettings.files_or_names | {"vectors"}
@@ -142,30 +140,20 @@ def _read(config: AlignConfig) -> list[_Sides]:
     labels = labels_of(config, lexicon)
     reading = ReadOptions(split=config.split, columns=config.columns, several=config.several)
     corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, options=reading)
+    # Without labels all images count.
+    labels = labels or Labels(config.attribute, ("",), dict.fromkeys(corpus.human.by_image, ""), "none given")
     options = TextOptions(config.contractions, config.text)
-    known: dict[str, list[Words]] = {}
-    sides = []
-    for captioner in corpus.generated:
-        labelled = labels.by_image if labels else dict.fromkeys(corpus.human.by_image, "")
-        images, dropped = common_images(corpus.human, captioner, labelled)
-        if not images:
-            ids = [next(iter(side.by_image), "-") for side in (corpus.human, captioner)]
-            raise JudgeError(
-                f"no image in common (human '{ids[0]}', generated '{ids[1]}'{', with a label' if labels else ''})",
-                where=f"{captioner.source or captioner.name} with {corpus.human.source}",
-                mend="check that image ids mean the same in all files",
-            )
-        for image in images:
-            if image not in known:
-                known[image] = _masked(corpus.human, image, lexicon, options)
-        human = [(image, words) for image in images for words in known[image]]
-        generated = [words for image in images for words in _masked(captioner, image, lexicon, options)]
-        sides.append(_Sides(captioner.name, human, generated, len(images), dropped))
-    return sides
+    builder = EvidenceBuilder(replace(corpus, labels=labels), Lexicons(lexicon), options=options)
+    return [_sides(builder, captioner) for captioner in corpus.generated]
 
 
-def _masked(captions: Captions, image: str, lexicon: Lexicon | None, options: TextOptions) -> list[Words]:
-    return [mask(options.words(caption), lexicon) for caption in captions.by_image[image]]
+def _sides(builder: EvidenceBuilder, captioner: Captions) -> _Sides:
+    joined, _ = builder.join(captioner, judged=False)
+    human, generated = (
+        [(image, builder.mask(words, "attribute")) for image, _, words in joined.rows[side]]
+        for side in ("human", "generated")
+    )
+    return _Sides(captioner.name, human, [words for _, words in generated], len(joined.classes), joined.dropped)
 
 
 def _vectors(reference: str, sides: Sequence[_Sides], progress: Progress | None) -> Vectors:

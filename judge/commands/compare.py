@@ -1,4 +1,4 @@
-"""``judge compare``: captioners of several runs against each other, also two checkpoints of one model."""
+"""``judge compare``: differences between the captioners of several runs, e.g. two checkpoints of one model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 
 from judge.errors import JudgeError
 from judge.measure.refits import COLUMNS
+from judge.metrics import find_metric
 from judge.report.directory import REPLICATES, difference_row
 from judge.statistics.comparisons import Difference, corrected, difference
 from judge.statistics.summary import ROW, Replicates, Summary
@@ -94,11 +95,11 @@ def _check_places(folders: Sequence[Path], out: Path | None) -> None:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """Of each folder the last parts of its path, as many as tell all apart."""
+    """The shortest ends of the paths that are all different."""
     paths = [folder.resolve().parts for folder in folders]
     lengths = range(1, max(map(len, paths)) + 1)
-    told = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
-    return next((names for names in told if len(set(names)) == len(names)), [str(folder) for folder in folders])
+    tried = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
+    return next((names for names in tried if len(set(names)) == len(names)), [str(folder) for folder in folders])
 
 
 def _read(folder: Path, name: str) -> _Run:
@@ -129,7 +130,7 @@ def _summary(row: Mapping[str, Any], replicates: pd.DataFrame) -> Summary:
         parts = Replicates(kind, tuple(values.tolist()), **row["replicates"])
     return Summary(
         row["captioner"],
-        row["metric"],
+        find_metric(row["metric"]),
         row["judge"],
         amplification=row["amplification"],
         images=row["images"],
@@ -148,7 +149,7 @@ def _check(first: _Run, second: _Run) -> None:
             continue
         what = f"the runs cannot be compared: {name} is {_short(one)} in one and {_short(other)} in the other"
         raise JudgeError(what, where=where, mend="measure both with the same settings")
-    rows = [{(row.metric, row.judge) for row in run.rows if row.amplification is not None} for run in (first, second)]
+    rows = [{row.key[1:] for row in run.rows if row.amplification is not None} for run in (first, second)]
     if not rows[0] & rows[1]:
         judged = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) or "no amplification" for of in rows]
         what = f"the runs cannot be compared: {judged[0]} in one, {judged[1]} in the other"
@@ -157,9 +158,9 @@ def _check(first: _Run, second: _Run) -> None:
         marks = [of[metric] for of in (*first.marks, *second.marks) if metric in of]
         unlike = [name for name in marks[0] if len({of.get(name) for of in marks}) > 1]
         if unlike:
-            counts = [max(row.images for row in run.rows if row.metric == metric) for run in (first, second)]
-            told = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
-            what = f"the runs cannot be compared: they have other {unlike[0]} ({told})"
+            counts = [max(row.images for row in run.rows if row.metric.name == metric) for run in (first, second)]
+            images = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
+            what = f"the runs cannot be compared: they have other {unlike[0]} ({images})"
             raise JudgeError(what, where=where, mend="measure both captioners against the same data")
 
 

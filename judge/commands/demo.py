@@ -1,4 +1,4 @@
-"""The main job, from files to a table, on a world whose true amplification is known.
+"""``judge demo``: from files to a table, on a world whose true amplification is known.
 
 Known is what an optimal judge would find with unlimited data, in closed form. A judge that is trained on some hundred
 images does not reach that, on either side; what this judge finds at this size, on average over worlds, is in
@@ -47,7 +47,7 @@ class Demo:
 
     Attributes:
         result: of the run.
-        known: heading -> {"captioner metric" -> what stands there}: the optimal judge's scores of both sides, from the
+        known: heading -> {"captioner metric" -> text}: the optimal judge's scores of both sides, from the
             caption alone and with the picture too, and the amplification expected of this judge at this size.
         world, results: folders.
     """
@@ -91,7 +91,7 @@ def run_demo(
 
 
 def demo_settings(files: WorldFiles, out: Path) -> dict[str, Any]:
-    """The demo's run, as ``judge evaluate`` is told it."""
+    """The settings of the demo's run, as of ``judge evaluate``."""
     return {
         "human": files.human,
         "captions": {name: files.captions[name] for name in CAPTIONERS},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from judge.commands.captioner_checkpoints import (
     silent_models,
     stand_ins,
 )
-from judge.commands.labels import choose_lexicon, choose_lexicons, labels_of
+from judge.commands.labels import choose_lexicons, labels_of
 from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
@@ -33,7 +33,7 @@ from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
-from judge.text.lexicon import Lexicons
+from judge.text.lexicon import Lexicon, Lexicons
 from judge.training.setup import TrainingSetup
 from judge.types import Progress
 from judge.utils.files import writing
@@ -46,7 +46,7 @@ def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, 
     Args:
         corpus: captions and labels already read; else ``human=``, ``captions=`` (a path, a list of paths or
             a mapping name -> path) and ``labels=`` are read.
-        progress: told of progress: (what, units done, units in all).
+        progress: called with (what, units done, units in all).
         settings: e.g. ``metrics=["lic"], judge="lstm", protocol="paper", seeds=3, out="runs/mine"``.
 
     Returns:
@@ -64,14 +64,17 @@ def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, 
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
-_READING = {"human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"}
-_READING |= {"objects", "object_column", "object_id_column"}
+# Settings that say how files are read.
+_READING = {
+    *("human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"),
+    *("objects", "object_column", "object_id_column", "refusals"),
+}
 
 
 def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
-    """``settings``, if none of them says how to read what has been read already."""
+    """``settings``, refused where one says how to read what has been read already."""
     for key in settings:
-        if key in _READING | {"refusals"}:
+        if key in _READING:
             raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to Corpus.read")
     of_labels = corpus.labels.attribute if corpus.labels else None
     if of_labels and settings.get("attribute", of_labels) != of_labels:
@@ -80,7 +83,7 @@ def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_corpus(corpus: Corpus) -> dict[str, Any]:
-    """What ``run.yaml`` says of a corpus that Python made: its sources, for the record."""
+    """The sources of a corpus made in Python, for ``run.yaml``."""
     found: dict[str, Any] = {
         "human": corpus.human.source or "in memory",
         "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
@@ -103,58 +106,64 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress |
     silent = silent_models(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = corpus or read_corpus(config, lexicons)
-    told = describe_people(config, corpus)
+    people = describe_people(config, corpus)
     plan, setup = make_plan(config), make_setup(config)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
     pictures = RunPictures(config, progress)
-    looking = pictures.hidden if config.images else None
-    if directory is None:
-        corpus = _captioned(config, corpus, plan, pictures, silent=silent, directory=None, progress=progress)
-        result = measure(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
-        return replace(result, run={**result.run, **describe_sight(config), **told})
-    setup = replace(setup, store=config.checkpoints or directory.store)
-    with directory.working():
-        corpus = _captioned(config, corpus, plan, pictures, silent=silent, directory=directory, progress=progress)
-        # Where captions have been written, the folder has been begun.
-        ready = None if silent else directory.begin
+    if directory:
+        setup = replace(setup, store=config.checkpoints or directory.store)
+    with directory.working() if directory else nullcontext():
+        if silent:
+            corpus = _captioned(config, corpus, plan, lexicons, pictures, silent=silent, directory=directory)
         result = measure(
-            corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress, ready=ready
+            corpus,
+            plan,
+            lexicons=lexicons,
+            setup=setup,
+            open_pictures=pictures.hidden if config.images else None,
+            progress=progress,
+            # Where captions have been written, the folder has been begun.
+            ready=directory.begin if directory and not silent else None,
         )
-        result = replace(result, run={**result.run, **describe_sight(config), **told})
-        if is_main_process():
+        sight = describe_sight(config, plan, lexicons.attribute)
+        result = replace(result, run={**result.run, **sight, **people})
+        if directory and is_main_process():
             directory.finish(config.to_yaml(), result)
     return result
 
 
 def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
-    """People's scores of the captioners, where they are given."""
+    """People's scores of the captioners, if they are given."""
     if config.human_scores is None:
         return {}
     names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
     return {"human_scores": read_human_scores(config.human_scores, captioners=names)}
 
 
-def describe_sight(config: RunConfig) -> dict[str, Any]:
-    """What numbers of judges that see depend on beside captions, for ``metrics.json`` and under the table."""
-    if not any(find_metric(name).uses_images for name in spell_out(config.metrics)):
+def describe_sight(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:
+    """What numbers of judges that see images depend on beside captions, for ``metrics.json`` and the notes."""
+    if not _uses_images(plan):
         return {}
     names = ["mask", "answer_softmax"]
     if any(find_judge(judge).backbone for judge in config.judge):
         names += ["backbone", "backbone_weights", "image_size", "reader"]
-    words = _read_for(config)
+    words = _words_read(config, plan.models, lexicon)
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
         names.append("tuning")
     if config.mask != "none":
         names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
     prompt = make_prompt(config.attribute, config.template, config.answers)
-    told = {name: value for name, value in config.model_dump(mode="json").items() if name in names}
-    return {"sight": told | {"template": prompt.template, "answers": dict(prompt.answers)} | words}
+    settings = {name: value for name, value in config.model_dump(mode="json").items() if name in names}
+    return {"sight": settings | {"template": prompt.template, "answers": dict(prompt.answers)} | words}
 
 
-def _read_for(config: RunConfig) -> dict[str, Any]:
+def _uses_images(plan: Plan) -> bool:
+    return any(find_metric(name).uses_images for name in spell_out(plan.metrics))
+
+
+def _words_read(config: RunConfig, models: Mapping[str, str], lexicon: Lexicon | None) -> dict[str, Any]:
     """``{"read_for": {judge: {our token: what it reads}}}``, of Hugging Face's captioners that read captions."""
-    lexicon, models = choose_lexicon(config), known_models(config)
     tokens = [*([lexicon.token] if lexicon else []), UNKNOWN]
     captioners = {**config.captions, **config.models}
     names = {name_self(judge, captioner, models): None for judge in config.judge for captioner in captioners}
@@ -164,7 +173,7 @@ def _read_for(config: RunConfig) -> dict[str, Any]:
             from judge.judges.huggingface import read_for
 
             reference = name.removeprefix(HUGGING_FACE).removesuffix("-caption-only")
-            with suppress(JudgeError):  # Of answers taken from a store the checkpoint may be gone.
+            with suppress(JudgeError):  # Where answers come from a store, the checkpoint may be gone.
                 found[HUGGING_FACE + reference] = read_for(reference, tokens)
     return {"read_for": found} if found else {}
 
@@ -173,24 +182,26 @@ def _captioned(
     config: RunConfig,
     corpus: Corpus,
     plan: Plan,
+    lexicons: Lexicons,
     pictures: RunPictures,
     *,
     silent: Mapping[str, str],
     directory: RunDirectory | None,
-    progress: Progress | None,
 ) -> Corpus:
-    """``corpus`` with the captions of ``silent``, once all has been looked at that could be refused after hours."""
-    if not silent:
-        return corpus
+    """``corpus`` with captions by the models ``silent``, after all checks that could fail hours later."""
     plain = pictures_to_caption(pictures, corpus)
-    lay_out(stand_ins(corpus, list(silent), plain.names), plan, choose_lexicons(config))
-    if any(find_metric(name).uses_images for name in spell_out(plan.metrics)):
+    lay_out(stand_ins(corpus, list(silent), plain.names), plan, lexicons)
+    if _uses_images(plan):
         pictures.hidden([])
-    return add_captions(config, corpus, silent, plain, directory=directory, progress=progress)
+    return add_captions(config, corpus, silent, plain, directory=directory, progress=pictures.progress)
 
 
 def open_checkpoints(folder: Path) -> set[str]:
-    """Make the folder of trained judges; those that it holds.
+    """Make the folder of trained judges.
+
+    Returns:
+        The names of those that it holds.
+
 
     Raises:
         JudgeError: it cannot be made, or nothing can be written into it.
@@ -202,20 +213,18 @@ def open_checkpoints(folder: Path) -> set[str]:
 
 
 def read_corpus(config: RunConfig, lexicons: Lexicons) -> Corpus:
-    """The files that ``config`` names, as a corpus."""
+    """Read the files that ``config`` names."""
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
-    labels = labels_of(config, lexicons.attribute)
-    objects = None
+    labels, objects = labels_of(config, lexicons.attribute), None
     if config.objects:
-        columns = {"id_column": config.object_id_column, "task_column": config.object_column}
-        objects = read_tasks(config.objects, **columns)
+        objects = read_tasks(config.objects, id_column=config.object_id_column, task_column=config.object_column)
     return Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
 
 
 def make_plan(config: RunConfig) -> Plan:
-    """The part of ``config`` that decides the numbers."""
+    """The settings that decide the numbers."""
     return Plan(
         metrics=config.metrics,
         judges=config.judge,
@@ -237,7 +246,7 @@ def make_plan(config: RunConfig) -> Plan:
 
 
 def make_setup(config: RunConfig) -> TrainingSetup:
-    """The part of ``config`` that says how judges are trained."""
+    """The settings that say how judges are trained."""
     return TrainingSetup(
         recipe=config.recipe(),
         store=config.checkpoints,

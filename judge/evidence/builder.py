@@ -157,11 +157,11 @@ class EvidenceBuilder:
         return self._built[key]
 
     def join(
-        self, captioner: Captions, *, tasks: bool = False, without: Collection[str] = ()
+        self, captioner: Captions, *, tasks: bool = False, without: Collection[str] = (), judged: bool = True
     ) -> tuple[Joined, Tasks | None]:
         """The sides of ``captioner``, on images whose class is known, and with ``tasks`` also what else they show.
 
-        Tasks called as in ``without`` are left out.
+        Tasks called as in ``without`` are left out. Where nothing is ``judged``, any number of classes and images do.
 
         Raises:
             JudgeError: as ``build``.
@@ -174,7 +174,14 @@ class EvidenceBuilder:
             images = [image for image in images if image in found.by_image]
             dropped |= gone
         classes = {image: labels.by_image[image] for image in images}
-        _check(classes, self.corpus.human, captioner, labels)
+        where = f"{captioner.source or captioner.name} with {self.corpus.human.source or self.corpus.human.name}"
+        if not classes:
+            sides = (self.corpus.human, captioner, labels)
+            ids = [next(iter(side.by_image), "-") for side in sides]
+            what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
+            raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
+        if judged:
+            _check_classes(classes, labels, where)
         sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
         rows = {side: self._flatten(source, images) for side, source in sources.items()}
         return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
@@ -324,12 +331,7 @@ def _indices(rows: Sequence[Row], images: int) -> tuple[list[int], int]:
     return kept, sum(count for index, count in counts.items() if index not in kept)
 
 
-def _check(classes: Mapping[str, str], human: Captions, captioner: Captions, labels: Labels) -> None:
-    where = f"{captioner.source or captioner.name} with {human.source or human.name}"
-    if not classes:
-        ids = [next(iter(side.by_image), "-") for side in (human, captioner)] + [next(iter(labels.by_image), "-")]
-        what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
-        raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
+def _check_classes(classes: Mapping[str, str], labels: Labels, where: str) -> None:
     counts = Counter(classes.values())
     if len(counts) == 1:
         what = f"all {len(classes)} images are '{next(iter(counts))}'"

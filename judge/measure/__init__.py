@@ -73,7 +73,7 @@ def measure(
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     summaries = [*summarise(scores, refits, _settings(work, plan, setup)), *counted]
     places = [captioner.name for captioner in corpus.generated], names
-    summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric)))
+    summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric.name)))
     quality = _qualities(corpus, plan, work.truth.labels, progress)
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
     run = describe(work, [chosen for _, chosen in answers], counts, plan)
@@ -89,7 +89,7 @@ def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
 def _replicates(summaries: Sequence[Summary]) -> pd.DataFrame:
     """Values on parts of the data that are no refits of judges: on single splits, and on halves without training."""
     rows = [
-        [row.captioner, row.metric, row.judge, row.replicates.kind, number, np.nan, np.nan, value]
+        [*row.key, row.replicates.kind, number, np.nan, np.nan, value]
         for row in summaries
         if row.replicates and (row.replicates.kind == "split" or row.basis == "images")
         for number, value in enumerate(row.replicates.values)

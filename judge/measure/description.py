@@ -1,4 +1,4 @@
-"""What the numbers of a run depend on, for ``metrics.json`` and the table's footer."""
+"""What the numbers of a run depend on, for ``metrics.json`` and the notes below the table."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
 
 
 def _source(truth: Truth) -> str:
-    """Where it is from what images show."""
+    """Where the annotated tasks are from."""
     return truth.tasks.source if truth.tasks else "what human captions name"
 
 
@@ -69,8 +69,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
     metrics = work.metrics
     for part in work.count_rows:
         entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, plan))
-        _leave_out(entry, part.joined.dropped)
-        _leave_out(entry, part.dropped)
+        entry["dropped"] |= _positive(part.joined.dropped) | _positive(part.dropped)
         entry["counted"] |= part.counted
         entry["marks"] |= _marks_of_counts(part, metrics)
     alone = len({job.metrics for job in work.jobs}) == 1
@@ -78,7 +77,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
         evidence = job.evidence
         entry = entries.setdefault(evidence.captioner, _entry(evidence.captioner, evidence.sides, plan))
         # What cannot be asked of tasks is left out of T->A alone.
-        _leave_out(entry, evidence.sides.dropped)
+        entry["dropped"] |= _positive(evidence.sides.dropped)
         for metric in job.metrics:
             entry["marks"][metric.name] = _marks_of_judged(evidence.sides)
             entry["alignment"][metric.name] = {"how": evidence.sides.aligner.how, **asdict(evidence.alignment)}
@@ -118,12 +117,12 @@ def _marks(classes: Mapping[str, str]) -> dict[str, str]:
     return {"images": _fingerprint(sorted(classes)), "labels": _fingerprint(sorted(classes.items()))}
 
 
-def _fingerprint(told: object) -> str:
-    return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
+def _fingerprint(value: object) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()
 
 
-def _leave_out(entry: dict[str, Any], dropped: Mapping[str, int]) -> None:
-    entry["dropped"] |= {reason: count for reason, count in dropped.items() if count}
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in counts.items() if count}
 
 
 def _choose(entry: dict[str, Any], job: Job, chosen: Mapping[str, float], *, alone: bool) -> None:

@@ -26,7 +26,7 @@ CHANCE = 2
 
 
 class Resampling(TypedDict):
-    """What every function that makes intervals takes."""
+    """Arguments of every function that makes intervals."""
 
     resamples: int
     level: float
@@ -74,7 +74,7 @@ class Plan:
     chance: int | None = None
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
-        """How often a judge of this target is trained again on data drawn anew in each way."""
+        """How often a judge of this target is trained again, by kind of resample."""
         quick = judge != SELF and find_judge(judge).joint is not None
         refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
@@ -129,8 +129,8 @@ class Result:
 
     Attributes:
         summaries: one per captioner, metric and judge.
-        scores: the rows of ``scores.parquet``: what judges said; none where no metric asks one.
-        counts: the rows of ``counts.parquet``: what captions say; none where no metric counts it.
+        scores: the rows of ``scores.parquet``: answers of judges; none where no metric asks one.
+        counts: the rows of ``counts.parquet``: what captions mention; none where no metric counts it.
         replicates: the rows of ``replicates.parquet``: values on parts of the data, and on data drawn anew.
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
         quality: captioner -> how well it describes, by class; empty where that was not asked for.
@@ -157,10 +157,10 @@ class Result:
         and mean w; of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated
         captions: names_one, names_none, names_several (shares), refused, empty (counts).
         """
-        said = conclude(self.summaries)
-        return pd.DataFrame([self._row(row, also) for row, also in zip(self.summaries, said, strict=True)])
+        rows = zip(self.summaries, conclude(self.summaries), strict=True)
+        return pd.DataFrame([self._row(*row) for row in rows])
 
-    def _row(self, summary: Summary, said: Conclusion) -> dict[str, Any]:
+    def _row(self, summary: Summary, conclusion: Conclusion) -> dict[str, Any]:
         known = {part.name: getattr(summary, part.name) for part in fields(summary)}
         row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
         pairs = {"quality": "qualities", "prior": "priors", "chance": "chance"}
@@ -168,7 +168,8 @@ class Result:
             row["human_" + name], row["generated_" + name] = found or (None, None)
         covered = (self.run["captioners"][summary.captioner]["coverage"] or {}).get("generated", {})
         interval = summary.interval
-        row |= asdict(said) | {
+        row |= asdict(conclusion) | {
+            "metric": summary.metric.name,
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,
             "protocol": self.run["protocol"],

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.markup import escape
-from rich.table import Table
+import pandas as pd
 
-from judge.report.layout import format_number, start_table
+from judge.report.table import COUNT, NUMBER, Column, Table, names
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
 
@@ -27,7 +26,7 @@ _SHARES = (
     "lacking_substituted",
 )
 # Of the curve's lines: colour and dashes; thick for tokens.
-_LOOKS = {"substituted": ("#1f4e79", "-"), "unknown": ("#b03a2e", "--")}
+_STYLES = {"substituted": ("#1f4e79", "-"), "unknown": ("#b03a2e", "--")}
 _WIDTHS = {"tokens": 2.0, "words": 1.0}
 
 
@@ -56,46 +55,59 @@ class Alignment:
     substitutions: Sequence[Substitution]
 
 
-def alignment_table(found: Sequence[Alignment]) -> Table:
+class AlignmentRow(NamedTuple):
+    """A kind of alignment of one captioner."""
+
+    entry: Alignment
+    how: str
+
+    def share(self, name: str) -> float | None:
+        """A field of the report."""
+        found: float | None = getattr(self.entry.reports[self.how], name)
+        return found
+
+
+_HEADINGS = (
+    *("words kept", "words exchanged", "words unknown", "tokens kept", "tokens exchanged", "tokens unknown"),
+    "of lacking",
+)
+
+
+def alignment_table(found: Sequence[Alignment]) -> Table[AlignmentRow]:
     """The table of ``judge align``: a row per captioner and kind of alignment. Fractions."""
-    table = start_table("captioner", "alignment")
-    for heading in (
-        "words kept",
-        "words exchanged",
-        "words unknown",
-        "tokens kept",
-        "tokens exchanged",
-        "tokens unknown",
-        "of lacking",
-        "METEOR",
-        "images",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for entry in found:
-        for how, report in entry.reports.items():
-            cells = [format_number(value) for value in (*_shares(report), entry.meteor[how])]
-            table.add_row(escape(entry.captioner), how, *cells, f"{entry.images:,}")
-    return table
+    columns: list[Column[AlignmentRow]] = [
+        names("captioner", lambda row: row.entry.captioner),
+        names("alignment", lambda row: row.how),
+        *(
+            Column(heading, methodcaller("share", name), NUMBER)
+            for heading, name in zip(_HEADINGS, _SHARES, strict=True)
+        ),
+        Column("METEOR", lambda row: row.entry.meteor[row.how], NUMBER),
+        Column("images", lambda row: row.entry.images, COUNT),
+    ]
+    return Table(tuple(columns), tuple(AlignmentRow(entry, how) for entry in found for how in entry.reports))
 
 
 def substitutions_csv(found: Sequence[Alignment]) -> str:
     """A row per captioner and word: captioner, word, substitute, distance (cosine), tokens (occurrences)."""
-    rows = (
-        (entry.captioner, row.word, row.substitute, f"{row.distance:.6f}", row.tokens)
-        for entry in found
-        for row in entry.substitutions
+    columns = ["captioner", "word", "substitute", "distance", "tokens"]
+    return _csv(
+        [{"captioner": entry.captioner} | asdict(row) for entry in found for row in entry.substitutions], columns
     )
-    return _csv(("captioner", "word", "substitute", "distance", "tokens"), rows)
 
 
 def curve_csv(found: Sequence[Alignment]) -> str:
     """A row per captioner and delta: shares of words and of tokens kept, substituted, unknown; and of lacking ones."""
-    rows = (
-        (entry.captioner, f"{delta:g}", *("" if share is None else f"{share:.6f}" for share in _shares(report)))
+    rows = [
+        asdict(report) | {"captioner": entry.captioner, "delta": f"{delta:g}"}
         for entry in found
         for delta, report in entry.curve
-    )
-    return _csv(("captioner", "delta", *_SHARES), rows)
+    ]
+    return _csv(rows, ["captioner", "delta", *_SHARES])
+
+
+def _csv(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
+    return pd.DataFrame(rows, columns=columns).to_csv(index=False, float_format="%.6f", lineterminator="\n")
 
 
 def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:
@@ -106,13 +118,13 @@ def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -
         meteor = {how: None if math.isnan(value) else value for how, value in entry.meteor.items()}
         reports = {how: {**asdict(report), "meteor": meteor[how]} for how, report in entry.reports.items()}
         results.append({**facts, "dropped": dict(entry.dropped), **reports})
-    told = {
+    space = {
         "source": vectors.source,
         "words": len(vectors.rows),
         "dimension": vectors.matrix.shape[1],
         "words_without": vectors.missing,
     }
-    summary = {"vectors": told, "delta": delta, "results": results}
+    summary = {"vectors": space, "delta": delta, "results": results}
     return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -134,9 +146,9 @@ def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
     height = math.ceil(len(found) / columns)
     figure = Figure(figsize=(max(6, 4.5 * columns), 0.8 + 3 * height), layout="constrained")
     panels = list(figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False).flat)
-    for number, panel in enumerate(panels):
-        panel.set_visible(number < len(found))
-        panel.tick_params(labelbottom=number >= len(found) - columns)
+    for place, panel in enumerate(panels):
+        panel.set_visible(place < len(found))
+        panel.tick_params(labelbottom=place >= len(found) - columns)
     for panel, entry in zip(panels, found, strict=False):
         _draw(panel, entry, delta)
     figure.supxlabel("threshold of cosine distance (delta)", fontsize=10)
@@ -149,7 +161,7 @@ def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
 def _draw(panel: Axes, entry: Alignment, delta: float) -> None:
     deltas = [at for at, _ in entry.curve]
     shares = [asdict(report) for _, report in entry.curve]
-    for name, (colour, line) in _LOOKS.items():
+    for name, (colour, line) in _STYLES.items():
         for what, width in _WIDTHS.items():
             values = [row[f"{what}_{name}"] for row in shares]
             panel.plot(deltas, values, color=colour, linestyle=line, linewidth=width, label=f"{what} {name}")
@@ -157,16 +169,3 @@ def _draw(panel: Axes, entry: Alignment, delta: float) -> None:
     panel.set_title(entry.captioner, fontsize=9, parse_math=False)
     panel.set_ylim(0, 1)
     panel.grid(alpha=0.3)
-
-
-def _shares(report: AlignmentReport) -> Iterator[float | None]:
-    row = asdict(report)
-    return (row[name] for name in _SHARES)
-
-
-def _csv(heading: Sequence[str], rows: Iterator[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heading)
-    writer.writerows(rows)
-    return text.getvalue()

@@ -1,4 +1,4 @@
-"""The folder of a run: there whole, or not at all."""
+"""The folder of a run; it appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import re
 import shutil
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,8 +17,11 @@ import pandas as pd
 
 from judge.errors import JudgeError
 from judge.measure import Result
-from judge.metrics import find_metric
+from judge.metrics import Metric
+from judge.report.caveats import warnings
+from judge.report.notes import footnotes
 from judge.statistics.comparisons import Difference, conclude
+from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
 from judge.types import Interval
 from judge.utils.files import OutputFolder, write_whole
@@ -116,13 +119,13 @@ class RunDirectory(OutputFolder):
 
         tables = [found.table() for found in result.quality.values()]
         write_whole(self.partial / _QUALITY, pd.concat(tables).to_csv(index=False).encode())
-        rows: dict[tuple[str, str], list[Summary]] = {}
+        rows: dict[tuple[Metric, str], list[Summary]] = {}
         for row in result.summaries:
             if row.amplification is not None and math.isfinite(row.amplification):
                 rows.setdefault((row.metric, row.judge), []).append(row)
         (self.partial / FIGURES).mkdir()
         for (metric, judge), found in rows.items():
-            name = re.sub(r"[^\w.-]+", "-", f"{metric}-{judge}")
+            name = re.sub(r"[^\w.-]+", "-", f"{metric.name}-{judge}")
             plot_against_quality(found, result.quality, self.partial / FIGURES / f"{name}.png")
 
     def log(self, event: str, **facts: Any) -> None:
@@ -134,14 +137,24 @@ class RunDirectory(OutputFolder):
 def metrics_json(result: Result) -> str:
     """``{"run": {...}, "results": [...]}``: fractions, absent values null, never NaN."""
     run = result.run
-    said = conclude(result.summaries)
     results = [
         summary_row(row, str(run["attribute"])) | {name: _finite(value) for name, value in asdict(also).items()}
-        for row, also in zip(result.summaries, said, strict=True)
+        for row, also in zip(result.summaries, conclude(result.summaries), strict=True)
     ]
-    found = {"run": run, "results": results, "differences": list(map(difference_row, result.differences()))}
+    found: dict[str, Any] = {
+        "run": run,
+        "results": results,
+        "differences": list(map(difference_row, result.differences())),
+    }
+    found["notes"] = {"footnotes": footnotes(result), "warnings": warnings(result)}
+    consistency = measure_consistency(result.summaries, run.get("human_scores"))
+    for part in fields(consistency):
+        if rows := getattr(consistency, part.name):
+            found.setdefault("consistency", {})[part.name] = [
+                _finite(asdict(row) | {"metric": row.metric.name}) for row in rows
+            ]
     if result.quality:
-        found["quality"] = [_scored(row) for of in result.quality.values() for row in of.table().to_dict("records")]
+        found["quality"] = [_finite(row) for of in result.quality.values() for row in of.table().to_dict("records")]
     return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -151,7 +164,8 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     row |= {
         "replicates": summary.replicates and {"ratio": summary.replicates.ratio, "scale": summary.replicates.scale},
         "attribute": attribute,
-        "direction": find_metric(summary.metric).direction,
+        "metric": summary.metric.name,
+        "direction": summary.metric.direction,
         "ci": _bounds(summary.interval),
         "ci_these_judges": _bounds(summary.these_judges),
     }
@@ -160,30 +174,27 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     return {name: _finite(row[name]) for name in [*order.split(), *optional]}
 
 
-# Of a summary: what other fields, or other files, say.
+# Fields of a summary that other fields, or other files, hold.
 _ELSEWHERE = {"interval", "these_judges", "replicates"}
 
 
-_DIFFERENCE = "metric", "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
+_DIFFERENCE = "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
 
 
 def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON has it."""
-    told = {name: getattr(row, name) for name in _DIFFERENCE}
-    numbers = {name: _finite(value) for name, value in told.items()}
-    return numbers | {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
+    values = {name: _finite(getattr(row, name)) for name in _DIFFERENCE}
+    ci = {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
+    return {"metric": row.metric.name} | values | ci
 
 
 def _bounds(interval: Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None
 
 
-def _scored(row: Mapping[Hashable, object]) -> dict[str, object]:
-    """A line of the table of scores, as JSON has it."""
-    return {str(name): _finite(value) for name, value in row.items()}
-
-
 def _finite(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
+    if isinstance(value, dict):
+        return {str(name): _finite(part) for name, part in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

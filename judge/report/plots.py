@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.metrics import find_metric
 from judge.quality import Quality
 from judge.statistics.summary import Summary
 from judge.types import FloatArray
@@ -78,7 +77,7 @@ def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
     found = [qualities[row.captioner] for row in drawn]
     points = _draw(left, drawn, [quality.vocabulary["generated"] for quality in found], "vocabulary (distinct words)")
     _draw(right, drawn, [quality.value("CIDEr") for quality in found], "CIDEr")
-    left.set_ylabel(f"{find_metric(drawn[0].metric).title} ({drawn[0].judge})", parse_math=False)
+    left.set_ylabel(drawn[0].title, parse_math=False)
     legend = figure.legend(points, [str(number) for number in range(len(points))], loc="outside right center")
     # Named afterwards: matplotlib reads "$" as a formula, and leaves out what begins with "_".
     for text, row in zip(legend.get_texts(), drawn, strict=True):
@@ -92,7 +91,7 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     points = []
     x = np.asarray(across, dtype=np.float64)
     y = np.array([row.amplification for row in rows], dtype=np.float64)
-    axes.axhline(find_metric(rows[0].metric).neutral, color=_GREY, linewidth=0.8)
+    axes.axhline(rows[0].metric.neutral, color=_GREY, linewidth=0.8)
     # Ten colours; the eleventh captioner has the first colour and another mark.
     for number, (row, at, value) in enumerate(zip(rows, x, y, strict=True)):
         colour, mark = f"C{number % 10}", _MARKERS[(number + number // 10) % len(_MARKERS)]

@@ -1,52 +1,59 @@
-"""How well captions describe, beside their bias: a table by class."""
+"""The table of caption quality, by class."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-
-from rich.markup import escape
-from rich.table import Table
+from operator import methodcaller
+from typing import NamedTuple
 
 from judge.quality import SCORES, Quality
-from judge.report.layout import format_interval, format_number, start_table
+from judge.report.table import COUNT, NUMBER, Column, Table, names
 from judge.types import Interval
 
 # What papers print; the shorter BLEUs are in quality.csv.
 _SHOWN = tuple(score for score in SCORES if score not in {"BLEU-1", "BLEU-2", "BLEU-3"})
 
 
-def quality_table(found: Mapping[str, Quality]) -> Table:
-    """A row per captioner and class, and one of the largest gap between two classes. Fractions."""
-    table = start_table("captioner", "images of")
-    shown = [score for score in _SHOWN if not all(score in quality.skipped for quality in found.values())]
-    for heading in ("images", *shown, "vocabulary", "length"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, quality in found.items():
-        for group in dict.fromkeys(row.group for row in quality.groups):
-            images = next(row.images for row in quality.groups if row.group == group)
-            values = [format_number(quality.value(score, group)) for score in shown]
-            whole = [f"{quality.vocabulary['generated']:,}", f"{quality.mean_length['generated']:.1f}"]
-            table.add_row(
-                escape(name), escape(group or "all"), f"{images:,}", *values, *(whole if group is None else ("", ""))
-            )
-        gaps = {gap.score: gap for gap in quality.gaps}
-        if gaps:
-            cells = [_gap(gaps[score].value, gaps[score].interval) if score in gaps else "-" for score in shown]
-            table.add_row(escape(name), "largest gap", "", *cells, "", "")
-    return table
+class QualityRow(NamedTuple):
+    """Scores of a captioner on images of one class, or what lies between two classes."""
+
+    captioner: str
+    group: str
+    images: int | None
+    values: Mapping[str, float | Interval | None]
+    whole: Quality | None = None
+
+    def score(self, name: str) -> float | Interval | None:
+        """One of the values."""
+        return self.values.get(name)
 
 
-def quality_notes(found: Mapping[str, Quality]) -> Iterator[str]:
-    """What a reader must know beside the table, a line each; captioners of whom the same is true share one."""
-    alike: dict[str, list[str]] = {}
-    for name, quality in found.items():
-        words = "the Penn Treebank's words" if quality.tokenizer == "ptb" else "our own tokeniser's words"
-        human = f"people use {quality.vocabulary['human']:,} words, {quality.mean_length['human']:.1f} a caption"
-        skipped = "; ".join(f"{score} skipped: {why}" for score, why in quality.skipped.items())
-        alike.setdefault(f"{words}, {human}; {skipped}", []).append(name)
-    for said, names in alike.items():
-        yield f"Quality of {', '.join(names)}: {said}."
+def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Table[QualityRow]:
+    """A row per captioner and class, and two of the largest gap between two classes. Fractions."""
+    columns: list[Column[QualityRow]] = [
+        names("captioner", lambda row: row.captioner),
+        names("images of", lambda row: row.group),
+        Column("images", lambda row: row.images, COUNT),
+        *(
+            Column(score, methodcaller("score", score), NUMBER)
+            for score in _SHOWN
+            if not all(score in quality.skipped for quality in found.values())
+        ),
+    ]
+    if verbose:
+        columns += [
+            Column("vocabulary", lambda row: row.whole and row.whole.vocabulary["generated"], COUNT),
+            Column("length", lambda row: row.whole and row.whole.mean_length["generated"], ".1f"),
+        ]
+    rows = tuple(row for name, quality in found.items() for row in _rows(name, quality))
+    return Table(tuple(columns), rows, "Caption quality")
 
 
-def _gap(value: float, interval: Interval | None) -> str:
-    return f"{format_number(value)} {format_interval(interval)}" if interval else format_number(value)
+def _rows(name: str, quality: Quality) -> Iterator[QualityRow]:
+    for group in dict.fromkeys(row.group for row in quality.groups):
+        mine = [row for row in quality.groups if row.group == group]
+        values = {row.score: row.value for row in mine}
+        yield QualityRow(name, group or "all", mine[0].images, values, None if group else quality)
+    if quality.gaps:
+        yield QualityRow(name, "largest gap", None, {gap.score: gap.value for gap in quality.gaps})
+        yield QualityRow(name, "its interval", None, {gap.score: gap.interval for gap in quality.gaps})

@@ -1,140 +1,166 @@
-"""A result as people read it: its tables."""
+"""The tables of a result, as data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-
-from rich.markup import escape
-from rich.table import Table
+from typing import NamedTuple
 
 from judge.masking.overlap import DetectorRow
 from judge.measure import Result
-from judge.metrics import find_metric
-from judge.report.layout import digits_of, format_coverage, format_interval, format_number, format_p, start_table
+from judge.report.table import (
+    COUNT,
+    EXACT,
+    NUMBER,
+    SIGNED,
+    SIGNIFICANT,
+    Column,
+    Table,
+    digits_of,
+    names,
+    write_coverage,
+    write_p,
+)
 from judge.statistics.comparisons import Conclusion, Difference, conclude
 from judge.statistics.summary import Summary
+from judge.types import Interval
+
+THESE_JUDGES = "these judges"
 
 
-def make_table(result: Result, extra: Mapping[str, Mapping[str, str]] | None = None) -> Table:
+class Line(NamedTuple):
+    """A row of the main table."""
+
+    summary: Summary
+    conclusion: Conclusion
+
+
+def result_table(
+    result: Result, *, verbose: bool = False, extra: Mapping[str, Mapping[str, str]] | None = None
+) -> Table[Line]:
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
 
     Args:
         result: of a run.
-        extra: heading -> {"captioner metric" -> what stands there}: a further column, e.g. of a known world.
+        verbose: with p, what is detectable, chance, and how much was read.
+        extra: heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
     """
-    rows = list(zip(result.summaries, conclude(result.summaries), strict=True))
-    cells = {
-        heading: [column(row, said) for row, said in rows] for heading, column in _columns(result, extra or {}).items()
-    }
-    kept = {heading: of for heading, of in cells.items() if heading not in _OPTIONAL or set(of) != {"-"}}
-    table = start_table("captioner", "metric (judge)")
-    for heading in kept:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, (row, _) in enumerate(rows):
-        told = escape(row.captioner), escape(f"{find_metric(row.metric).title} ({row.judge})")
-        table.add_row(*told, *(of[number] for of in kept.values()))
-    return table
-
-
-_JUDGED_ALONE = "these judges"
-# Columns that are left out where no row has anything to say in them.
-_OPTIONAL = {"sd", _JUDGED_ALONE, "as published", "by chance", "chance", "seeds"}
-Cell = Callable[[Summary, Conclusion], str]
-
-
-def _columns(result: Result, extra: Mapping[str, Mapping[str, str]]) -> dict[str, Cell]:
-    """Heading -> what stands in a row."""
+    rows = tuple(map(Line, result.summaries, conclude(result.summaries)))
     level = f"{100 * result.run['level']:g}% interval"
-
-    def signed(value: float | None, row: Summary) -> str:
-        return format_number(value, signed=True, digits=digits_of(row.interval))
-
-    def interval(row: Summary, *, alone: bool) -> str:
-        held = row.interval if (row.basis == "these judges") == alone else None
-        return format_interval(held, signed=True, digits=digits_of(row.interval))
-
-    def coverage(row: Summary) -> str:
-        return format_coverage(result.run["captioners"][row.captioner]["coverage"], "generated")
-
-    added: dict[str, Cell] = {
-        heading: partial(lambda values, row, _: values.get(f"{row.captioner} {row.metric}", "-"), values)
-        for heading, values in extra.items()
-    }
-    return {
-        "human": lambda row, _: format_number(row.human),
-        "generated": lambda row, _: format_number(row.generated),
-        "amplification": lambda row, _: signed(row.amplification, row),
-        **added,
-        level: lambda row, _: interval(row, alone=False),
-        _JUDGED_ALONE: lambda row, _: interval(row, alone=True),
-        "p": lambda row, _: format_p(row.p_value),
-        "p (Holm)": lambda _, said: format_p(said.p_holm),
-        "verdict": lambda _, said: said.verdict or "-",
-        "detectable": lambda row, said: format_number(said.detectable, digits=digits_of(row.interval)),
-        "chance": lambda row, _: " / ".join(map(format_number, row.chance)) if row.chance else "-",
-        "as published": lambda row, _: signed(row.published, row),
-        "by chance": lambda row, _: signed(row.chance_level, row),
-        "sd": lambda row, _: format_number(row.sd),
-        "images": lambda row, _: f"{row.images:,}",
-        "seeds": lambda row, _: str(row.seeds) if row.seeds > 1 else "-",
-        f"names {escape(result.run['attribute'])}: one/none/several": lambda row, _: coverage(row),
-    }
+    uncorrected: Column[Line] = Column("p", lambda row: row.summary.p_value, write_p, optional=True)
+    columns: list[Column[Line]] = [
+        names("captioner", lambda row: row.summary.captioner),
+        names("metric (judge)", lambda row: row.summary.title),
+        Column("human", lambda row: row.summary.human, NUMBER),
+        Column("generated", lambda row: row.summary.generated, NUMBER),
+        Column("amplification", lambda row: row.summary.amplification, SIGNED),
+        *(Column(heading, partial(_known, values)) for heading, values in (extra or {}).items()),
+        Column(level, partial(_interval, alone=False), SIGNED, optional=True),
+        Column(THESE_JUDGES, partial(_interval, alone=True), SIGNED, optional=True),
+        *([uncorrected] if verbose else []),
+        Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
+        Column("verdict", lambda row: row.conclusion.verdict, optional=True),
+        *(_more(result) if verbose else []),
+    ]
+    return Table(tuple(columns), rows, digits=lambda row: digits_of(row.summary.interval))
 
 
-def difference_table(found: Sequence[Difference]) -> Table:
-    """A row per pair of captioners, metric and judge: amplification of the first less that of the second."""
-    table = start_table("metric (judge)", "first", "second")
-    levels = {row.interval.level for row in found if row.interval}
-    interval = f"{100 * max(levels, default=0.95):g}% interval"
-    for heading in ("first - second", interval, "p", "p (Holm)"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for row in found:
-        digits = digits_of(row.interval)
-        table.add_row(
-            escape(f"{find_metric(row.metric).title} ({row.judge})"),
-            escape(row.first),
-            escape(row.second),
-            format_number(row.value, signed=True, digits=digits),
-            format_interval(row.interval, signed=True, digits=digits),
-            format_p(row.p_value),
-            format_p(row.p_holm),
-            escape(row.verdict or "-"),
-        )
-    return table
+def _more(result: Result) -> list[Column[Line]]:
+    """Columns of the long table."""
+    captioners, attribute = result.run["captioners"], result.run["attribute"]
+    return [
+        Column("detectable", lambda row: row.conclusion.detectable, EXACT, optional=True),
+        Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
+        Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
+        Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
+        Column("sd", lambda row: row.summary.sd, NUMBER, optional=True),
+        Column("images", lambda row: row.summary.images, COUNT),
+        Column("seeds", lambda row: row.summary.seeds if row.summary.seeds > 1 else None, COUNT, optional=True),
+        Column(
+            f"names {attribute}: one/none/several",
+            lambda row: (captioners[row.summary.captioner]["coverage"] or {}).get("generated"),
+            write_coverage,
+        ),
+    ]
 
 
-def parts_table(result: Result) -> Table | None:
-    """Of metrics with priors, which of the two moved: how well judges guess, or how frequent is what captions say.
+def _known(values: Mapping[str, str], row: Line) -> str | None:
+    return values.get(" ".join(row.summary.key[:2]))
 
-    None for a result without such metrics.
+
+def _interval(row: Line, *, alone: bool) -> object:
+    return row.summary.interval if (row.summary.basis == "these judges") == alone else None
+
+
+def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Table[Difference]:
+    """A row per pair of captioners, metric and judge: amplification of the first less that of the second.
+
+    In the order of whichever there are fewer of, pairs or metrics: so a narrow page can name each once.
     """
-    table = start_table("captioner", "metric (judge)", "Q")
-    for heading in ("Q human", "Q generated", "prior", "prior human", "prior generated"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in result.summaries:
-        if row.qualities and row.priors:
-            metric = find_metric(row.metric)
-            cells = [f"{value:.4g}" for value in (*row.qualities, *row.priors)]
-            score = metric.score.replace("_", " ")
-            name = f"{metric.title} ({row.judge})"
-            table.add_row(escape(row.captioner), escape(name), score, *cells[:2], metric.prior, *cells[2:])
-    return table if table.row_count else None
+    pairs = list(dict.fromkeys((row.first, row.second) for row in found))
+    both: list[Column[Difference]] = [
+        names("first - second", lambda row: f"{row.first} - {row.second}"),
+        names("metric (judge)", lambda row: row.title),
+    ]
+    if len(pairs) < len({row.title for row in found}):
+        found = sorted(found, key=lambda row: pairs.index((row.first, row.second)))
+    else:
+        both.reverse()
+    level = max((row.interval.level for row in found if row.interval), default=0.95)
+    uncorrected: Column[Difference] = Column("p", lambda row: row.p_value, write_p, optional=True)
+    columns: list[Column[Difference]] = [
+        *both,
+        Column("difference", lambda row: row.value, SIGNED),
+        Column(f"{100 * level:g}% interval", lambda row: row.interval, SIGNED, optional=True),
+        *([uncorrected] if verbose else []),
+        Column("p (Holm)", lambda row: row.p_holm, write_p, optional=True),
+        Column("verdict", lambda row: row.verdict, align="left", optional=True),
+    ]
+    return Table(tuple(columns), tuple(found), digits=lambda row: digits_of(row.interval))
 
 
-def detector_table(rows: Sequence[DetectorRow]) -> Table:
+def parts_table(result: Result) -> Table[Summary]:
+    """Of metrics with priors, which of the two moved: how well judges guess, or how frequent is what captions say."""
+    columns: list[Column[Summary]] = [
+        names("captioner", lambda row: row.captioner),
+        names("metric (judge)", lambda row: row.title),
+        names("Q", lambda row: row.metric.score.replace("_", " ")),
+        Column("Q human", lambda row: row.qualities and row.qualities[0], SIGNIFICANT),
+        Column("Q generated", lambda row: row.qualities and row.qualities[1], SIGNIFICANT),
+        Column("prior", lambda row: row.metric.prior),
+        Column("prior human", lambda row: row.priors and row.priors[0], SIGNIFICANT),
+        Column("prior generated", lambda row: row.priors and row.priors[1], SIGNIFICANT),
+    ]
+    return Table(tuple(columns), tuple(row for row in result.summaries if row.qualities and row.priors))
+
+
+_SHARES = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
+
+
+def detector_table(rows: Sequence[DetectorRow]) -> Table[DetectorRow]:
     """The table of ``judge ablate detectors``: a row per detector. Fractions."""
-    table = start_table("detector")
-    headings = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
-    for heading in headings.values():
-        table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("interval", justify="right", no_wrap=True)
-    for heading in ("AP", "AP50", "detections/people", "images"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        shares = [(getattr(row.overlap, name), row.intervals[name]) for name in headings]
-        cells = [cell for share, found in shares for cell in (format_number(share), format_interval(found))]
-        precisions = (format_number(row.precision), format_number(row.precision_50))
-        table.add_row(escape(row.detector), *cells, *precisions, f"{row.people}/{row.of}", f"{row.pictures:,}")
-    return table
+
+    def share(name: str, row: DetectorRow) -> float:
+        return float(getattr(row.overlap, name))
+
+    def bounds(name: str, row: DetectorRow) -> Interval | None:
+        return row.intervals[name]
+
+    shares = [
+        column
+        for name, heading in _SHARES.items()
+        for column in (
+            Column(heading, partial(share, name), NUMBER),
+            Column("interval", partial(bounds, name), NUMBER),
+        )
+    ]
+    columns: list[Column[DetectorRow]] = [
+        names("detector", lambda row: row.detector),
+        *shares,
+        Column("AP", lambda row: row.precision, NUMBER),
+        Column("AP50", lambda row: row.precision_50, NUMBER),
+        Column("detections/people", lambda row: f"{row.people}/{row.of}"),
+        Column("images", lambda row: row.pictures, COUNT),
+    ]
+    note = "Shares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks."
+    return Table(tuple(columns), tuple(rows), notes=(note,))

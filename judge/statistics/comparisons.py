@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from judge.metrics import find_metric
+from judge.metrics import Metric
 from judge.statistics.inference import SIGNIFICANT, t_interval, t_test
-from judge.statistics.summary import Summary
+from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 POWER = 0.8
 Verdict = Literal["amplifies", "mitigates", "cannot tell", "changes", "errs more", "errs less", "higher", "lower"]
-# Of counted metrics whose value is no amplification: the verdict above what there is by chance, and below.
+# Of counted metrics whose value is no amplification: the verdict above the chance level, and below.
 _WORDS: dict[str, tuple[Verdict, Verdict]] = {"error": ("errs more", "errs less"), "ratio": ("higher", "lower")}
 
 
@@ -48,7 +48,7 @@ class Difference:
         standard_error: of ``value``; None where there is no interval.
     """
 
-    metric: str
+    metric: Metric
     judge: str
     first: str
     second: str
@@ -68,6 +68,11 @@ class Difference:
             return "cannot tell"
         words = _WORDS.get(_kind(self.metric), ("more", ""))
         return f"{self.first if self.value > 0 else self.second} {words[0]}"
+
+    @property
+    def title(self) -> str:
+        """Metric and judge as tables name them."""
+        return name_row(self.metric, self.judge)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -96,19 +101,14 @@ def _verdict(row: Summary, p_holm: float | None) -> Verdict | None:
     if kind.startswith("multi"):
         return "changes"
     above, below = _WORDS.get(kind, ("amplifies", "mitigates"))
-    return above if row.amplification > _expected(row) else below
+    # Of counted metrics the chance level has been subtracted.
+    known = None if row.metric.counted else row.chance_level
+    return above if row.amplification > (row.metric.neutral if known is None else known) else below
 
 
-def _kind(metric: str) -> str:
-    """Of counted metrics what they count; of others ""."""
-    counted = find_metric(metric).counted
-    return counted.kind if counted else ""
-
-
-def _expected(row: Summary) -> float:
-    """The amplification where nothing is amplified, as far as it is known."""
-    metric = find_metric(row.metric)
-    return metric.neutral if metric.counted or row.chance_level is None else row.chance_level
+def _kind(metric: Metric) -> str:
+    """What a counted metric counts; "" for others."""
+    return metric.counted.kind if metric.counted else ""
 
 
 def _detectable(row: Summary) -> float | None:
@@ -128,7 +128,7 @@ def differences(summaries: Iterable[Summary], same_images: bool, *, level: float
         same_images: whether all were measured on the same images, under the same splits.
         level: of the intervals.
     """
-    groups: dict[tuple[str, str], list[Summary]] = {}
+    groups: dict[tuple[Metric, str], list[Summary]] = {}
     for row in summaries:
         if row.amplification is not None and math.isfinite(row.amplification):
             groups.setdefault((row.metric, row.judge), []).append(row)
@@ -162,8 +162,8 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
         degrees = min(first.degrees, second.degrees)
-    told = first.metric, first.judge, first.captioner, second.captioner, value
+    names = first.metric, first.judge, first.captioner, second.captioner, value
     if error is None or not math.isfinite(error) or not degrees:
-        return Difference(*told, None, None, paired)
+        return Difference(*names, None, None, paired)
     interval, p_value = t_interval(value, error, degrees, level), t_test(value, error, degrees)
-    return Difference(*told, interval, p_value, paired, error)
+    return Difference(*names, interval, p_value, paired, error)

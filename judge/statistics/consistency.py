@@ -8,14 +8,13 @@ defined is NaN; each function says when.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from judge.metrics import find_metric
+from judge.metrics import Metric
 from judge.statistics.correlation import Correlation, correlate
 from judge.statistics.summary import Summary
 
@@ -37,7 +36,8 @@ def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0
     Raises:
         ValueError: the lists differ in length.
     """
-    _check_lengths(a, b)
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} and {len(b)} values")
     if len(a) == 0 or np.isnan([*a, *b]).any():
         return math.nan
     return float(np.mean((np.asarray(a) > neutral) != (np.asarray(b) > neutral)))
@@ -52,8 +52,8 @@ def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
     Raises:
         ValueError: the lists differ in length.
     """
-    _check_lengths(a, b)
-    return _or_nan(_correlate(a, b).pearson)
+    found = correlate(a, b).pearson
+    return math.nan if found is None else found
 
 
 def human_alignment(values: Sequence[float], human: Sequence[float]) -> float:
@@ -102,14 +102,14 @@ class JudgePair:
     """How far two judges of a metric agree over captioners.
 
     Attributes:
-        metric: the row's name.
+        metric: by which.
         first, second: the judges.
         captioners: how many both have an amplification of.
         conflict: see :func:`conflict_score`.
         ranking: of the amplifications; its ``pearson`` is :func:`ranking_consistency`, None where that is NaN.
     """
 
-    metric: str
+    metric: Metric
     first: str
     second: str
     captioners: int
@@ -128,7 +128,7 @@ class Variation:
         cv: see :func:`coefficient_of_variation`; NaN where that is.
     """
 
-    metric: str
+    metric: Metric
     captioner: str
     judges: int
     mean: float
@@ -145,7 +145,7 @@ class HumanAlignment:
             that is NaN.
     """
 
-    metric: str
+    metric: Metric
     judge: str
     alignment: Correlation
 
@@ -167,7 +167,7 @@ def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float]
     Metrics, judges and captioners stand in order of appearance. Rows without an amplification (a metric of one side,
     NaN) are left out, and so are pairs of judges without a captioner in common.
     """
-    by_metric: dict[str, dict[str, dict[str, float]]] = {}
+    by_metric: dict[Metric, dict[str, dict[str, float]]] = {}
     for row in summaries:
         if row.amplification is not None and not math.isnan(row.amplification):
             by_metric.setdefault(row.metric, {}).setdefault(row.judge, {})[row.captioner] = row.amplification
@@ -178,7 +178,7 @@ def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float]
         pairs += [pair for pair in found if pair.captioners]
         variations += _variations(metric, by_judge)
     alignments = [
-        HumanAlignment(metric, judge, _correlate(list(of.values()), [human[name] for name in of]))
+        HumanAlignment(metric, judge, correlate(list(of.values()), [human[name] for name in of]))
         for metric, by_judge in by_metric.items()
         for judge, of in by_judge.items()
         if human
@@ -186,15 +186,15 @@ def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float]
     return Consistency(tuple(pairs), tuple(variations), tuple(alignments))
 
 
-def _pair(metric: str, judges: tuple[str, str], by_judge: Mapping[str, Mapping[str, float]]) -> JudgePair:
+def _pair(metric: Metric, judges: tuple[str, str], by_judge: Mapping[str, Mapping[str, float]]) -> JudgePair:
     a, b = (by_judge[judge] for judge in judges)
     both = [name for name in a if name in b]
     first, second = [a[name] for name in both], [b[name] for name in both]
-    conflict = conflict_score(first, second, neutral=find_metric(metric).neutral)
-    return JudgePair(metric, *judges, len(both), conflict, _correlate(first, second))
+    conflict = conflict_score(first, second, neutral=metric.neutral)
+    return JudgePair(metric, *judges, len(both), conflict, correlate(first, second))
 
 
-def _variations(metric: str, by_judge: Mapping[str, Mapping[str, float]]) -> list[Variation]:
+def _variations(metric: Metric, by_judge: Mapping[str, Mapping[str, float]]) -> list[Variation]:
     found = []
     for captioner in dict.fromkeys(name for values in by_judge.values() for name in values):
         values = [of[captioner] for of in by_judge.values() if captioner in of]
@@ -202,26 +202,3 @@ def _variations(metric: str, by_judge: Mapping[str, Mapping[str, float]]) -> lis
             cv = coefficient_of_variation(values)
             found.append(Variation(metric, captioner, len(values), float(np.mean(values)), cv))
     return found
-
-
-def _correlate(a: Sequence[float], b: Sequence[float]) -> Correlation:
-    """As ``correlate``; nothing for lists that rounding alone keeps from being constant, or that are not finite."""
-    from scipy import stats
-
-    if not np.isfinite([*a, *b]).all():
-        return Correlation(None, None, None, len(a))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", stats.NearConstantInputWarning)
-        try:
-            return correlate(a, b)
-        except stats.NearConstantInputWarning:
-            return Correlation(None, None, None, len(a))
-
-
-def _check_lengths(a: Sequence[float], b: Sequence[float]) -> None:
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} and {len(b)} values")
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from judge.metrics import Metric
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -16,7 +18,8 @@ class Correlation:
     """Agreement of two lists.
 
     Attributes:
-        pearson: r in [-1, 1]; None for fewer than two pairs, or where a list is constant.
+        pearson: r in [-1, 1]; None for fewer than two pairs, or where a list is constant (to the last digits), or holds
+            NaN or infinity.
         interval: of r, by Fisher's transformation; None for fewer than four pairs.
         spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
         pairs: how many.
@@ -39,9 +42,15 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
     pairs = len(first)
     if len(second) != pairs:
         raise ValueError(f"{pairs} and {len(second)} values")
-    if pairs < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return Correlation(None, None, None, pairs)
-    found = stats.pearsonr(first, second)
+    nothing = Correlation(None, None, None, pairs)
+    if pairs < 2 or not np.isfinite([*first, *second]).all() or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return nothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stats.NearConstantInputWarning)
+        try:
+            found = stats.pearsonr(first, second)
+        except stats.NearConstantInputWarning:
+            return nothing
     interval = None
     if pairs > 3:
         bounds = found.confidence_interval(level)
@@ -53,7 +62,7 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
 class Agreement:
     """How far amplifications of a variant of a run go with those of its first variant, over captioners."""
 
-    metric: str
+    metric: Metric
     judge: str
     variant: str
     correlation: Correlation
@@ -73,6 +82,6 @@ def agreements(variants: Mapping[str, Sequence[Summary]], *, level: float = 0.95
     return found
 
 
-def _amplifications(rows: Sequence[Summary], metric: str, judge: str) -> dict[str, float]:
+def _amplifications(rows: Sequence[Summary], metric: Metric, judge: str) -> dict[str, float]:
     mine = [row for row in rows if (row.metric, row.judge) == (metric, judge)]
     return {row.captioner: row.amplification for row in mine if row.amplification is not None}

@@ -83,7 +83,7 @@ def _summarise(
     seed: int,
 ) -> Summary:
     held = counted_rows(counts, metric, first=ratio_of[0], second=ratio_of[1])
-    nothing = Summary(captioner, metric.name, metric.judge)
+    nothing = Summary(captioner, metric, metric.judge)
     if held is None:
         return nothing
     # The same draws for every captioner: differences between them have no noise of draws.

@@ -17,7 +17,7 @@ of trials of 900 images, and in 57% of 3,400. What includes training:
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds, or hold-outs): their variance is
   corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine Learning 2003).
 
-Tried on the same trials (BENCHMARKS.md, "Trust"; standard error claimed over sd seen, LIC and Leakage of 900 images):
+Tried on the same trials (BENCHMARKS.md, "Trust"; claimed over observed sd, LIC and Leakage of 900 images):
 pairs of halves 0.99 and 1.06, sd over single halves 1.22 and 1.32 (the noise of drawing folds counts twice), corrected
 splits 1.02 and 1.29, a jackknife over 24 groups of images 1.72 and 2.08 (scores jump where a guess changes, and a
 jackknife multiplies such jumps; an infinitesimal jackknife has no derivative to take there), a bootstrap over tested
@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -48,9 +47,8 @@ SIGNIFICANT = 0.05
 _CLEARLY = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """What is known about a value beside it.
+class Inference(NamedTuple):
+    """What is known about a value beside it; the fields are those of a table's row.
 
     Attributes:
         standard_error: of the value.

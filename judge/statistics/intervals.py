@@ -60,7 +60,7 @@ def bootstrap_pooled(
         return statistic(columns @ _times_drawn(np.concatenate(chosen, axis=-1), images).T)
 
     with warnings.catch_warnings():
-        # Scipy's word for a resample without a value, which is told by None here.
+        # Scipy warns of resamples without a value; here they give None.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         found = stats.bootstrap(
             parts,

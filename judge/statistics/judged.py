@@ -1,4 +1,4 @@
-"""What judges said of captions, as sums over captions: every value of a judged metric is a function of such sums.
+"""Answers of judges as sums over captions: every value of a judged metric is a function of such sums.
 
 A caption adds to one cell, by what it names and by the answer of its image: a count, and its score. Sums of members,
 of images and of resamples are then sums of cells, and a metric's value a function of them (:class:`Statistic`). Priors

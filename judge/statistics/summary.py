@@ -96,7 +96,7 @@ class Summary:
     """
 
     captioner: str
-    metric: str
+    metric: Metric
     judge: str
     human: float | None = None
     generated: float | None = None
@@ -118,6 +118,21 @@ class Summary:
     chance: tuple[float, float] | None = None
     human_error: float | None = None
     replicates: Replicates | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The names of captioner, metric and judge, as files have them."""
+        return self.captioner, self.metric.name, self.judge
+
+    @property
+    def title(self) -> str:
+        """Metric and judge as tables name them: "LIC (lstm)"."""
+        return name_row(self.metric, self.judge)
+
+
+def name_row(metric: Metric, judge: str) -> str:
+    """Metric and judge as tables name them: "LIC (lstm)"; of counted metrics there is no judge to name."""
+    return metric.title if metric.counted else f"{metric.title} ({judge})"
 
 
 class Settings(NamedTuple):
@@ -170,8 +185,7 @@ class _Row:
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, settings: Settings) -> None:
         self.metric, self.settings = metric, settings
-        captioner, name, judge = (str(rows[column].iloc[0]) for column in ROW)
-        self.line = Summary(captioner, name, judge)
+        self.line = Summary(str(rows["captioner"].iloc[0]), metric, str(rows["judge"].iloc[0]))
         self.compared = metric.amplification != "one_side"
         asked = rows[rows["probability"].notna()]
         _check(rows, asked, compared=self.compared)
@@ -185,10 +199,6 @@ class _Row:
         self.table = self.statistic.rows(captions)
         classes = captions.drop_duplicates("image_id").sort_values("image_id")["answer"]
         self.strata = pd.factorize(classes)[0] if metric.balanced else None
-
-    @property
-    def _name(self) -> tuple[str, str, str]:
-        return self.line.captioner, self.line.metric, self.line.judge
 
     def value(self, rows: pd.DataFrame | None = None) -> Measured:
         """Of all rows, or of some."""
@@ -220,8 +230,8 @@ class _Row:
 
     def _infer(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary:
         """With interval and p."""
-        generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(self._name))])
-        level, ratio = self.settings.level, self.settings.ratios.get(line.metric)
+        generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(line.key))])
+        level, ratio = self.settings.level, self.settings.ratios.get(self.metric.name)
         alone, human = self._bootstrap(generator)
         line = replace(line, these_judges=alone, human_error=human)
         if line.judge in self.settings.untrained:
@@ -306,18 +316,8 @@ class _Row:
 def _with(
     line: Summary, found: Inference, basis: Basis, replicates: Replicates | None, human_error: float | None
 ) -> Summary:
-    return replace(
-        line,
-        interval=found.interval,
-        p_value=found.p_value,
-        chance_level=found.chance_level,
-        standard_error=found.standard_error,
-        degrees=found.degrees,
-        basis=basis,
-        critical=found.critical,
-        human_error=None if human_error is None or not np.isfinite(human_error) else human_error,
-        replicates=replicates,
-    )
+    known = human_error if human_error is not None and np.isfinite(human_error) else None
+    return replace(line, **found._asdict(), basis=basis, human_error=known, replicates=replicates)
 
 
 def _check(rows: pd.DataFrame, asked: pd.DataFrame, *, compared: bool) -> None:

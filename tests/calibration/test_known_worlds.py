@@ -153,7 +153,7 @@ def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: W
         plain, plain.captions, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4, backbone="test_resnet"
     )
     for row in result.summaries:
-        chance, spread = {"imagecaptioner2": (0.5, 0.2), "lic": (0.25, 0.3)}[row.metric]
+        chance, spread = {"imagecaptioner2": (0.5, 0.2), "lic": (0.25, 0.3)}[row.metric.name]
         # Four standard errors: spread of one image's quantity over the images held out.
         noise = 4 * spread / np.sqrt(row.images)
         assert row.human == pytest.approx(chance, abs=noise), row

@@ -39,7 +39,7 @@ def by_metric(tables: Iterable[Iterable[Summary]]) -> dict[str, list[Summary]]:
     found = defaultdict(list)
     for table in tables:
         for row in table:
-            found[row.metric].append(row)
+            found[row.metric.name].append(row)
     return found
 
 

@@ -55,13 +55,15 @@ def test_evaluate_writes_the_run(files: WorldFiles, tmp_path: Path) -> None:
     assert not out.with_name("run.partial").exists()
     assert done.stdout.rstrip().endswith(f"The results are in {out}")
     assert "LIC (linear)" in done.stdout
-    assert "Chance: scores of both sides where labels are shuffled among images." in done.stdout
-    assert "Intervals and p: of the procedure on another sample of images like these" in done.stdout
-    assert "p (Holm): corrected for the 4 tests of this table" in done.stdout
+    assert "Intervals and p: for another sample of such images, judges trained anew (from refits)." in done.stdout
+    assert "p (Holm): corrected for the 4 tests, verdict at 0.05. Left out: 0 images, captions or tasks." in done.stdout
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert [(row["captioner"], row["metric"]) for row in found["results"]] == [
         (name, metric) for name in ("much", "none") for metric in ("lic", "leakage")
     ]
+    notes = found["notes"]["footnotes"]
+    assert "Chance: scores of both sides where labels are shuffled among images." in notes
+    assert "p (Holm): corrected for the 4 tests of this table; the verdict uses it, at 0.05." in notes
     first = found["results"][0]
     columns = (
         "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds basis"
@@ -83,7 +85,7 @@ def test_evaluate_writes_the_run(files: WorldFiles, tmp_path: Path) -> None:
     assert replicates.groupby(["captioner", "metric", "kind"])["number"].count().tolist() == [3, 6, 2] * 4
     settings = SummarySettings(resamples=100, ratios={"lic": 1 / 2, "leakage": 1 / 2})
     for row, again in zip(found["results"], summarise(scores, replicates, settings), strict=True):
-        assert (row["captioner"], row["metric"], row["p_value"]) == (again.captioner, again.metric, again.p_value)
+        assert (row["captioner"], row["metric"], row["p_value"]) == (again.captioner, again.metric.name, again.p_value)
         assert again.interval is not None
         assert row["ci"] == [again.interval.low, again.interval.high]
         assert row["chance"] == list(again.chance or ())

@@ -486,7 +486,7 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     assert found["run"]["captioners"]["git"]["checkpoint"] == str(model)
     # One checkpoint, by two names; that one which sees alone reads nothing.
     assert found["run"]["sight"]["read_for"] == {f"hf:{model}": {"<gender>": "[MASK]", "<unk>": "<unk>"}}
-    assert f'hf:{model} reads "[MASK]" for <gender>, "<unk>" for <unk>.' in " ".join(done.stdout.split())
+    assert f'hf:{model} reads "[MASK]" for <gender>, "<unk>" for <unk>.' in found["notes"]["footnotes"]
     # "self" is the checkpoint by another name.
     own, named = rows["imagecaptioner2", "self"], rows["imagecaptioner2", f"hf:{model}"]
     assert all(own[number] == named[number] for number in ("human", "generated", "amplification"))

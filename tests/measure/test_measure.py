@@ -93,7 +93,7 @@ def test_one_unmasked_gender_word_tells_all(world: World) -> None:
 
 
 def test_always_person_is_seen_to_say_nothing(world: World) -> None:
-    from judge.report.notes import warnings
+    from judge.report.caveats import warnings
 
     dull = Captions("dull", dict.fromkeys(world.labels.by_image, ("a person outside",)))
     result = evaluate(Corpus(world.human, (dull,), world.labels), metrics="lic", **QUICK)
@@ -104,7 +104,7 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
 
 def test_it_is_told_where_judges_were_trained_again_in_vain(world: World) -> None:
     """Only of the rows that were: another judge of the run may have an interval of its own."""
-    from judge.report.notes import warnings
+    from judge.report.caveats import warnings
 
     found = simulate(world, name="none", captioner=CAPTIONERS["none"])
     result = evaluate(Corpus(world.human, (found,), world.labels), metrics="lic", **QUICK)

@@ -140,7 +140,7 @@ def test_against_loops() -> None:
     result = evaluate(corpus, metrics="dbac,dpac", **QUICK)
     assert list(result.table()["metric"]) == ["dbac-at", "dbac-ta", "dpac-at", "dpac-ta"]
     for summary in result.summaries:
-        slow = loops(result, corpus, summary.metric)
+        slow = loops(result, corpus, summary.metric.name)
         assert summary.human == pytest.approx(slow["human"], rel=1e-9)
         assert summary.generated == pytest.approx(slow["generated"], rel=1e-9)
         expected = (slow["generated"] - slow["human"]) / (slow["generated"] + slow["human"])
@@ -255,7 +255,7 @@ def test_a_class_that_some_trainings_never_show() -> None:
 
 
 def test_a_judge_that_cannot_read_alone_is_not_exchanged_silently() -> None:
-    from judge.report.notes import warnings
+    from judge.report.caveats import warnings
 
     corpus = draw(60, female=0.5, leaning=0.8)
     result = evaluate(corpus, metrics="dbac-at", judge="sat", **QUICK)
@@ -281,7 +281,7 @@ def silenced(corpus: Corpus, *, people: str) -> Corpus:
 
 def test_a_captioner_that_names_nobody() -> None:
     """T->A has no value; what A->T's prior is of does not change when "man" becomes "person"."""
-    from judge.report.notes import warnings
+    from judge.report.caveats import warnings
 
     corpus = draw(300, female=0.4, leaning=0.8, error=0.3)
     result = evaluate(silenced(corpus, people="person"), metrics="dbac", **QUICK)
@@ -330,7 +330,8 @@ def test_people_are_neither_hidden_nor_guessed() -> None:
 
 def test_an_alignment_that_finds_few_words_is_pointed_out(tmp_path: Path) -> None:
     """People say "puppy" (0.2 from "dog") and "feline" (0.5 from "cat"), which the captioner lacks."""
-    from judge.report.notes import footnotes, warnings
+    from judge.report.caveats import warnings
+    from judge.report.notes import footnotes
 
     corpus = draw(60, female=0.5, leaning=0.8)
     said = {

@@ -10,6 +10,7 @@ import pytest
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError
+from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
 from judge.report.plots import draw_against_quality, plot_against_quality
 from judge.statistics.summary import Summary
@@ -37,7 +38,7 @@ def qualities(coco: Path) -> dict[str, Quality]:
 
 def row(captioner: str, value: float | None, *, interval: bool = True, metric: str = "lic") -> Summary:
     found = Interval(value - 0.02, value + 0.03) if interval and value is not None else None
-    return Summary(captioner, metric, "lstm", 0.4, 0.5, value, None, found, None, 100, 1)
+    return Summary(captioner, METRICS[metric], "lstm", 0.4, 0.5, value, None, found, None, 100, 1)
 
 
 ROWS = [row(name, value) for name, value in LIC.items()]

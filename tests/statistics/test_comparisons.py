@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from judge.metrics import METRICS
 from judge.statistics.comparisons import conclude, difference, differences, holm
 from judge.statistics.inference import Exchanged, from_halves, from_refits, from_splits, half_error
 from judge.statistics.summary import Replicates, Summary
 
 ROW = Summary(
-    "one", "lic", "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, chance_level=0.0
+    "one", METRICS["lic"], "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, chance_level=0.0
 )
 
 
@@ -51,10 +52,10 @@ def test_holm_rejects_no_true_null_too_often() -> None:
         (replace(ROW, p_value=0.06), "cannot tell"),
         (replace(ROW, amplification=0.01, chance_level=0.05), "mitigates"),
         (replace(ROW, p_value=None), None),
-        (replace(ROW, metric="imagecaptioner2-ratio", amplification=0.9, chance_level=None), "mitigates"),
-        (replace(ROW, metric="error"), "errs more"),
-        (replace(ROW, metric="ratio", amplification=-0.2), "lower"),
-        (replace(ROW, metric="multi-at"), "changes"),
+        (replace(ROW, metric=METRICS["imagecaptioner2-ratio"], amplification=0.9, chance_level=None), "mitigates"),
+        (replace(ROW, metric=METRICS["error"]), "errs more"),
+        (replace(ROW, metric=METRICS["ratio"], amplification=-0.2), "lower"),
+        (replace(ROW, metric=METRICS["multi-at"]), "changes"),
     ],
 )
 def test_verdicts(row: Summary, verdict: str | None) -> None:
@@ -108,13 +109,17 @@ def test_a_captioner_against_itself_differs_in_nothing() -> None:
 def test_differences_are_all_pairs_and_corrected_together() -> None:
     rows = [
         replace(
-            ROW, captioner=name, metric=metric, amplification=value, replicates=Replicates("half", (0, 0.04, 0, 0.02))
+            ROW,
+            captioner=name,
+            metric=METRICS[metric],
+            amplification=value,
+            replicates=Replicates("half", (0, 0.04, 0, 0.02)),
         )
         for metric in ("lic", "leakage")
         for name, value in (("a", 0.3), ("b", 0.1), ("c", None))
     ]
     found = differences(rows, same_images=True)
-    assert [(row.metric, row.first, row.second) for row in found] == [("lic", "a", "b"), ("leakage", "a", "b")]
+    assert [(row.metric.name, row.first, row.second) for row in found] == [("lic", "a", "b"), ("leakage", "a", "b")]
     # Paired rows with equal halves move together: what differs is certain, and has no p.
     assert [row.p_value for row in found] == [None, None]
 

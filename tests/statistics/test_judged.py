@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.metrics import find_metric
@@ -131,6 +131,7 @@ def loops(metric: str, rows: list[Row], side: str, form: str) -> float:
 texts = st.sampled_from(["", "cup", "dog", "cup|dog"])
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(texts, texts, st.sampled_from(["", "f", "m", "f|m"]), st.sampled_from("fm")), min_size=3, max_size=12

@@ -1,0 +1,153 @@
+"""Warnings about a result: what would mislead a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from judge.measure import Result
+from judge.metrics.scores import SCORES
+from judge.report.notes import OF_NAMED, metrics_of
+from judge.statistics.summary import ROW
+from judge.text.alignment import hardly_contextual
+
+# A captioner that names the attribute this much less often than people is pointed out.
+_QUIET = 0.5
+# With fewer refits a warning says how little they tell.
+_FEW = 5
+
+
+def warnings(result: Result) -> list[str]:
+    """What would make a reader draw a wrong conclusion, a line each; often none."""
+    return [
+        *_training_noise(result),
+        *_few_refits(result),
+        *_learnt_nothing(result),
+        *_quiet(result.run),
+        *_unlike_the_paper(result.run),
+        *_hardly_contextual(result.run),
+        *_other_judge(result),
+        *_without_value(result),
+        *_by_construction(result),
+        *_skipped(result),
+    ]
+
+
+def _training_noise(result: Result) -> Iterator[str]:
+    """Intervals that leave training out."""
+    run, rows = result.run, [row for row in result.summaries if row.basis == "these judges"]
+    if rows:
+        advice = "--refits N, or five splits or more (--folds 5, --seeds 5)"
+        if run["protocol"] == "paper" and any(row.metric.aggregate == "best" for row in rows):
+            advice = "--refits N, or --protocol crossfit: of several seeds the best alone counts"
+        yield (
+            "intervals headed 'these judges' leave out training noise: without amplification such 95% intervals held 0 "
+            "in 87% (LIC, linear, 900 images) and 65% (ImageCaptioner2, sat, 300) of trials. "
+            f"For a test use {advice}."
+        )
+    halves = result.replicates[result.replicates["kind"] == "half"]
+    again = set(halves[ROW].itertuples(index=False, name=None))
+    for row in rows:
+        if row.key in again:
+            what = "judges were trained again, but a half of the images has no value: too little is said"
+            yield f"{row.captioner}: {row.title}: {what}."
+
+
+def _few_refits(result: Result) -> Iterator[str]:
+    """Refits that tell little, or of which there are none."""
+    if result.run["refits_asked"] and not result.run["refits"]:
+        yield "--refits has no effect: these metrics train no judge, or have one side alone."
+    few = min((times for times in result.run["refits"].values() if times), default=_FEW)
+    if few < _FEW:
+        yield (
+            f"{few} refits are few: interval and p, each estimated from so many, may contradict each other; "
+            f"use --refits {_FEW} or more."
+        )
+
+
+def _learnt_nothing(result: Result) -> Iterator[str]:
+    """Judges of people's captions that are no better than chance: they cannot see a captioner amplify."""
+    for row in result.summaries:
+        # Scores with priors have no chance but that of shuffled labels.
+        if row.human is None or row.metric.counted or (row.metric.prior and not row.chance):
+            continue
+        classes = len(result.run["captioners"][row.captioner]["images"])
+        chance = row.chance[0] if row.chance else SCORES[row.metric.score].chance(classes)
+        if row.human_error is not None and row.human - chance < 2 * row.human_error:
+            yield (
+                f"{row.title}: on people's captions of {row.captioner}'s images judges are no better than chance "
+                f"({row.human:.3f}, chance {chance:.3f}): they have learnt nothing."
+            )
+
+
+def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:
+    if run["attribute"] == "emotion" and run.get("sight", {"mask": "none"})["mask"] != "none":
+        yield "for emotion ImageCaptioner2's authors hide words alone, and leave images as they are: --mask none"
+
+
+def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
+    """Contextual alignment that finds too few words."""
+    for name, entry in run["captioners"].items():
+        found = [one for one in entry["alignment"].values() if one["how"] == "contextual"]
+        shares = [(one["lacking_substituted"], one["delta"]) for one in found if one["lacking_substituted"] is not None]
+        yield from hardly_contextual(name, *min(shares, default=(None, 0.0)))
+
+
+def _quiet(run: Mapping[str, Any]) -> Iterator[str]:
+    """Captioners that mostly avoid the attribute: a small amplification is then no praise."""
+    for name, entry in run["captioners"].items():
+        if entry["coverage"]:
+            human, generated = (1 - entry["coverage"][side]["none"] for side in ("human", "generated"))
+            if generated < _QUIET * human:
+                yield (
+                    f"{name} names {run['attribute']} in {generated:.1%} of its captions, people in {human:.1%}: "
+                    "a small amplification may only mean that it says little. Read its p of T->A with care (captions "
+                    "that name it a tenth as often, without amplification: p of DBAC T->A < 0.05 in 6 of 27 trials)."
+                )
+
+
+def _other_judge(result: Result) -> Iterator[str]:
+    """Metrics that none of the judges named can measure."""
+    judges = result.run["judges"]
+    for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
+        if judge not in judges and not metric.counted:
+            modality = "see pictures" if metric.uses_images else "read captions alone"
+            named = ", ".join(judges)
+            yield f"{metric.title} was measured with {judge}: its judges {modality}, which {named} cannot."
+
+
+def _without_value(result: Result) -> Iterator[str]:
+    """Captioners that never name one class, or never say what is counted."""
+    for row in result.summaries:
+        metric = row.metric
+        if metric.prior == OF_NAMED and row.generated is None:
+            yield f"{row.captioner} names no class of {result.run['attribute']} alone: {metric.title} has no value."
+        elif metric.counted and row.published is None:
+            yield f"{row.captioner}: {metric.title} has no value: one side never says what it counts."
+        elif metric.counted and metric.exchangeable and row.interval is None:
+            what = "a part of the images has no value, or an infinite one: too little is said"
+            yield f"{row.captioner}: {metric.title} has no interval and no test: {what}."
+
+
+def _by_construction(result: Result) -> Iterator[str]:
+    """What holds whatever the captions say."""
+    metrics, run = metrics_of(result), result.run
+    kinds = {row.counted.kind for row in metrics if row.counted}
+    if "ba:sony" in {row.name for row in metrics} and {len(of["images"]) for of in run["captioners"].values()} == {2}:
+        yield "BA, sony says nothing with two classes: its threshold is a share of 1, which no pair can pass."
+    if "ba" in kinds and run["lexicon"] is None:
+        yield f"no words of {run['attribute']} are known: BA counts the annotated classes, on both sides."
+    if fixed := [row.title for row in metrics if row.counted and not row.exchangeable]:
+        yield (
+            f"{' and '.join(fixed)}: captions mention a part of what images show, whoever writes them, and cannot be "
+            "exchanged with the annotation: the published value alone, without chance level or test."
+        )
+    if "error" in kinds and run["labels"]["derived"]:
+        yield "people's Error is 0 by construction: the labels are derived from their captions."
+
+
+def _skipped(result: Result) -> Iterator[str]:
+    """Scores that could have been taken: SPICE is never offered."""
+    reasons = {score: why for of in result.quality.values() for score, why in of.skipped.items() if score != "SPICE"}
+    for score, why in reasons.items():
+        yield f"{score} skipped: {why}."

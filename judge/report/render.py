@@ -1,0 +1,125 @@
+"""Tables as text: on a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from textwrap import wrap
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from judge.report.table import Table
+
+# Columns of a page: where output goes to a pipe or a file, which has no width.
+PAGE = 100
+# Left to the columns that say what a row is about; only longer names are wrapped.
+_NAMES = 24
+
+
+def print_table(table: Table[Any], console: Console | None = None) -> None:
+    """Print a table and its notes; on a terminal that is too narrow in parts, so that no number is ever cut."""
+    console = console or open_console()
+    if table.title:
+        console.print(Text(table.title, style="bold"))
+    terminal = sys.stdout.isatty()
+    for number, part in enumerate(fold(table, console.width, parts=terminal)):
+        if number:
+            console.print()
+        # In a pipe a table is as wide as its numbers need.
+        page = console.width if terminal else max(width_of(part, wrapped=True), min(width_of(part), PAGE))
+        Console(width=page, highlight=False).print(part)
+    for note in table.notes:
+        print_text(note, console)
+
+
+def print_text(line: str, console: Console, *, bold: bool = False) -> None:
+    """Print a line of text, wrapped at the width of the page."""
+    console.print(Text("\n".join(page_lines(line, console))), style="bold" if bold else "", soft_wrap=True)
+
+
+def page_lines(line: str, console: Console) -> list[str]:
+    """A line of text as it is wrapped on the page."""
+    return wrap(line, console.width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def open_console() -> Console:
+    """Standard output: as wide as the terminal, or a page wide."""
+    return Console(width=None if sys.stdout.isatty() else PAGE, highlight=False)
+
+
+def markdown(table: Table[Any]) -> str:
+    """A table as Markdown (GitHub's): headings, rows; title before and notes after it as paragraphs."""
+    shown = table.shown()
+    rule = ["---" if column.align == "left" else "---:" for column, _ in shown]
+    headings = [column.heading for column, _ in shown]
+    rows = [headings, rule, *map(list, zip(*(cells for _, cells in shown), strict=True))]
+    lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip() for row in rows]
+    return "\n\n".join([*([f"**{table.title}**"] if table.title else []), "\n".join(lines), *table.notes]) + "\n"
+
+
+def fold(table: Table[Any], width: int, *, parts: bool = True) -> Iterator[RichTable]:
+    """The table for so narrow a page.
+
+    Where it is too wide, the first column becomes a line above the rows that share its value. Where that is not
+    enough, it is cut into several tables (if ``parts`` are allowed): each begins with the columns that say what a row
+    is about, which are wrapped where they are long, as all text.
+    """
+    columns = [[column.heading, *cells] for column, cells in table.shown()]
+    left = [column.align == "left" for column, _ in table.shown()]
+    names = left.index(False) if False in left else len(left)
+    if names > 1 and _width(columns) > width:
+        columns, left, names = _grouped(columns), left[1:], names - 1
+    widths = [_width([column]) for column in columns]
+    widths[names:] = [min(width, _NAMES) if text else width for width, text in zip(widths, left, strict=True)][names:]
+    room = width - min(sum(widths[:names]), _NAMES)
+    cut: list[list[int]] = [[]]
+    used = 0
+    for place in range(names, len(columns)):
+        if parts and cut[-1] and used + widths[place] - _GAP > room:
+            cut.append([])
+            used = 0
+        cut[-1].append(place)
+        used += widths[place]
+    for part in cut:
+        yield _rich(columns, left, [*range(names), *part], names)
+
+
+_GAP = 2
+
+
+def _width(columns: Sequence[Sequence[str]]) -> int:
+    """Of columns with the space between them, and after the last one."""
+    return sum(max(map(cell_len, column)) + _GAP for column in columns)
+
+
+def width_of(table: RichTable, *, wrapped: bool = False) -> int:
+    """Of a table with nothing cut; with text ``wrapped`` as far as it may be."""
+    columns = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    most = [_NAMES if wrapped and not column.no_wrap else math.inf for column in table.columns]
+    return int(sum(min(_width([column]), limit) for column, limit in zip(columns, most, strict=True)))
+
+
+def _grouped(columns: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Without the first column: each run of equal values in it becomes a row of its own above the rows it is of."""
+    heads, *rows = zip(*columns, strict=True)
+    found = [list(heads[1:])]
+    for name, group in groupby(rows, key=lambda row: row[0]):
+        found.append([name, *[""] * (len(heads) - 2)])
+        found += [[f"  {row[1]}", *row[2:]] for row in group]
+    return [list(column) for column in zip(*found, strict=True)]
+
+
+def _rich(columns: Sequence[Sequence[str]], left: Sequence[bool], places: Sequence[int], names: int) -> RichTable:
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for place in places:
+        justify = "left" if left[place] else "right"
+        table.add_column(Text(columns[place][0]), justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
+    for row in zip(*(columns[place][1:] for place in places), strict=True):
+        table.add_row(*map(Text, row))
+    return table

@@ -1,0 +1,85 @@
+"""What ``judge evaluate`` prints: the table that matters, and a few lines below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from judge.measure import Result
+from judge.report.caveats import warnings
+from judge.report.consistency import pair_table, people_table, variation_table
+from judge.report.notes import footnotes, summary_lines
+from judge.report.quality import quality_table
+from judge.report.render import open_console, page_lines, print_table, print_text
+from judge.report.table import Table
+from judge.report.tables import difference_table, parts_table, result_table
+from judge.statistics.consistency import measure_consistency
+
+# More differences than these are in metrics.json alone, or in the long output.
+MOST_DIFFERENCES, MOST_VERBOSE = 12, 24
+# Lines below the table.
+MOST_LINES = 6
+
+
+def print_result(
+    result: Result, *, verbose: bool = False, extra: Mapping[str, Mapping[str, str]] | None = None
+) -> None:
+    """Print the table of a result, and what must be known to read it, in six lines.
+
+    Args:
+        result: of a run.
+        verbose: all columns, tables, notes and warnings; without, ``metrics.json`` has what is not printed.
+        extra: further columns; see :func:`~judge.report.tables.result_table`.
+    """
+    console = open_console()
+    for table in _tables(result, verbose, extra):
+        if table.rows:
+            print_table(table, console)
+            console.print()
+    if verbose:
+        for line in [*_lost(result, MOST_VERBOSE), *footnotes(result)]:
+            print_text(line, console)
+        for line in warnings(result):
+            print_text(f"NOTE: {line}", console, bold=True)
+    else:
+        _print_briefly(result, console)
+
+
+def _tables(result: Result, verbose: bool, extra: Mapping[str, Mapping[str, str]] | None) -> Iterator[Table[Any]]:
+    yield result_table(result, verbose=verbose, extra=extra)
+    if verbose:
+        yield parts_table(result)
+    found = result.differences()
+    if len(found) <= (MOST_VERBOSE if verbose else MOST_DIFFERENCES):
+        yield difference_table(found, verbose=verbose)
+    if result.quality:
+        yield quality_table(result.quality, verbose=verbose)
+    consistency = measure_consistency(result.summaries, result.run.get("human_scores"))
+    yield pair_table(consistency)
+    if verbose:
+        yield variation_table(consistency)
+    yield people_table(consistency)
+
+
+def _lost(result: Result, most: int) -> list[str]:
+    found = len(result.differences())
+    return [f"{found} differences between captioners are in metrics.json."] if found > most else []
+
+
+def _print_briefly(result: Result, console: Console) -> None:
+    lines = [*summary_lines(result), *_lost(result, MOST_DIFFERENCES)]
+    for line in lines:
+        print_text(line, console)
+    left = MOST_LINES - sum(len(page_lines(line, console)) for line in lines)
+    found = [f"NOTE: {line}" for line in warnings(result)]
+    heights = [len(page_lines(line, console)) for line in found]
+    printed = len(found)
+    while printed and sum(heights[:printed]) + (printed < len(found)) > left:
+        printed -= 1
+    for line in found[:printed]:
+        print_text(line, console, bold=True)
+    if more := len(found) - printed:
+        warned = f"{more} more warning{'s' * (more > 1)}" if printed else f"{more} warning{'s' * (more > 1)}"
+        print_text(f"NOTE: {warned}: --verbose, or metrics.json.", console, bold=True)

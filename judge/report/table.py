@@ -1,0 +1,95 @@
+"""Tables as data: columns that read raw values from rows, and how each value is written. ``render.py`` prints them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from judge.types import Interval
+
+ABSENT = "-"
+# How values are written: format specifications, "#" for the digits of the row. Intervals and pairs by their parts.
+TEXT, COUNT, NUMBER, EXACT, SIGNED, SIGNIFICANT = "", ",", ".3f", ".#f", "+.#f", ".4g"
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[R]):
+    """A column of a table whose rows are of type R.
+
+    Attributes:
+        heading: above it.
+        value: row -> raw value; None where absent.
+        format: how a value is written: a specification as above, or a function.
+        align: "left" for text. The first columns, as far as they are left-aligned, say what a row is about.
+        optional: left out where no row has a value.
+    """
+
+    heading: str
+    value: Callable[[R], Any]
+    format: str | Callable[[Any], str] = TEXT
+    align: Literal["left", "right"] = "right"
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[R]):
+    """A table as data.
+
+    Attributes:
+        columns: from left to right.
+        rows: whatever the columns read their values from.
+        title: above it; "" for none.
+        notes: lines below it.
+        digits: row -> digits after the point of the values that an interval goes with.
+    """
+
+    columns: tuple[Column[R], ...]
+    rows: tuple[R, ...]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    digits: Callable[[R], int] = lambda _: 3
+
+    def shown(self) -> list[tuple[Column[R], list[str]]]:
+        """The columns to show, each with its cells as text."""
+        cells = [(column, [self._cell(column, row) for row in self.rows]) for column in self.columns]
+        return [(column, of) for column, of in cells if not column.optional or {*of} - {ABSENT}]
+
+    def _cell(self, column: Column[R], row: R) -> str:
+        value, how = column.value(row), column.format
+        if isinstance(how, str):
+            return write(value, how, self.digits(row))
+        return ABSENT if value is None else how(value)
+
+
+def names(heading: str, value: Callable[[R], str | None]) -> Column[R]:
+    """A column of text."""
+    return Column(heading, value, align="left")
+
+
+def write(value: Any, how: str, digits: int = 3) -> str:
+    """A value as text: a number, [low, high] of an interval, "human / generated" of a pair; "-" where absent."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ABSENT
+    if isinstance(value, Interval):
+        return f"[{write(value.low, how, digits)}, {write(value.high, how, digits)}]"
+    if isinstance(value, tuple):
+        return " / ".join(write(part, how, digits) for part in value)
+    return format(value, how.replace("#", str(digits)))
+
+
+def write_p(value: float) -> str:
+    """A p-value: three digits after the point."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def write_coverage(shares: Mapping[str, float]) -> str:
+    """Shares of captions that name one class, none and several: 74%/25%/1%."""
+    return "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several"))
+
+
+def digits_of(found: Interval | None) -> int:
+    """How many digits tell where in an interval a value lies: 3, or 5 for a narrow one (DBA of many objects)."""
+    return 5 if found and 0 < found.high - found.low < 0.002 else 3
