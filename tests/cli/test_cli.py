@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
 from helpers import judge
+from typer.testing import CliRunner
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.cli import app
 from judge.config import (
+    PANELS,
     AblateDetectorsConfig,
     AblateMasksConfig,
+    AlignConfig,
     CaptionConfig,
     MaskConfig,
     RunConfig,
     Settings,
     TrainConfig,
     TrainDetectorConfig,
+    flag_of,
 )
+from judge.judges import FILES
+from judge.metrics import METRICS, spell_out
 from judge.statistics.summary import Settings as SummarySettings
 from judge.statistics.summary import summarise
 
@@ -260,33 +266,37 @@ def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
     assert "cannot be written" in done.stderr
 
 
-# What a command exchanges, or does not come to, is a setting of the file that it shares with judge evaluate alone.
-OF_THE_FILE: dict[type[Settings], set[str]] = {
-    AblateDetectorsConfig: {"detector"},
-    AblateMasksConfig: {"mask", "hide"},
-    TrainConfig: {"out", "overwrite", "resamples", "level"},
-}
+COMMANDS = [RunConfig, TrainConfig, TrainDetectorConfig, CaptionConfig, MaskConfig, AlignConfig]
+COMMANDS += [AblateDetectorsConfig, AblateMasksConfig]
 
 
-@pytest.mark.parametrize(
-    "config", [RunConfig, MaskConfig, CaptionConfig, TrainDetectorConfig, *OF_THE_FILE], ids=lambda kind: kind.command
-)
+@pytest.mark.parametrize("config", COMMANDS, ids=lambda kind: kind.command)
 def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> None:
-    """One vocabulary: what the command can say, YAML and Python can say, by the same name."""
-    from typer.main import get_command
+    """One vocabulary: what the command can say, YAML and Python can say; help lists each once, in its panel."""
+    arguments = [*config.command.split()[1:], *(["judges"] if config is TrainConfig else []), "--help"]
+    lines = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).output.splitlines()
+    panels: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith("╭"):
+            panels[line.strip("╭─╮ ")] = panel = []
+        elif line.startswith("│ --"):
+            panel.append(line.split()[1])
+    flags = {name: flag_of(config, name) for name in config.model_fields if name not in config.only_in_file}
+    assert sorted(flag for panel in panels.values() for flag in panel) == sorted([*flags.values(), "--help"])
+    assert list(panels) == ["Arguments", *(panel for panel in PANELS if panel in panels)]
+    assert panels["Essential"] == [flags[name] for name in config.essential]
+    renamed = {name: flag for name, flag in flags.items() if flag != f"--{name.replace('_', '-')}"}
+    known = {"refusals": "--refusal", "columns": "--column", "label_values": "--label-value", "answers": "--answer"}
+    assert renamed.items() <= (known | {"models": "--model"}).items()
 
-    renamed = {"refusal": "refusals", "column": "columns", "label_value": "label_values"}
-    renamed |= {"answer": "answers"} | ({"model": "models"} if config is not CaptionConfig else {})
-    command: Any = get_command(app)
-    for name in [*config.command.split()[1:], *(["judges"] if config is TrainConfig else [])]:
-        command = command.commands[name]
-    parameters = command.params
-    options = {
-        option.opts[0].removeprefix("--").replace("-", "_") for option in parameters if option.opts[0][:2] == "--"
-    }
-    assert {renamed.get(option, option) for option in options} == set(config.model_fields) - OF_THE_FILE.get(
-        config, set()
+
+def test_help_names_every_metric_and_judge() -> None:
+    metrics, judges = (
+        re.findall(r"[\w-]+", str(RunConfig.model_fields[name].description)) for name in ("metrics", "judge")
     )
+    both_ways = {"dbac", "dpac", "dba", "multi", "dpa"}
+    assert set(spell_out([name for name in metrics if name in METRICS.keys() | both_ways])) == set(METRICS)
+    assert set(FILES) <= set(judges)
 
 
 def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
