@@ -103,16 +103,11 @@ def _spellings(value: object) -> object:
     return {str(name): tuple(map(str, found)) for name, found in many.items()}
 
 
-def _file_names(mend: str) -> AfterValidator:
-    """Captioners whose names are files' names."""
-
-    def check(named: dict[str, Any]) -> dict[str, Any]:
-        for name in named:
-            if not name or name.startswith(".") or set(name) & set("/\\\0"):
-                raise ValueError(f"'{name}' cannot be a file's name: write {mend}")
-        return named
-
-    return AfterValidator(check)
+def _file_names(named: dict[str, Any]) -> dict[str, Any]:
+    for name, source in named.items():
+        if not name or name.startswith(".") or set(name) & set("/\\\0"):
+            raise ValueError(f"'{name}' cannot be a file's name: write OTHER={source}")
+    return named
 
 
 def _or_here(value: object) -> object:
@@ -130,7 +125,7 @@ JUDGES = Path("checkpoints/judges")
 Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
 CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
 Checkpoint = Annotated[str, AfterValidator(_hub_name)]
-Checkpoints = Annotated[dict[str, Checkpoint], _list_or_text(_checkpoints), _file_names("NAME=CHECKPOINT")]
+Checkpoints = Annotated[dict[str, Checkpoint], _list_or_text(_checkpoints), AfterValidator(_file_names)]
 # YAML reads a bare ``no`` as False.
 _NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -198,9 +193,7 @@ class LabelSettings(Settings):
     panel = "Input"
 
     attribute: str = option("gender", "protected attribute")
-    lexicon: str | None = option(
-        None, "attribute words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own"
-    )
+    lexicon: str | None = option(None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own")
     labels: Path | None = option(None, LABELS)
     id_column: str | None = option(None, "image column of the label table")
     label_column: str | None = option(None, "class column of the label table")
@@ -213,7 +206,7 @@ class TextSettings(LabelSettings):
     """Which captions are read, and how."""
 
     columns: dict[str, str] = option(
-        {}, "column of caption tables: image_id=NAME or caption=NAME", flag="--column", repeated="KEY=NAME"
+        {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
     split: str | None = option(None, "split of a Karpathy file, e.g. test")
     several: bool = option(False, "allow several captions per image from a captioner")
@@ -227,11 +220,9 @@ class CorpusSettings(TextSettings):
     human: Path | None = option(None, HUMAN)
     captions: CaptionFiles = option({}, CAPTIONS, repeated="[NAME=]FILE")
     models: Checkpoints = option(
-        {},
-        "checkpoint that wrote a captioner's captions; where there are none, it captions --images first",
-        flag="--model",
-        repeated="[NAME=]CHECKPOINT",
-    )
+        {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
+        flag="--model", repeated="[NAME=]CHECKPOINT",
+    )  # fmt: skip
     objects: Path | None = option(
         None, "objects in each image: COCO instances, {image: [objects]}, or a table", "those that human captions name"
     )
@@ -250,16 +241,12 @@ class HidingSettings(LabelSettings):
     images: Path | None = option(None, IMAGES)
     instances: Path | None = option(None, "COCO instances of these images (ground truth, for detector gt)")
     detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network")
-    hide: Hide = option(
-        "person", "what to hide: person; object, the category most correlated with the attribute (BA); or both"
-    )
+    hide: Hide = option("person", "what is hidden: person, object (most correlated with the attribute, by BA), or both")
     category: str | None = option(None, "object category to hide", "chosen by BA from --instances and --labels")
     fill: Literal["black", "mean", "blur", "noise"] = option("black", "what replaces hidden pixels")
     share: Share = option(0.5, "share of each mask that mode partial hides, from the top")
     dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
-    foreground: Literal["all", "largest"] | Share = option(
-        "all", "instances to hide: all, the largest, or those above a share of the image, e.g. 0.05"
-    )
+    foreground: Literal["all", "largest"] | Share = option("all", "instances: all, largest, or those above this share")
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
     mask_threshold: Share = option(0.5, "lowest probability of a pixel in a detected mask")
     weights: Annotated[dict[str, str], _list_or_text(_weights), AfterValidator(_of_networks)] = option(
@@ -319,9 +306,7 @@ class CaptionConfig(PictureSettings, MaskedSettings):
     panel = "Captions"
     essential = ("model", "images", "instances", "prompt", "beams", "max_tokens", "mask", "out", "overwrite")
 
-    model: Checkpoint = option(
-        ..., "checkpoint of a captioner: a folder, or a name on the Hugging Face hub", min_length=1
-    )
+    model: Checkpoint = option(..., "captioner: a checkpoint folder, or a name on the Hugging Face hub", min_length=1)
     ids: Path | None = option(None, "COCO file that lists images and their ids", "--instances, else the file names")
     prompt: str | None = option(None, "prompt, or the beginning of captions", "that of the model's family")
     beams: int = option(1, "beams of the beam search; 1 is greedy", ge=1, le=100)
@@ -362,17 +347,13 @@ class AligningSettings(Settings):
     panel = "Metrics"
 
     vectors: str = option(
-        "corpus",
-        "word vectors: corpus (learnt from human captions), a file (GloVe, word2vec, fastText), or hf:NAME",
+        "corpus", "word vectors: corpus (learnt from human captions), GloVe, word2vec or fastText file, or hf:NAME",
         min_length=1,
-    )
+    )  # fmt: skip
     delta: float | None = option(
-        None,
-        "cosine distance below which contextual alignment substitutes a word",
-        "by --vectors: 0.65 for corpus, 0.7 for hf:, 0.4 for a file",
-        ge=0,
-        le=2,
-    )
+        None, "cosine distance below which contextual alignment substitutes a word",
+        "by --vectors: 0.65 for corpus, 0.7 for hf:, 0.4 for a file", ge=0, le=2,
+    )  # fmt: skip
 
 
 class AlignConfig(AligningSettings, TextSettings):
@@ -382,7 +363,7 @@ class AlignConfig(AligningSettings, TextSettings):
     essential = ("human", "captions", "labels", "vectors", "delta", "out", "overwrite")
 
     human: Path = option(..., HUMAN)
-    captions: Annotated[CaptionFiles, _file_names("NAME=FILE")] = option(
+    captions: Annotated[CaptionFiles, AfterValidator(_file_names)] = option(
         ..., CAPTIONS, repeated="[NAME=]FILE", min_length=1
     )
     labels: Path | None = option(None, f"{LABELS}; images without one are left out")
@@ -401,7 +382,7 @@ class MetricSettings(AligningSettings):
     )
     tasks: str = option("coco-objects", "words of objects or other tasks: a shipped lexicon, or a .yaml file")
     prior: Literal["joint", "product"] = option(
-        "joint", "frequency of a set of tasks: of the set (joint), or as if tasks were independent (product)"
+        "joint", "frequency of a set of tasks: joint, or product if independent"
     )
     alignment: Literal["none", "constant", "contextual"] | None = option(
         None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"
@@ -431,23 +412,17 @@ class JudgeSettings(Settings):
     seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", ge=1)
     seed: Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2)
-    template: str | None = option(
-        None, "sentence that asks captioners for the attribute", '"Therefore, the gender is [Answer]"'
-    )
+    template: str | None = option(None, "prompt for the attribute", '"Therefore, the gender is [Answer]"')
     answers: dict[str, str] = option(
         {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
     )
-    answer_softmax: Literal["restricted", "vocabulary"] = option(
-        "restricted", "probabilities among the answers (restricted) or all words (vocabulary)"
-    )
+    answer_softmax: Literal["restricted", "vocabulary"] = option("restricted", "softmax over the answers or all words")
     backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
     backbone_weights: str = option("pretrained", "backbone weights: pretrained (from timm), random, or a file")
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
     features: Path = option(Path("runs/features"), "feature cache folder")
     reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased")
-    tuning: Literal["full", "frozen", "lora", "zero-shot"] = option(
-        "full", "what is trained of a Hugging Face captioner: all, its language part, LoRA, or nothing"
-    )
+    tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
 
 
 class TrainingSettings(Settings):
@@ -477,14 +452,9 @@ class StatisticsSettings(Settings):
     panel = "Statistics"
 
     refits: int | None = option(
-        None,
-        "times that judges are trained again, for tests and intervals; 0 for none",
-        "20 for linear, 8 for linear on tasks, 0 for slower judges",
-        ge=0,
+        None, "refits of each judge for tests and intervals; 0 for none", "20 for linear (8 on tasks), else 0", ge=0
     )
-    chance: int | None = option(
-        None, "trainings on shuffled labels, for the chance level", "2 for linear, 0 for slower judges", ge=0
-    )
+    chance: int | None = option(None, "refits on shuffled labels, for the chance level", "2 for linear, else 0", ge=0)
     resamples: int = option(2000, "resamples of bootstrap and permutation test", ge=100)
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
 
@@ -539,17 +509,8 @@ class AblateDetectorsConfig(RunSettings):
 
     command = "judge ablate detectors"
     essential = (
-        "images",
-        "instances",
-        "detectors",
-        "weights",
-        "human",
-        "captions",
-        "labels",
-        "metrics",
-        "judge",
-        "out",
-    )
+        "images", "instances", "detectors", "weights", "human", "captions", "labels", "metrics", "judge", "out",
+    )  # fmt: skip
     only_in_file = frozenset({"detector"})
 
     images: Path = option(..., IMAGES)
@@ -595,14 +556,15 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
     try:
         return kind.model_validate(dict(settings))
     except ValidationError as error:
-        key, kinds = str(error.errors()[0]["loc"][0]), [found["type"] for found in error.errors()]
-        if "extra_forbidden" in kinds[:1]:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
             raise JudgeError(f"unknown key '{key}'", where=where, mend=nearest(key, list(kind.model_fields))) from None
         flag = flag_of(kind, key)
-        if "missing" in kinds[:1]:
+        if first["type"] == "missing":
             mend = f"give {flag}, or '{key}:' in the YAML file"
             raise JudgeError(f"'{key}' is missing", where=where, mend=mend) from None
-        # What is of several types has a message of each.
+        # A field of several types has a message of each.
         told = [found["msg"].removeprefix("Value error, ") for found in error.errors() if found["loc"][0] == key]
         message = ", or ".join(text[0].lower() + text[1:] for text in told)
         raise JudgeError(f"'{key}': {message}", where=where, mend=f"see {flag} in {kind.command} --help") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature, getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -67,8 +67,8 @@ def _option(kind: type[Settings], name: str) -> Any:
     from judge.config import flag_of, shown
 
     field, repeated = kind.model_fields[name], shown(kind, name)["repeated"]
-    types = list(_parts(field.annotation))
-    choices = [str(part) for part in types if not isinstance(part, type)]
+    types = _parts(field.annotation)
+    choices = [part for part in types if isinstance(part, str)]
     text = str(field.description)
     if not all(choice in text for choice in choices):
         text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
@@ -82,17 +82,12 @@ def _option(kind: type[Settings], name: str) -> Any:
     return Annotated[list[str] | None, made] if repeated else Annotated[str | None, made]
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
-    """Types that an annotation is made of, and the values of its literals; None apart."""
-    if get_origin(annotation) is Annotated:
-        yield from _parts(get_args(annotation)[0])
-    elif get_origin(annotation) is Literal:
-        yield from get_args(annotation)
-    elif get_args(annotation):
-        for part in get_args(annotation):
-            yield from _parts(part)
-    elif isinstance(annotation, type) and annotation is not type(None):
-        yield annotation
+def _parts(annotation: Any) -> list[Any]:
+    """Types that an annotation is made of, and the values of its literals."""
+    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    if get_origin(annotation) is Literal or not parts:
+        return list(parts or [annotation])
+    return [leaf for part in parts for leaf in _parts(part)]
 
 
 def _as_text(default: Any) -> str:
@@ -115,14 +110,16 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
     for name, value in given.items():
         if value is not None:
             repeated = shown(kind, name)["repeated"]
-            is_mapping = "=" in repeated and not repeated.startswith("[")
-            settings[name] = _gather(flag_of(kind, name), value) if is_mapping else value
+            if "=" in repeated and not repeated.startswith("["):
+                pairs = _pairs(flag_of(kind, name), value)
+                value = pairs if name == "label_values" else {key: values[-1] for key, values in pairs.items()}
+            settings[name] = value
     settings["out"] = settings.get("out") or shown(kind, "out")["unset"]
     return make_config(settings, kind, where=str(file) if file else kind.command)
 
 
-def _gather(flag: str, entries: Iterable[str]) -> dict[str, list[str]]:
-    """What ``KEY=VALUE`` says, of an option that may be repeated for one key too."""
+def _pairs(flag: str, entries: Iterable[str]) -> dict[str, list[str]]:
+    """Values of each key, of ``KEY=VALUE``s."""
     found: dict[str, list[str]] = {}
     for entry in entries:
         key, equals, value = entry.partition("=")

@@ -42,25 +42,11 @@ def one_line_errors() -> Iterator[None]:
 def show_progress() -> Iterator[Progress]:
     """A bar with the time left, on standard error, in the main process."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
     from judge.training.setup import is_main_process
 
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    ]
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     quiet = not (is_main_process() and console.is_terminal)
     with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
