@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -104,26 +104,27 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
         given: options by names of fields; None where not given.
         kind: the command's settings.
     """
-    from judge.config import flag_of, make_config, read_settings, shown
+    from judge.config import make_config, read_settings, shown
 
     settings = read_settings(file) if file else {}
-    for name, value in given.items():
-        if value is not None:
-            repeated = shown(kind, name)["repeated"]
-            if "=" in repeated and not repeated.startswith("["):
-                pairs = _pairs(flag_of(kind, name), value)
-                value = pairs if name == "label_values" else {key: values[-1] for key, values in pairs.items()}
-            settings[name] = value
+    settings |= {name: _parse(kind, name, value) for name, value in given.items() if value is not None}
     settings["out"] = settings.get("out") or shown(kind, "out")["unset"]
     return make_config(settings, kind, where=str(file) if file else kind.command)
 
 
-def _pairs(flag: str, entries: Iterable[str]) -> dict[str, list[str]]:
-    """Values of each key, of ``KEY=VALUE``s."""
+def _parse(kind: type[Settings], name: str, value: Any) -> Any:
+    """Of ``KEY=VALUE``s a mapping; of label values all spellings of a class. What else is given stays as it is."""
+    from judge.config import flag_of, shown
+
+    repeated = shown(kind, name)["repeated"]
+    if "=" not in repeated or repeated.startswith("["):
+        return value
     found: dict[str, list[str]] = {}
-    for entry in entries:
-        key, equals, value = entry.partition("=")
-        if not (equals and key and value):
-            raise JudgeError(f"'{entry}' is not KEY=VALUE", where=flag, mend="write it like caption=text")
-        found.setdefault(key, []).append(value)
-    return found
+    for entry in value:
+        key, equals, text = entry.partition("=")
+        if not (equals and key and text):
+            raise JudgeError(
+                f"'{entry}' is not KEY=VALUE", where=flag_of(kind, name), mend="write it like caption=text"
+            )
+        found.setdefault(key, []).append(text)
+    return found if name == "label_values" else {key: texts[-1] for key, texts in found.items()}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.cli import app
+from judge.cli.options import resolve
 from judge.config import (
     PANELS,
     AblateDetectorsConfig,
@@ -31,6 +33,7 @@ from judge.config import (
     TrainConfig,
     TrainDetectorConfig,
     flag_of,
+    make_config,
 )
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
@@ -288,6 +291,20 @@ def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> No
     renamed = {name: flag for name, flag in flags.items() if flag != f"--{name.replace('_', '-')}"}
     known = {"refusals": "--refusal", "columns": "--column", "label_values": "--label-value", "answers": "--answer"}
     assert renamed.items() <= (known | {"models": "--model"}).items()
+
+
+def test_options_override_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("human: h.json\nseeds: 3\ncolumns: {image_id: id}\nmodels: {a: b}\nout: null\n", encoding="utf-8")
+    given: dict[str, Any] = {"columns": ["caption=text"], "answers": ["f=woman", "f=lady"], "seeds": None, "folds": "4"}
+    given |= {"label_values": ["f=1", "f=x=y", "m=0"], "captions": ["x/a.json", "b=c=d.json"], "quality": True}
+    config = resolve(path, given, RunConfig)
+    assert (config.columns, config.answers) == ({"caption": "text"}, {"f": "lady"})
+    assert config.label_values == {"f": ("1", "x=y"), "m": ("0",)}
+    assert config.captions == {"a": Path("x/a.json"), "b": Path("c=d.json")}
+    assert (config.seeds, config.folds, config.quality, config.models) == (3, 4, True, {"a": "b"})
+    assert config.out == Path("runs/evaluate")
+    assert make_config(yaml.safe_load(config.to_yaml()), RunConfig) == config
 
 
 def test_help_names_every_metric_and_judge() -> None:
