@@ -246,7 +246,9 @@ class HidingSettings(LabelSettings):
     fill: Literal["black", "mean", "blur", "noise"] = option("black", "what replaces hidden pixels")
     share: Share = option(0.5, "share of each mask that mode partial hides, from the top")
     dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
-    foreground: Literal["all", "largest"] | Share = option("all", "instances: all, largest, or those above this share")
+    foreground: Literal["all", "largest"] | Share = option(
+        "all", "instances to hide: all, the largest, or those above a share of the image, e.g. 0.05"
+    )
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
     mask_threshold: Share = option(0.5, "lowest probability of a pixel in a detected mask")
     weights: Annotated[dict[str, str], _list_or_text(_weights), AfterValidator(_of_networks)] = option(
@@ -381,9 +383,7 @@ class MetricSettings(AligningSettings):
         min_length=1,
     )
     tasks: str = option("coco-objects", "words of objects or other tasks: a shipped lexicon, or a .yaml file")
-    prior: Literal["joint", "product"] = option(
-        "joint", "frequency of a set of tasks: joint, or product if independent"
-    )
+    prior: Literal["joint", "product"] = option("joint", "frequency of a set of tasks: joint, or product of each")
     alignment: Literal["none", "constant", "contextual"] | None = option(
         None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"
     )
@@ -430,7 +430,7 @@ class TrainingSettings(Settings):
 
     panel = "Training"
 
-    epochs: int | None = option(None, "epochs", "the judge's own", ge=1)
+    epochs: int | None = option(None, "training epochs", "the judge's own", ge=1)
     batch_size: int | None = option(None, "samples per step", "the judge's own", ge=1)
     micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = option(
         None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "--batch-size"

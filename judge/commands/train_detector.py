@@ -1,7 +1,8 @@
-"""``judge train detector``: a detector of one's own, from nothing or from weights at hand."""
+"""``judge train detector``: train a detector from scratch, or fine-tune given weights."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from judge.config import TrainDetectorConfig
@@ -25,14 +26,7 @@ def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> T
     from judge.training.detector_models import DetectorRecipe
     from judge.training.detectors import train_detector
 
-    recipe = DetectorRecipe(
-        epochs=config.epochs,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        image_size=config.image_size,
-        validation=config.validation,
-        seed=config.seed,
-    )
+    recipe = DetectorRecipe(**{field.name: getattr(config, field.name) for field in fields(DetectorRecipe)})
     return train_detector(
         config.kind,
         config.images,
