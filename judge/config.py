@@ -1,466 +1,70 @@
-"""A run as data: what YAML, the command line and Python all say in the same words."""
+"""A run as data: each option is declared here once, for YAML, the command line and Python alike."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from judge.corpus import name_captioners
 from judge.errors import JudgeError, nearest
-from judge.masking.detectors import NAMES
-from judge.masking.images import MAX_PIXELS
+from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
+
+# Of --help, top to bottom.
+PANELS = ("Essential", "Input", "Metrics", "Judges", "Images", "Captions", "Training", "Statistics", "Output")
 
 
-def _split_commas(value: object) -> object:
-    """``lic,leakage`` is a list too. Names are checked where they are looked up."""
-    parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple):
-        return value
-    names = [name.strip() for part in parts for name in str(part).split(",") if name.strip()]
-    # A model's name or folder keeps its capitals: "hf:Salesforce/blip-image-captioning-base".
-    return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in names))
+def option(
+    default: Any, description: str, unset: str = "", *, flag: str = "", repeated: str = "", **constraints: Any
+) -> Any:
+    """A field that is an option of the command line too.
 
-
-class Settings(BaseModel):
-    """What a command can be told. Paths are relative to the working directory.
-
-    The resolved form is written beside the results; given to the command again it repeats the work.
+    Args:
+        default: of the field; ``...`` for none.
+        description: for ``--help``, which adds the choices and the default.
+        unset: the default in words, where it depends on other things; of ``out``, the command line's.
+        flag: where it is not the field's name with hyphens.
+        repeated: metavar of an option that may be given several times.
+        constraints: bounds and the like, for :func:`pydantic.Field`.
     """
+    shown: dict[str, Any] = {"unset": unset, "flag": flag, "repeated": repeated}
+    return Field(default, description=description, json_schema_extra=shown, **constraints)
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    command: ClassVar[str]
-    files_or_names: ClassVar[frozenset[str]] = frozenset(
-        {"lexicon", "weights", "start", "backbone_weights", "reader", "model", "models", "tasks", "vectors"}
-    )
 
-    @field_serializer("*", when_used="json")
-    def _paths_as_text(self, value: object) -> object:
-        if isinstance(value, dict):
-            return {name: str(entry) if isinstance(entry, Path) else entry for name, entry in value.items()}
-        return str(value) if isinstance(value, Path) else value
+def _list_or_text(parse: Callable[[list[str]], object]) -> BeforeValidator:
+    """Texts of the command line and lists of YAML go through ``parse``; what else a file holds is left as it is."""
 
-    def inputs(self) -> list[Path]:
-        """Every path that the command reads (or shares with others), for its output not to replace it."""
-        fields = [name for name in type(self).model_fields if name != "out"]
-        values = {name: getattr(self, name) for name in fields}
-        flat = [
-            (name, entry)
-            for name, value in values.items()
-            for entry in (value.values() if isinstance(value, dict) else [value])
-        ]
-        files = [Path(entry) for name, entry in flat if name in self.files_or_names and entry]
-        return [entry for _, entry in flat if isinstance(entry, Path)] + [path for path in files if path.exists()]
+    def read(value: object) -> object:
+        listed = [value] if isinstance(value, str | Path) else value
+        return parse(list(map(str, listed))) if isinstance(listed, list | tuple) else value
 
-    def to_yaml(self) -> str:
-        """The resolved settings, every field, in this file's order."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return BeforeValidator(read)
 
 
-def named_captions(value: object) -> object:
-    """A path, a list of paths, or of NAME=PATH, becomes a mapping."""
-    if isinstance(value, str | Path):
-        value = [value]
-    return name_captioners(value) if isinstance(value, list | tuple) else value
+def _names(parts: list[str]) -> tuple[str, ...]:
+    """``lic,leakage`` is a list too."""
+    names = [name.strip() for part in parts for name in part.split(",") if name.strip()]
+    return tuple(dict.fromkeys(names))
 
 
-def check_file_names(names: Iterable[str], mend: str) -> None:
-    """Refuse what no file can be called.
+def _lower_names(parts: list[str]) -> tuple[str, ...]:
+    """A model's name or folder keeps its capitals: ``hf:Salesforce/blip-image-captioning-base``."""
+    return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in _names(parts)))
 
-    Raises:
-        ValueError: naming it, and how users name it otherwise.
-    """
-    for name in names:
-        if not name or name.startswith(".") or set(name) & set("/\\\0"):
-            raise ValueError(f"'{name}' cannot be a file's name: write {mend}")
 
+def _captions(entries: list[str]) -> dict[str, Path]:
+    """Captioner -> file, of ``FILE`` or ``NAME=FILE``."""
+    from judge.corpus import name_captioners
 
-class LabelSettings(Settings):
-    """Which class of the attribute each image has."""
+    return name_captioners(entries)
 
-    attribute: str = Field("gender", description="the protected attribute")
-    lexicon: str | None = Field(None, description="words to hide: a shipped name, a .yaml, or 'none'")
-    labels: Path | None = Field(None, description="attribute of each image; without it, derived from human captions")
-    id_column: str | None = Field(None, description="image column of the label table")
-    label_column: str | None = Field(None, description="class column of the label table")
-    label_values: dict[str, tuple[str, ...]] = Field({}, description="class -> how the label table spells it")
 
-    @field_validator("label_values", mode="before")
-    @classmethod
-    def _spellings(cls, value: object) -> object:
-        """``{female: 1}`` and ``{female: [1, f]}`` are spellings too, as texts."""
-        if not isinstance(value, dict):
-            return value
-        many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
-        return {str(name): tuple(map(str, found)) for name, found in many.items()}
-
-
-NETWORKS = tuple(name for name in NAMES if name != "gt")
-
-
-class HidingSettings(LabelSettings):
-    """Who is in pictures, how they are found, and what is hidden."""
-
-    instances: Path | None = Field(None, description="COCO instances of these pictures: what 'gt' knows")
-    hide: Literal["person", "object", "both"] = Field(
-        "person", description="person; object: the category most correlated with the attribute (BA); or both"
-    )
-    category: str | None = Field(
-        None, description="the object to hide; default: chosen by BA from instances and labels"
-    )
-    fill: Literal["black", "mean", "blur", "noise"] = Field(
-        "black", description="what is put in place of hidden pixels"
-    )
-    share: float = Field(0.5, gt=0, lt=1, description="of each mask, from the top, that mode partial hides")
-    dilation: int = Field(0, ge=0, description="pixels by which the hidden region grows")
-    foreground: Literal["all", "largest"] | float = Field(
-        "all", description="instances to hide: all, the largest, or those above a share of the picture"
-    )
-    threshold: float = Field(0.5, ge=0.05, le=1, description="least score of a detected instance")
-    mask_threshold: float = Field(
-        0.5, gt=0, lt=1, description="probability from which a pixel belongs to a detected mask; less hides more"
-    )
-    weights: dict[str, str] = Field({}, description="detector -> its weights: a file, or a name that its library knows")
-    trust_weights: Path | None = Field(
-        None, description="folder whose .pt files may be unpickled, which can run any code in them"
-    )
-    cache: Path = Field(Path("runs/detections"), description="where detections are kept, per picture and detector")
-    max_pixels: int = Field(
-        MAX_PIXELS, ge=1, description="a picture of more (width x height) is taken for a decompression bomb"
-    )
-
-    @property
-    @abstractmethod
-    def finders(self) -> tuple[str, ...]:
-        """The detectors that will be asked."""
-
-    def inputs(self) -> list[Path]:
-        """See :meth:`Settings.inputs`; ground truth alone keeps nothing in the cache."""
-        found = super().inputs()
-        return found if set(self.finders) & set(NETWORKS) else [path for path in found if path is not self.cache]
-
-    @field_validator("weights", mode="before")
-    @classmethod
-    def _name_weights(cls, value: object) -> object:
-        """``["yolo=a.onnx", "maskrcnn=v2"]`` is a mapping too; a bare path belongs to the only detector."""
-        if isinstance(value, str | Path):
-            value = [value]
-        if not isinstance(value, list | tuple):
-            return value
-        named: dict[str, str] = {}
-        for entry in map(str, value):
-            name, _, path = entry.partition("=")
-            # A path may hold an equals sign itself.
-            name, path = (name, path) if name in NETWORKS else ("", entry)
-            if name in named:
-                raise ValueError(f"two weights for {name or 'one detector'}: write {' or '.join(NETWORKS)}=FILE")
-            named[name] = path
-        return named
-
-    @field_validator("weights")
-    @classmethod
-    def _are_of_networks(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if name not in {"", *NETWORKS}:
-                raise ValueError(f"no detector '{name}' takes weights; {nearest(name, list(NETWORKS))}")
-        return value
-
-    @field_validator("foreground", mode="before")
-    @classmethod
-    def _share(cls, value: object) -> object:
-        """The command line gives a text."""
-        try:
-            return float(str(value))
-        except ValueError:
-            return value
-
-    @field_validator("foreground")
-    @classmethod
-    def _is_a_share(cls, value: object) -> object:
-        if isinstance(value, float) and not 0 < value < 1:
-            raise ValueError("a share lies between 0 and 1")
-        return value
-
-
-class PictureSettings(HidingSettings):
-    """Pictures that are worked on one by one."""
-
-    images: Path = Field(description="folder of pictures")
-    mode: Literal["partial", "segment", "box"] = Field("segment", description="how much of each instance is hidden")
-    device: str | None = Field(
-        None, description="for the detector: cpu, cuda, cuda:1; default: a GPU where there is one"
-    )
-    batch_size: int = Field(8, ge=1, description="pictures that a detector sees at a time")
-    seed: int = Field(0, ge=0, le=2**31, description="of the noise")
-    overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
-
-
-class MaskConfig(PictureSettings):
-    """Everything that ``judge mask`` can be told."""
-
-    command = "judge mask"
-
-    detector: str = Field("gt", description="gt, yolo or maskrcnn")
-
-    @property
-    def finders(self) -> tuple[str, ...]:
-        """The detectors that will be asked."""
-        return (self.detector,)
-
-    workers: int | None = Field(None, ge=1, description="pictures masked at a time; default one a core")
-    format: Literal["png", "webp"] = Field("png", description="of the masked pictures; both are lossless")
-    out: Path = Field(description="folder for the masked pictures")
-
-
-def _no_is_a_word(value: object) -> object:
-    """YAML reads a bare ``no`` as False."""
-    return "no" if value is False else value
-
-
-class CaptionConfig(HidingSettings):
-    """Everything that ``judge caption`` can be told."""
-
-    command = "judge caption"
-
-    model: str = Field(description="checkpoint of a captioner: a folder, or a name on the hub", min_length=1)
-    images: Path = Field(description="folder of pictures")
-    ids: Path | None = Field(
-        None, description="COCO file whose 'images' say which pictures, and their ids; None for 'instances', else names"
-    )
-    prompt: str | None = Field(
-        None, description="what it is asked, or how its captions begin; None for what its family is usually asked"
-    )
-    beams: int = Field(1, ge=1, le=100, description="of the beam search; 1 is greedy")
-    max_tokens: int = Field(30, ge=1, le=10_000, description="of a caption")
-    mask: Literal["none", "partial", "segment", "box"] = Field(
-        "none", description="how much of each instance is hidden; none for pictures as they are"
-    )
-    detector: Literal["gt", "yolo", "maskrcnn"] = Field("gt", description="finds what is to be hidden")
-    batch_size: int = Field(8, ge=1, description="pictures at a time")
-    precision: Literal["no", "bf16"] = Field("no", description="bf16 for half the memory")
-    device: str | None = Field(None, description="cpu, cuda, cuda:1; default: a GPU where there is one")
-    seed: int = Field(0, ge=0, le=2**31, description="of the noise that hides; captions are never drawn")
-    out: Path = Field(description="the file of captions, .json")
-    overwrite: bool = Field(False, description="replace 'out'", exclude=True)
-
-    _no = field_validator("precision", mode="before")(_no_is_a_word)
-
-    @field_validator("model")
-    @classmethod
-    def _as_of_judges(cls, value: str) -> str:
-        """``hf:NAME`` is how judges are called."""
-        return value.strip().removeprefix("hf:")
-
-    @property
-    def finders(self) -> tuple[str, ...]:
-        """The detectors that will be asked."""
-        return (self.detector,) if self.mask != "none" else ()
-
-
-class TrainDetectorConfig(Settings):
-    """Everything that ``judge train detector`` can be told."""
-
-    command = "judge train detector"
-
-    kind: Literal["yolo", "maskrcnn"] = Field(description="yolo (Ultralytics, AGPL-3.0) or maskrcnn (torchvision)")
-    images: Path = Field(description="folder of pictures")
-    instances: Path = Field(description="COCO instances of these pictures")
-    categories: tuple[str, ...] | None = Field(None, description="what it shall tell apart; None for all of the file")
-    start: str | None = Field(None, description="weights to go on from; None: a small network from nothing")
-    trust_weights: Path | None = Field(None, description="folder whose .pt files may be unpickled")
-    epochs: int = Field(40, ge=0, description="passes over the pictures")
-    batch_size: int = Field(8, ge=1, description="pictures a step")
-    learning_rate: float | None = Field(None, gt=0, lt=1, description="the highest; None for the kind's own")
-    image_size: int = Field(160, description="pixels of a picture's longer side, a multiple of 32")
-    validation: float = Field(0.1, ge=0, lt=1, description="share of the pictures held out")
-    seed: int = Field(0, ge=0, le=2**31, description="of weights, split, order and flips")
-    device: str | None = Field(None, description="cpu, cuda, cuda:1; default: a GPU where there is one")
-    out: Path = Field(description="the file of weights, .safetensors")
-    overwrite: bool = Field(False, description="replace 'out'", exclude=True)
-
-    @field_validator("categories", mode="before")
-    @classmethod
-    def _split_names(cls, value: object) -> object:
-        """``person,hot dog`` is a list too; names keep their capitals."""
-        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
-
-
-class RunSettings(HidingSettings):
-    """What is measured, and how judges are trained."""
-
-    human: Path | None = Field(
-        None, description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)"
-    )
-    captions: dict[str, Path] = Field(
-        {}, description="captioner -> its captions; names default to file stems; may be empty where there are models"
-    )
-    models: dict[str, str] = Field(
-        {},
-        description="captioner -> the checkpoint that wrote its captions, or that captions 'images' where it has none; "
-        "names default to the last part of the path",
-    )
-    out: Path | None = Field(None, description="folder for the results; None to write nothing")
-
-    metrics: tuple[str, ...] = Field(("lic", "leakage"), description="rows of METRICS", min_length=1)
-    judge: tuple[str, ...] = Field(("linear",), description="judges; every metric is measured with each", min_length=1)
-    protocol: Literal["crossfit", "paper"] = Field(
-        "crossfit", description="crossfit: every image scored by a judge that never saw it; paper: LIC's 90/10 hold-out"
-    )
-    seeds: int | None = Field(None, ge=1, description="repetitions; default 1 under crossfit, 10 under paper")
-    seed: int = Field(0, ge=0, le=2**31, description="the first seed")
-    folds: int = Field(10, ge=2, description="folds of crossfit")
-
-    objects: Path | None = Field(
-        None,
-        description="what else images show: COCO instances, {image: objects}, a table; None: what people say",
-    )
-    object_column: str | None = Field(None, description="names' column of a table of objects; default: the likely one")
-    object_id_column: str | None = Field(None, description="image column of a table of objects; likewise")
-    tasks: str = Field("coco-objects", description="words that name tasks: a shipped lexicon, or a .yaml")
-    prior: Literal["joint", "product"] = Field(
-        "joint", description="frequency of a set of tasks: of the very set, or as if tasks came independently"
-    )
-    alignment: Literal["none", "constant", "contextual"] | None = Field(
-        None, description="how people's words are made comparable; None for each metric's own"
-    )
-    vectors: str = Field("corpus", min_length=1, description="of contextual alignment: corpus, a file, or hf:NAME")
-    delta: float | None = Field(
-        None, ge=0, le=2, description="cosine distance below which a word is substituted; None: by vectors"
-    )
-    vocabulary: int = Field(1000, ge=1, description="of BA: content words looked at, the most frequent ones")
-    least: int | None = Field(
-        None, ge=1, description="of BA: captions that hold a word with each class; None: one in 1,800"
-    )
-    human_scores: Path | None = Field(
-        None, description="people's score of each captioner's bias: metrics are compared with it"
-    )
-    quality: bool = Field(False, description="score captions too (CIDEr, BLEU ...), by class, and draw bias against it")
-
-    contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')
-    text: Literal["whole", "first-sentence"] = Field("whole", description="judge whole captions or first sentences")
-    refusals: tuple[str, ...] | None = Field(None, description="regular expressions that tell a refusal; None for ours")
-
-    columns: dict[str, str] = Field({}, description="column names of caption tables: image_id, caption")
-    split: str | None = Field(None, description="split of a Karpathy file")
-    several: bool = Field(False, description="allow several captions an image from a captioner")
-
-    images: Path | None = Field(None, description="folder of the images' pictures, for judges that see")
-    mask: Literal["none", "partial", "segment", "box"] = Field(
-        "segment", description="how much of each instance is hidden from judges; none for pictures as they are"
-    )
-    detector: Literal["gt", "yolo", "maskrcnn"] = Field("gt", description="finds what is to be hidden")
-    template: str | None = Field(None, description="asks a captioner for the attribute; one [Answer] in it")
-    answers: dict[str, str] = Field({}, description="class -> the word that answers; default: the class itself")
-    answer_softmax: Literal["restricted", "vocabulary"] = Field(
-        "restricted", description="probabilities among the answers alone, or among all words"
-    )
-    backbone: str | None = Field(None, description="timm's name of the network that sees; None for the judge's own")
-    backbone_weights: str = Field("pretrained", description="pretrained (timm fetches them), random, or a file")
-    image_size: int | None = Field(None, ge=32, description="pixels along a side, for the backbone; None for its own")
-    reader: str | None = Field(
-        None,
-        description="name or folder of the encoder of vl-lic, bert-ft, bert-pre; None for bert-base-uncased",
-    )
-    tuning: Literal["full", "frozen", "lora", "zero-shot"] = Field(
-        "full", description="of a Hugging Face captioner: all, its language part, LoRA, or nothing is trained"
-    )
-    features: Path = Field(Path("runs/features"), description="where what backbones see is kept")
-
-    epochs: int | None = Field(None, ge=1, description="overrides the judge's own")
-    batch_size: int | None = Field(None, ge=1, description="overrides the judge's own")
-    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
-        None, description="samples a forward pass, gradients adding up to those of a batch; auto: what memory holds"
-    )
-    learning_rate: float | None = Field(None, gt=0, description="overrides the judge's own")
-    precision: Literal["no", "bf16", "fp16"] | None = Field(None, description="None for Accelerate's own setting")
-    sharing: Literal["members", "data"] | None = Field(
-        None, description="several processes: each trains whole judges, or all train one; None for the judge's own"
-    )
-    workers: int | None = Field(None, ge=1, description="judges trained at a time; default one a core")
-    checkpoints: Path | None = Field(
-        None, description="folder of trained judges, which a run takes from it and adds to it; None to keep none"
-    )
-
-    refits: int | None = Field(
-        None,
-        ge=0,
-        description="times that judges are trained again for the test, and on two halves of the images for the "
-        "interval; 0 for none; default 20 for linear (8 where it guesses tasks), 0 for judges that take long",
-    )
-    chance: int | None = Field(
-        None, ge=0, description="judges trained on shuffled labels; default 2 for linear, 0 for judges that take long"
-    )
-    resamples: int = Field(2000, ge=100, description="of the bootstrap and the permutation test")
-    level: float = Field(0.95, gt=0.5, lt=1, description="of the intervals")
-    overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
-
-    _named = field_validator("captions", mode="before")(named_captions)
-
-    @field_validator("refits")
-    @classmethod
-    def _one_has_no_spread(cls, value: int | None) -> int | None:
-        if value == 1:
-            raise ValueError("one refit has no spread: give 2 or more, or 0")
-        return value
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _name_models(cls, value: object) -> object:
-        """A checkpoint, a list of checkpoints, or of NAME=CHECKPOINT, becomes a mapping."""
-        if isinstance(value, str | Path):
-            value = [value]
-        return _name_checkpoints(value) if isinstance(value, list | tuple) else value
-
-    @field_validator("models")
-    @classmethod
-    def _name_files(cls, value: dict[str, str]) -> dict[str, str]:
-        check_file_names(value, "NAME=CHECKPOINT")
-        return {name: reference.strip().removeprefix("hf:") for name, reference in value.items()}
-
-    _no = field_validator("precision", mode="before")(_no_is_a_word)
-    _commas = field_validator("metrics", "judge", mode="before")(_split_commas)
-
-    @property
-    def finders(self) -> tuple[str, ...]:
-        """The detectors that will be asked."""
-        return (self.detector,) if self.images and self.mask != "none" else ()
-
-    def recipe(self) -> dict[str, Any]:
-        """What overrides the judges' own recipes."""
-        names = ("epochs", "batch_size", "micro_batch", "learning_rate")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-class RunConfig(RunSettings):
-    """Everything that ``judge evaluate`` can be told."""
-
-    command = "judge evaluate"
-
-    human: Path = Field(description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)")
-
-
-class TrainConfig(RunConfig):
-    """Everything that ``judge train`` can be told: what ``judge evaluate`` can be, so that one file serves both."""
-
-    command = "judge train"
-
-    checkpoints: Path = Field(Path("checkpoints/judges"), description="folder for the trained judges")
-
-    @field_validator("checkpoints", mode="before")
-    @classmethod
-    def _one_is_needed(cls, value: object) -> object:
-        """``checkpoints: null`` stands in what ``judge evaluate`` left."""
-        return cls.model_fields["checkpoints"].default if value is None else value
-
-
-def _name_checkpoints(references: Iterable[object]) -> dict[str, str]:
-    """Captioner -> checkpoint: the last part of its path or name, unless it says ``NAME=CHECKPOINT``."""
+def _checkpoints(entries: list[str]) -> dict[str, str]:
+    """Captioner -> checkpoint: named by the last part of its path or name, unless it says ``NAME=CHECKPOINT``."""
     named: dict[str, str] = {}
-    for entry in map(str, references):
+    for entry in entries:
         name, equals, reference = entry.partition("=")
         # A folder may hold an equals sign itself.
         if not equals or "/" in name:
@@ -472,20 +76,450 @@ def _name_checkpoints(references: Iterable[object]) -> dict[str, str]:
     return named
 
 
+def _weights(entries: list[str]) -> dict[str, str]:
+    """Detector -> its weights; a bare path belongs to the only detector, "" here."""
+    named: dict[str, str] = {}
+    for entry in entries:
+        name, _, path = entry.partition("=")
+        # A path may hold an equals sign itself.
+        name, path = (name, path) if name in NETWORKS else ("", entry)
+        if name in named:
+            raise ValueError(f"two weights for {name or 'one detector'}: write {' or '.join(NETWORKS)}=FILE")
+        named[name] = path
+    return named
+
+
+def _of_networks(weights: dict[str, str]) -> dict[str, str]:
+    for name in weights.keys() - {"", *NETWORKS}:
+        raise ValueError(f"no detector '{name}' takes weights; {nearest(name, list(NETWORKS))}")
+    return weights
+
+
+def _spellings(value: object) -> object:
+    """``{female: 1}`` and ``{female: [1, f]}`` are spellings too, as texts."""
+    if not isinstance(value, dict):
+        return value
+    many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
+    return {str(name): tuple(map(str, found)) for name, found in many.items()}
+
+
+def _file_names(named: dict[str, Any]) -> dict[str, Any]:
+    for name, source in named.items():
+        if not name or name.startswith(".") or set(name) & set("/\\\0"):
+            raise ValueError(f"'{name}' cannot be a file's name: write OTHER={source}")
+    return named
+
+
+def _or_here(value: object) -> object:
+    """``checkpoints: null`` stands in what ``judge evaluate`` left."""
+    return JUDGES if value is None else value
+
+
+def _hub_name(reference: str) -> str:
+    """``hf:NAME`` is how judges are called."""
+    return reference.strip().removeprefix("hf:")
+
+
+NETWORKS = DETECTORS[1:]
+JUDGES = Path("checkpoints/judges")
+Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
+CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
+Checkpoint = Annotated[str, AfterValidator(_hub_name)]
+Checkpoints = Annotated[dict[str, Checkpoint], _list_or_text(_checkpoints), AfterValidator(_file_names)]
+# YAML reads a bare ``no`` as False.
+_NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)
+Share = Annotated[float, Field(gt=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, le=2**31)]
+Mode = Literal["partial", "segment", "box"]
+MaskMode = Literal["none", "partial", "segment", "box"]
+Hide = Literal["person", "object", "both"]
+# Options that several classes declare, each with a default or type of its own.
+HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
+CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
+LABELS = "attribute class of each image"
+IMAGES = "folder of image files"
+MASK = "how much of each instance is hidden"
+TRUST = "folder whose .pt files may be unpickled, which can run any code in them"
+DEVICE = "device: cpu, cuda, cuda:1", "a GPU where there is one"
+RESULTS = "folder for the results"
+
+
+class Settings(BaseModel):
+    """Options of a command. Paths are relative to the working directory.
+
+    The resolved form is written beside the results; given to the command again it repeats the work.
+    """
+
+    # Each model is built when it is first used: --help needs the fields alone.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    command: ClassVar[str]
+    panel: ClassVar[str] = "Output"
+    essential: ClassVar[Sequence[str]] = ()
+    only_in_file: ClassVar[frozenset[str]] = frozenset()
+    files_or_names: ClassVar[frozenset[str]] = frozenset(
+        {"lexicon", "weights", "start", "backbone_weights", "reader", "model", "models", "tasks", "vectors"}
+    )
+
+    overwrite: bool = option(False, "replace earlier results in --out", exclude=True)
+
+    @classmethod
+    def panel_of(cls, name: str) -> str:
+        """The panel of ``--help`` that an option stands in: that of the class that declares it first."""
+        if name in cls.essential:
+            return PANELS[0]
+        bases = (base for base in reversed(cls.__mro__) if issubclass(base, Settings))
+        return next(base.panel for base in bases if name in base.model_fields)
+
+    def inputs(self) -> list[Path]:
+        """Every path that the command reads (or shares with others), for its output not to replace it."""
+        found = []
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for entry in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(entry, Path) and name != "out":
+                    found.append(entry)
+                elif name in self.files_or_names and entry and Path(entry).exists():
+                    found.append(Path(entry))
+        return found
+
+    def to_yaml(self) -> str:
+        """The resolved settings, every field, in this file's order."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+class LabelSettings(Settings):
+    """Which class of the attribute each image has."""
+
+    panel = "Input"
+
+    attribute: str = option("gender", "protected attribute")
+    lexicon: str | None = option(None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own")
+    labels: Path | None = option(None, LABELS)
+    id_column: str | None = option(None, "image column of the label table")
+    label_column: str | None = option(None, "class column of the label table")
+    label_values: Annotated[dict[str, tuple[str, ...]], BeforeValidator(_spellings)] = option(
+        {}, "how the label table spells a class, e.g. female=1", flag="--label-value", repeated="CLASS=TEXT"
+    )
+
+
+class TextSettings(LabelSettings):
+    """Which captions are read, and how."""
+
+    columns: dict[str, str] = option(
+        {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
+    )
+    split: str | None = option(None, "split of a Karpathy file, e.g. test")
+    several: bool = option(False, "allow several captions per image from a captioner")
+    contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
+    text: Literal["whole", "first-sentence"] = option("whole", "part of each caption that is used")
+
+
+class CorpusSettings(TextSettings):
+    """What a run reads."""
+
+    human: Path | None = option(None, HUMAN)
+    captions: CaptionFiles = option({}, CAPTIONS, repeated="[NAME=]FILE")
+    models: Checkpoints = option(
+        {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
+        flag="--model", repeated="[NAME=]CHECKPOINT",
+    )  # fmt: skip
+    objects: Path | None = option(
+        None, "objects in each image: COCO instances, {image: [objects]}, or a table", "those that human captions name"
+    )
+    object_column: str | None = option(None, "column of object names, in a table of objects")
+    object_id_column: str | None = option(None, "image column of a table of objects")
+    refusals: tuple[str, ...] | None = option(
+        None, "regular expression of refusals to caption, in place of ours", flag="--refusal", repeated="REGEX"
+    )
+
+
+class HidingSettings(LabelSettings):
+    """What is hidden in images, and how it is found."""
+
+    panel = "Images"
+
+    images: Path | None = option(None, IMAGES)
+    instances: Path | None = option(None, "COCO instances of these images (ground truth, for detector gt)")
+    detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network")
+    hide: Hide = option("person", "what is hidden: person, object (most correlated with the attribute, by BA), or both")
+    category: str | None = option(None, "object category to hide", "chosen by BA from --instances and --labels")
+    fill: Literal["black", "mean", "blur", "noise"] = option("black", "what replaces hidden pixels")
+    share: Share = option(0.5, "share of each mask that mode partial hides, from the top")
+    dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
+    foreground: Literal["all", "largest"] | Share = option(
+        "all", "instances to hide: all, the largest, or those above a share of the image, e.g. 0.05"
+    )
+    threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
+    mask_threshold: Share = option(0.5, "lowest probability of a pixel in a detected mask")
+    weights: Annotated[dict[str, str], _list_or_text(_weights), AfterValidator(_of_networks)] = option(
+        {}, "weights of a detector: a file, or a name that its library knows", repeated="[DETECTOR=]FILE"
+    )
+    trust_weights: Path | None = option(None, TRUST)
+    cache: Path = option(Path("runs/detections"), "cache folder for detections")
+    max_pixels: int = option(MAX_PIXELS, "largest image (width x height) to open, against decompression bombs", ge=1)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will be asked."""
+        return (self.detector,)
+
+    def inputs(self) -> list[Path]:
+        """See :meth:`Settings.inputs`; ground truth alone keeps nothing in the cache."""
+        return [path for path in super().inputs() if path is not self.cache or set(self.finders) - {"gt"}]
+
+
+class MaskedSettings(HidingSettings):
+    """Images that a network sees, masked or as they are."""
+
+    mask: MaskMode = option("segment", MASK)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will be asked."""
+        return (self.detector,) if self.images and self.mask != "none" else ()
+
+
+class PictureSettings(HidingSettings):
+    """Images that are worked on one by one."""
+
+    images: Path = option(..., IMAGES)
+    labels: Path | None = option(None, f"{LABELS}, to choose the object to hide")
+    device: str | None = option(None, *DEVICE)
+    batch_size: int = option(8, "images per batch", ge=1)
+    seed: Seed = option(0, "seed of fill noise")
+
+
+class MaskConfig(PictureSettings):
+    """Options of ``judge mask``."""
+
+    command = "judge mask"
+    essential = ("images", "instances", "detector", "weights", "mode", "hide", "fill", "out", "overwrite")
+
+    mode: Mode = option("segment", "how much of each instance is hidden: the upper part, the mask, or the box")
+    format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
+    workers: int | None = option(None, "images masked in parallel", "one per core", ge=1)
+    out: Path = option(..., "folder for the masked images", "runs/masked")
+
+
+class CaptionConfig(PictureSettings, MaskedSettings):
+    """Options of ``judge caption``."""
+
+    command = "judge caption"
+    panel = "Captions"
+    essential = ("model", "images", "instances", "prompt", "beams", "max_tokens", "mask", "out", "overwrite")
+
+    model: Checkpoint = option(..., "captioner: a checkpoint folder, or a name on the Hugging Face hub", min_length=1)
+    ids: Path | None = option(None, "COCO file that lists images and their ids", "--instances, else the file names")
+    prompt: str | None = option(None, "prompt, or the beginning of captions", "that of the model's family")
+    beams: int = option(1, "beams of the beam search; 1 is greedy", ge=1, le=100)
+    max_tokens: int = option(30, "longest caption, in tokens", ge=1, le=10_000)
+    precision: Annotated[Literal["no", "bf16"], _NoIsAWord] = option("no", "mixed precision; bf16 halves the memory")
+    mask: MaskMode = option("none", MASK)
+    out: Path = option(..., "file for the captions", "runs/captions.json")
+
+
+class TrainDetectorConfig(Settings):
+    """Options of ``judge train detector``."""
+
+    command = "judge train detector"
+    panel = "Training"
+    essential = ("kind", "images", "instances", "categories", "start", "out", "overwrite")
+
+    kind: Literal["yolo", "maskrcnn"] = option(..., "detector: yolo (Ultralytics, AGPL-3.0) or maskrcnn (torchvision)")
+    images: Path = option(..., IMAGES)
+    instances: Path = option(..., "COCO instances of these images")
+    categories: Annotated[tuple[str, ...] | None, _list_or_text(_names)] = option(
+        None, "categories to detect, comma-separated", "all of the file"
+    )
+    start: str | None = option(None, "weights to start from", "none: a small network from scratch")
+    trust_weights: Path | None = option(None, TRUST)
+    epochs: int = option(40, "passes over the images", ge=0)
+    batch_size: int = option(8, "images per step", ge=1)
+    learning_rate: float | None = option(None, "highest learning rate", "the detector's own", gt=0, lt=1)
+    image_size: int = option(160, "pixels of an image's longer side, a multiple of 32")
+    validation: float = option(0.1, "share of the images held out", ge=0, lt=1)
+    seed: Seed = option(0, "seed of weights, split, order and flips")
+    device: str | None = option(None, *DEVICE)
+    out: Path = option(..., "file for the weights", "checkpoints/detector.safetensors")
+
+
+class AligningSettings(Settings):
+    """How contextual alignment substitutes words."""
+
+    panel = "Metrics"
+
+    vectors: str = option(
+        "corpus", "word vectors: corpus (learnt from human captions), GloVe, word2vec or fastText file, or hf:NAME",
+        min_length=1,
+    )  # fmt: skip
+    delta: float | None = option(
+        None, "cosine distance below which contextual alignment substitutes a word",
+        "by --vectors: 0.65 for corpus, 0.7 for hf:, 0.4 for a file", ge=0, le=2,
+    )  # fmt: skip
+
+
+class AlignConfig(AligningSettings, TextSettings):
+    """Options of ``judge align``."""
+
+    command = "judge align"
+    essential = ("human", "captions", "labels", "vectors", "delta", "out", "overwrite")
+
+    human: Path = option(..., HUMAN)
+    captions: Annotated[CaptionFiles, AfterValidator(_file_names)] = option(
+        ..., CAPTIONS, repeated="[NAME=]FILE", min_length=1
+    )
+    labels: Path | None = option(None, f"{LABELS}; images without one are left out")
+    meteor: int = option(5000, "captions to compute METEOR on (needs Java); 0 for none", ge=0)
+    out: Path = option(..., RESULTS, "runs/aligned")
+
+
+class MetricSettings(AligningSettings):
+    """What is measured."""
+
+    metrics: Names = option(
+        ("lic", "leakage"),
+        "comma-separated: lic, leakage, sc, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
+        "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
+        min_length=1,
+    )
+    tasks: str = option("coco-objects", "words of objects or other tasks: a shipped lexicon, or a .yaml file")
+    prior: Literal["joint", "product"] = option("joint", "frequency of a set of tasks: joint, or product of each")
+    alignment: Literal["none", "constant", "contextual"] | None = option(
+        None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"
+    )
+    vocabulary: int = option(1000, "ba: number of content words, the most frequent ones", ge=1)
+    least: int | None = option(None, "ba: captions of each class in which a word must occur", "one in 1,800", ge=1)
+    quality: bool = option(False, "score captions too, by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR")
+    human_scores: Path | None = option(None, "table (captioner, score) of perceived bias, to compare metrics with")
+
+
+class JudgeSettings(Settings):
+    """Who judges, and on what part of the images."""
+
+    panel = "Judges"
+
+    judge: Names = option(
+        ("linear",),
+        "comma-separated: linear, lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
+        "bert-ft, bert-pre, sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with "
+        "-image-only or -caption-only",
+        "linear; for images the metric's own",
+        min_length=1,
+    )
+    protocol: Literal["crossfit", "paper"] = option(
+        "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: LIC's 90/10 hold-out"
+    )
+    seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", ge=1)
+    seed: Seed = option(0, "first seed")
+    folds: int = option(10, "folds of crossfit", ge=2)
+    template: str | None = option(None, "prompt for the attribute", '"Therefore, the gender is [Answer]"')
+    answers: dict[str, str] = option(
+        {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
+    )
+    answer_softmax: Literal["restricted", "vocabulary"] = option("restricted", "softmax over the answers or all words")
+    backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
+    backbone_weights: str = option("pretrained", "backbone weights: pretrained (from timm), random, or a file")
+    image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
+    features: Path = option(Path("runs/features"), "feature cache folder")
+    reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased")
+    tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
+
+
+class TrainingSettings(Settings):
+    """How judges are trained."""
+
+    panel = "Training"
+
+    epochs: int | None = option(None, "training epochs", "the judge's own", ge=1)
+    batch_size: int | None = option(None, "samples per step", "the judge's own", ge=1)
+    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = option(
+        None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "--batch-size"
+    )
+    learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, _NoIsAWord] = option(
+        None, "mixed precision", "Accelerate's setting"
+    )
+    sharing: Literal["members", "data"] | None = option(
+        None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
+    )
+    workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1)
+    checkpoints: Path | None = option(None, "folder of trained judges to reuse and to add to", "none")
+
+
+class StatisticsSettings(Settings):
+    """How sure the numbers are."""
+
+    panel = "Statistics"
+
+    refits: int | None = option(
+        None, "refits of each judge for tests and intervals; 0 for none", "20 for linear (8 on tasks), else 0", ge=0
+    )
+    chance: int | None = option(None, "refits on shuffled labels, for the chance level", "2 for linear, else 0", ge=0)
+    resamples: int = option(2000, "resamples of bootstrap and permutation test", ge=100)
+    level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
+
+    @field_validator("refits")
+    @classmethod
+    def _one_has_no_spread(cls, value: int | None) -> int | None:
+        if value == 1:
+            raise ValueError("one refit has no spread: give 2 or more, or 0")
+        return value
+
+
+# pydantic takes the fields of the last base first.
+class RunSettings(StatisticsSettings, TrainingSettings, MaskedSettings, JudgeSettings, MetricSettings, CorpusSettings):
+    """What is measured, and how judges are trained."""
+
+    panel = "Output"
+    essential: ClassVar[Sequence[str]] = (
+        "human", "captions", "models", "labels", "images", "metrics", "judge", "protocol", "out", "overwrite"
+    )  # fmt: skip
+
+    labels: Path | None = option(None, LABELS, "derived from the human captions")
+    images: Path | None = option(None, f"{IMAGES}, for judges that use images")
+    out: Path | None = option(None, RESULTS, "runs/evaluate")
+
+    def recipe(self) -> dict[str, Any]:
+        """What overrides the judges' own recipes."""
+        names = ("epochs", "batch_size", "micro_batch", "learning_rate")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class RunConfig(RunSettings):
+    """Options of ``judge evaluate``."""
+
+    command = "judge evaluate"
+
+    human: Path = option(..., HUMAN)
+    verbose: bool = option(False, "print all notes on captions, judges and alignment too", exclude=True)
+
+
+class TrainConfig(RunConfig):
+    """Options of ``judge train``: those of ``judge evaluate``, so that one file serves both."""
+
+    command = "judge train"
+    essential = (*RunConfig.essential[:-2], "checkpoints")
+    only_in_file = frozenset({"out", "overwrite", "verbose", "resamples", "level"})
+
+    checkpoints: Annotated[Path, BeforeValidator(_or_here)] = option(JUDGES, "folder for the trained judges")
+
+
 class AblateDetectorsConfig(RunSettings):
-    """Everything that ``judge ablate detectors`` can be told: those of ``judge evaluate``, captions or none."""
+    """Options of ``judge ablate detectors``: those of ``judge evaluate``, with or without captions."""
 
     command = "judge ablate detectors"
+    essential = (
+        "images", "instances", "detectors", "weights", "human", "captions", "labels", "metrics", "judge", "out",
+    )  # fmt: skip
+    only_in_file = frozenset({"detector"})
 
-    images: Path = Field(description="folder of pictures")
-    instances: Path = Field(description="COCO instances of these pictures: the truth that detectors are compared with")
-    mask: Literal["partial", "segment", "box"] = Field("segment", description="how much of each instance is hidden")
-    metrics: tuple[str, ...] = Field(("imagecaptioner2",), description="rows of METRICS that look", min_length=1)
-    detectors: tuple[str, ...] = Field(("gt", "yolo", "maskrcnn"), description="detectors to compare", min_length=1)
-    device: str | None = Field(None, description="for detectors: cpu, cuda, cuda:1; default: a GPU where there is one")
-    out: Path = Field(description="folder for the results")
-
-    _commas_too = field_validator("detectors", mode="before")(_split_commas)
+    images: Path = option(..., IMAGES)
+    instances: Path = option(..., "COCO instances of these images: the ground truth")
+    mask: Mode = option("segment", MASK)
+    metrics: Names = option(("imagecaptioner2",), "metrics of images, comma-separated", min_length=1)
+    detectors: Names = option(DETECTORS, "detectors to compare, comma-separated", min_length=1)
+    device: str | None = option(None, *DEVICE)
+    out: Path = option(..., RESULTS, "runs/detectors")
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -494,20 +528,20 @@ class AblateDetectorsConfig(RunSettings):
 
 
 class AblateMasksConfig(RunConfig):
-    """Everything that ``judge ablate masks`` can be told."""
+    """Options of ``judge ablate masks``: those of ``judge evaluate``."""
 
     command = "judge ablate masks"
+    essential = ("masks", "hides", *RunConfig.essential)
+    only_in_file = frozenset({"mask", "hide", "verbose"})
 
-    images: Path = Field(description="folder of pictures")
-    masks: tuple[Literal["none", "partial", "segment", "box"], ...] = Field(
-        ("none", "partial", "segment", "box"), description="how much of each instance is hidden, one run each"
+    images: Path = option(..., IMAGES)
+    masks: Annotated[tuple[MaskMode, ...], _list_or_text(_lower_names)] = option(
+        get_args(MaskMode), f"{MASK}, comma-separated: one run each"
     )
-    hides: tuple[Literal["person", "object", "both"], ...] = Field(
-        ("person", "object", "both"), description="what is hidden, one run each"
+    hides: Annotated[tuple[Hide, ...], _list_or_text(_lower_names)] = option(
+        get_args(Hide), "what is hidden, comma-separated: one run each"
     )
-    out: Path = Field(description="folder for the results")
-
-    _commas_too = field_validator("masks", "hides", mode="before")(_split_commas)
+    out: Path = option(..., RESULTS, "runs/masks")
 
 
 S = TypeVar("S", bound=Settings)
@@ -523,15 +557,27 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         return kind.model_validate(dict(settings))
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
+        key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            known = list(kind.model_fields)
-            raise JudgeError(f"unknown key '{key}'", where=where, mend=nearest(key, known)) from None
+            raise JudgeError(f"unknown key '{key}'", where=where, mend=nearest(key, list(kind.model_fields))) from None
+        flag = flag_of(kind, key)
         if first["type"] == "missing":
-            raise JudgeError(f"'{key}' is missing", where=where, mend=f"give {_option(key)}") from None
-        message = first["msg"].removeprefix("Value error, ")
-        message = message[0].lower() + message[1:]
-        raise JudgeError(f"'{key}': {message}", where=where, mend=f"see {kind.command} --help") from None
+            mend = f"give {flag}, or '{key}:' in the YAML file"
+            raise JudgeError(f"'{key}' is missing", where=where, mend=mend) from None
+        # A field of several types has a message of each.
+        told = [found["msg"].removeprefix("Value error, ") for found in error.errors() if found["loc"][0] == key]
+        message = ", or ".join(text[0].lower() + text[1:] for text in told)
+        raise JudgeError(f"'{key}': {message}", where=where, mend=f"see {flag} in {kind.command} --help") from None
+
+
+def shown(kind: type[Settings], name: str) -> dict[str, str]:
+    """What ``option`` was given of a field for the command line: ``unset``, ``flag`` and ``repeated``."""
+    return cast("dict[str, str]", kind.model_fields[name].json_schema_extra)
+
+
+def flag_of(kind: type[Settings], name: str) -> str:
+    """How a field is called on the command line."""
+    return shown(kind, name)["flag"] or f"--{name.replace('_', '-')}"
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -550,7 +596,3 @@ def read_settings(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise JudgeError("not a mapping of settings", where=str(path), mend="write lines like 'human: captions.json'")
     return {str(key): value for key, value in data.items()}
-
-
-def _option(key: str) -> str:
-    return f"--{key.replace('_', '-')}, or '{key}:' in the YAML file"

@@ -35,17 +35,10 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
     files = few(write_world(make_world(120, seed=5), captioners, folder / "world"))
     settings = {
-        "human": str(files.human),
-        "captions": [str(path) for path in files.captions.values()],
-        "labels": str(files.labels),
-        "judge": ["lstm", "linear"],
-        "protocol": "paper",
-        "seeds": 2,
-        "epochs": 2,
-        "learning_rate": 0.002,
-        "resamples": 100,
-        "out": str(folder / "one"),
-    }
+        "human": str(files.human), "captions": [str(path) for path in files.captions.values()],
+        "labels": str(files.labels), "judge": ["lstm", "linear"], "protocol": "paper", "seeds": 2, "epochs": 2,
+        "learning_rate": 0.002, "resamples": 100, "out": str(folder / "one"),
+    }  # fmt: skip
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path

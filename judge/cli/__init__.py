@@ -7,35 +7,29 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from judge.cli.ablate import ablate_detectors, ablate_masks
+from judge.cli.ablate_detectors import ablate_detectors
+from judge.cli.ablate_masks import ablate_masks
 from judge.cli.align import align
 from judge.cli.caption import caption
 from judge.cli.compare import compare
-from judge.cli.evaluate import demo, evaluate
-from judge.cli.evaluate import train as train_judges
-from judge.cli.mask import mask, train_detector
-
-app = typer.Typer(
-    help="Does a captioning model describe people more stereotypically than people do?",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from judge.cli.demo import demo
+from judge.cli.evaluate import evaluate
+from judge.cli.mask import mask
+from judge.cli.options import add_command
+from judge.cli.train import train
+from judge.cli.train_detector import train_detector
 
 
-@app.callback()
-def _root() -> None:
-    """Does a captioning model describe people more stereotypically than people do?"""
+class _Judge(TyperGroup):
+    """Help in panels, errors in plain lines."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        self.rich_markup_mode = None
+        return super().main(*args, **extra)
 
-app.command(no_args_is_help=True)(evaluate)
-app.command(no_args_is_help=True)(compare)
-app.command(no_args_is_help=True)(mask)
-app.command(no_args_is_help=True)(caption)
-app.command(no_args_is_help=True)(align)
-app.command()(demo)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.rich_markup_mode = "rich"
+        super().format_help(ctx, formatter)
 
 
 class _TrainGroup(TyperGroup):
@@ -47,17 +41,31 @@ class _TrainGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-train = typer.Typer(
+app = typer.Typer(
+    cls=_Judge,
+    help="Does a captioning model describe people more stereotypically than people do?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+trains = typer.Typer(
     cls=_TrainGroup, help="Train the judges of a run (judge train RUN.yaml), or a detector.", no_args_is_help=True
 )
-train.command("judges", no_args_is_help=True)(train_judges)
-train.command("detector", no_args_is_help=True)(train_detector)
-app.add_typer(train, name="train")
+ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
 
-ablate = typer.Typer(help="The same question with one thing exchanged.", no_args_is_help=True)
-ablate.command("detectors", no_args_is_help=True)(ablate_detectors)
-ablate.command("masks", no_args_is_help=True)(ablate_masks)
-app.add_typer(ablate, name="ablate")
+app.command()(demo)
+add_command(app, "evaluate", evaluate)
+app.command(no_args_is_help=True)(compare)
+app.add_typer(trains, name="train")
+add_command(trains, "judges", train)
+add_command(trains, "detector", train_detector)
+add_command(app, "caption", caption)
+add_command(app, "mask", mask)
+add_command(app, "align", align)
+app.add_typer(ablates, name="ablate")
+add_command(ablates, "detectors", ablate_detectors)
+add_command(ablates, "masks", ablate_masks)
 
 
 def main() -> None:

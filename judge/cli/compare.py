@@ -11,9 +11,9 @@ from judge.cli.shared import one_line_errors, say
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of finished runs, two or more")],
-    level: Annotated[float, typer.Option(min=0.5, max=0.999, help="of the intervals")] = 0.95,
-    out: Annotated[Path | None, typer.Option(help="JSON file for the differences [default: none]")] = None,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, two or more")],
+    level: Annotated[float, typer.Option(min=0.5, max=0.999, help="confidence level of the intervals")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="JSON file for the differences")] = None,
 ) -> None:
     """Compare captioners of different runs: differences in amplification, with intervals and tests.
 

@@ -1,57 +1,130 @@
-"""Options that several commands share: each is written once."""
+"""Options of a command are the fields of its settings: names, help and defaults come from :mod:`judge.config`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, getdoc
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
-Overwrite = Annotated[bool | None, typer.Option("--overwrite", help="replace what lies in --out")]
+from judge.cli.shared import one_line_errors
+from judge.errors import JudgeError
 
-Images = Annotated[Path | None, typer.Option(help="folder of pictures")]
-Instances = Annotated[Path | None, typer.Option(help="COCO instances of these pictures")]
-MaxPixels = Annotated[
-    int | None, typer.Option(help="more (width x height) is a decompression bomb [default: 89478485]")
-]
-PictureWorkers = Annotated[int | None, typer.Option(help="pictures masked at a time [default: one a core]")]
+if TYPE_CHECKING:
+    from judge.config import Settings
 
-Mode = Annotated[str | None, typer.Option(help="partial, segment or box [default: segment]")]
-Hide = Annotated[
-    str | None, typer.Option(help="person, object (what goes most with the attribute) or both [default: person]")
-]
-Category = Annotated[str | None, typer.Option(help="the object to hide [default: chosen by BA]")]
-Fill = Annotated[str | None, typer.Option(help="black, mean, blur or noise [default: black]")]
-Share = Annotated[float | None, typer.Option(help="of each mask, from the top, that partial hides [default: 0.5]")]
-Dilation = Annotated[int | None, typer.Option(help="pixels by which the hidden region grows [default: 0]")]
-Foreground = Annotated[
-    str | None, typer.Option(help="all, largest, or a share of the picture, e.g. 0.05 [default: all]")
-]
-NoiseSeed = Annotated[int | None, typer.Option(help="of the noise [default: 0]")]
+S = TypeVar("S", bound="Settings")
+METAVARS = {int: "N", float: "X", Path: "PATH"}
 
-Threshold = Annotated[float | None, typer.Option(help="least score of a detected instance [default: 0.5]")]
-MaskThreshold = Annotated[
-    float | None, typer.Option(help="probability from which a pixel belongs to a mask; less hides more [default: 0.5]")
-]
-TrustWeights = Annotated[
-    Path | None, typer.Option(help="folder whose .pt files may be unpickled, which can run any code in them")
-]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 [default: a GPU where there is one]")]
-DetectorBatch = Annotated[int | None, typer.Option(help="pictures that a detector sees at a time [default: 8]")]
-Cache = Annotated[Path | None, typer.Option(help="where detections are kept [default: runs/detections]")]
 
-Attribute = Annotated[str | None, typer.Option(help="the protected attribute [default: gender]")]
-Lexicon = Annotated[
-    str | None, typer.Option(help="words to hide: a shipped name, a .yaml, or none [default: the attribute's]")
-]
-ObjectLabels = Annotated[Path | None, typer.Option(help="attribute class of each image, to choose the object by")]
-IdColumn = Annotated[str | None, typer.Option(help="image column of the label table")]
-LabelColumn = Annotated[str | None, typer.Option(help="class column of the label table")]
-LabelValue = Annotated[
-    list[str] | None, typer.Option(help="CLASS=SPELLING of the label table, e.g. female=1; repeatable")
-]
-Weights = Annotated[
-    list[str] | None, typer.Option(help="of a detector: a file, or a name that its library knows; or yolo=FILE ...")
-]
-Resamples = Annotated[int | None, typer.Option(help="of bootstrap and test [default: 2000]")]
-Level = Annotated[float | None, typer.Option(help="of the intervals [default: 0.95]")]
+def add_command(app: typer.Typer, name: str, body: Callable[[Any], None]) -> None:
+    """Add a command that gives ``body`` its settings (the class in its annotation), from a YAML file and options.
+
+    Options are made when they are asked for, since settings are slow to import: ``judge --help`` needs none.
+    """
+
+    class Command(TyperCommand):
+        def get_params(self, ctx: Any) -> list[Any]:
+            if not self.params:
+                made = typer.Typer(add_completion=False)
+                made.command()(_with_options(body))
+                command = get_command(made)
+                self.params, self.callback = command.params, command.callback
+            params: list[Any] = super().get_params(ctx)
+            params[-1].rich_help_panel, params[-1].metavar = "Output", ""  # --help
+            return params
+
+    # Rich would keep the docstring's line breaks.
+    paragraphs = [" ".join(paragraph.split()) for paragraph in str(getdoc(body)).split("\n\n")]
+    app.command(name, cls=Command, help="\n\n".join(paragraphs), no_args_is_help=True)(lambda: None)
+
+
+def _with_options(body: Callable[[Any], None]) -> Callable[..., None]:
+    from judge import config
+
+    kind = getattr(config, body.__annotations__["config"])
+
+    def command(file: Path | None, **given: Any) -> None:
+        with one_line_errors():
+            body(resolve(file, given, kind))
+
+    argument = typer.Argument(metavar="SETTINGS.yaml", help="settings; options override them")
+    names = [name for name in kind.model_fields if name not in kind.only_in_file]
+    names.sort(key=lambda name: (config.PANELS.index(kind.panel_of(name)), [*kind.essential, name].index(name)))
+    annotations = {"file": Annotated[Path | None, argument]} | {name: _option(kind, name) for name in names}
+    command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
+        [Parameter(n, Parameter.KEYWORD_ONLY, default=None, annotation=of) for n, of in annotations.items()]
+    )
+    return command
+
+
+def _option(kind: type[Settings], name: str) -> Any:
+    """A field for Typer. Values stay texts: they are checked by the settings, as those of YAML files are."""
+    from judge.config import flag_of, shown
+
+    field, repeated = kind.model_fields[name], shown(kind, name)["repeated"]
+    types = _parts(field.annotation)
+    choices = [part for part in types if isinstance(part, str)]
+    text = str(field.description)
+    if not all(choice in text for choice in choices):
+        text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
+    default = shown(kind, name)["unset"] or ("" if field.is_required() else _as_text(field.default))
+    text += f" [default: {default}]" if default else ""
+    settings: dict[str, Any] = {"help": text.replace("[", "\\["), "rich_help_panel": kind.panel_of(name)}
+    if bool in types:
+        return Annotated[bool | None, typer.Option(flag_of(kind, name), metavar="", **settings)]
+    metavar = repeated or next((METAVARS[part] for part in types if part in METAVARS), "TEXT")
+    made = typer.Option(flag_of(kind, name), metavar=metavar, **settings)
+    return Annotated[list[str] | None, made] if repeated else Annotated[str | None, made]
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """Types that an annotation is made of, and the values of its literals."""
+    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    if get_origin(annotation) is Literal or not parts:
+        return list(parts or [annotation])
+    return [leaf for part in parts for leaf in _parts(part)]
+
+
+def _as_text(default: Any) -> str:
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return "" if default is None or default is False or default == {} else str(default)
+
+
+def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
+    """The settings of a command: those of ``file``, overridden by the options that were given.
+
+    Args:
+        file: YAML, or None.
+        given: options by names of fields; None where not given.
+        kind: the command's settings.
+    """
+    from judge.config import make_config, read_settings, shown
+
+    settings = read_settings(file) if file else {}
+    settings |= {name: _parse(kind, name, value) for name, value in given.items() if value is not None}
+    settings["out"] = settings.get("out") or shown(kind, "out")["unset"]
+    return make_config(settings, kind, where=str(file) if file else kind.command)
+
+
+def _parse(kind: type[Settings], name: str, value: Any) -> Any:
+    """Of ``KEY=VALUE``s a mapping; of label values all spellings of a class. What else is given stays as it is."""
+    from judge.config import flag_of, shown
+
+    repeated = shown(kind, name)["repeated"]
+    if "=" not in repeated or repeated.startswith("["):
+        return value
+    found: dict[str, list[str]] = {}
+    for entry in value:
+        key, equals, text = entry.partition("=")
+        if not (equals and key and text):
+            raise JudgeError(
+                f"'{entry}' is not KEY=VALUE", where=flag_of(kind, name), mend="write it like caption=text"
+            )
+        found.setdefault(key, []).append(text)
+    return found if name == "label_values" else {key: texts[-1] for key, texts in found.items()}

@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
-
-from pydantic import Field, field_validator
 
 from judge.commands.labels import choose_lexicon, labels_of
-from judge.config import LabelSettings, check_file_names, named_captions
+from judge.config import AlignConfig
 from judge.corpus import Corpus
 from judge.corpus.reading import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
@@ -34,38 +31,6 @@ SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
     "align.yaml",
 )
 KINDS = ("constant", "contextual")
-
-
-class AlignConfig(LabelSettings):
-    """The settings of ``judge align``."""
-
-    command = "judge align"
-    files_or_names = LabelSettings.files_or_names | {"vectors"}
-
-    human: Path = Field(description="human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (told by content)")
-    captions: dict[str, Path] = Field(
-        description="captioner -> its captions; names default to file stems", min_length=1
-    )
-    vectors: str = Field("corpus", description="corpus, a file of word vectors, or hf:NAME of an encoder", min_length=1)
-    delta: float | None = Field(
-        None, ge=0, le=2, description="cosine distance below which a word is substituted; None: by vectors"
-    )
-    meteor: int = Field(5000, ge=0, description="captions that METEOR is taken of; 0 for none")
-    contractions: Literal["whole", "split"] = Field("whole", description='keep "woman\'s" one word, or split it')
-    text: Literal["whole", "first-sentence"] = Field("whole", description="whole captions or first sentences")
-    columns: dict[str, str] = Field({}, description="column names of caption tables: image_id, caption")
-    split: str | None = Field(None, description="split of a Karpathy file")
-    several: bool = Field(False, description="allow several captions an image from a captioner")
-    out: Path = Field(description="folder for the results")
-    overwrite: bool = Field(False, description="replace what lies in 'out'", exclude=True)
-
-    _named = field_validator("captions", mode="before")(named_captions)
-
-    @field_validator("captions")
-    @classmethod
-    def _name_files(cls, value: dict[str, Path]) -> dict[str, Path]:
-        check_file_names(value, "NAME=FILE")
-        return value
 
 
 @dataclass(frozen=True, slots=True)

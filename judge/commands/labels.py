@@ -1,4 +1,4 @@
-"""Which class each image has, and which words would tell it."""
+"""Labels and lexicons that settings name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def choose_lexicon(config: LabelSettings) -> Lexicon | None:
 
 
 def choose_lexicons(config: RunSettings) -> Lexicons:
-    """The words of a run: of the attribute, and of tasks where a metric asks for them."""
+    """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
     asked = any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
     return Lexicons(choose_lexicon(config), load_lexicon(config.tasks) if asked else None)
 

@@ -14,8 +14,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from judge.errors import JudgeError
+from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected, detect_pictures
-from judge.masking.images import MAX_PIXELS, ImageFormat, encode, inside
+from judge.masking.images import ImageFormat, encode, inside
 from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
 from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
 from judge.masking.sheet import Tile, before_and_after, contact_sheet

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judge.errors import JudgeError
+from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, detect_pictures
 from judge.masking.folder import Hiding
-from judge.masking.images import MAX_PIXELS, inside, read_picture
+from judge.masking.images import inside, read_picture
 from judge.masking.instances import Instance, Pixels
 from judge.masking.regions import Box, visible_boxes
 from judge.types import Progress

@@ -16,6 +16,7 @@ import numpy as np
 
 from judge.corpus.ids import is_encodable
 from judge.errors import JudgeError
+from judge.masking import MAX_PIXELS
 from judge.masking.instances import Picture, Pixels
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp",
 # What Pillow may open: each of its other formats is a parser that no data set of captions needs. (Its JPEG
 # reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-# Pillow's own limit against decompression bombs, 2**30 / 12: a picture of 9,459 x 9,459.
-MAX_PIXELS = 89_478_485
 # A picture of MAX_PIXELS takes a quarter of this without any compression.
 MAX_FILE = 2**30
 # JPEG's markers: not the zeros that scans put after 255, nor the restarts within them, nor padding.

@@ -7,17 +7,16 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
-import typer
 import yaml
-from typer.testing import CliRunner, Result
+from helpers import judge
+from typer.testing import Result
 
-from judge.cli.align import align as command
-from judge.cli.evaluate import evaluate
-from judge.commands.align import AlignConfig, align_captions
+from judge.commands.align import align_captions
+from judge.config import AlignConfig, RunConfig, shown
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.report.alignment import draw_curves
@@ -63,9 +62,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def run(*arguments: object) -> Result:
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command()(command)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return judge("align", *arguments)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -156,9 +153,9 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         assert found.delta == found.alignments[0].reports["contextual"].delta == delta
         written = json.loads((tmp_path / "out" / "alignment.json").read_text(encoding="utf-8"))
         assert written["delta"] == delta
-    for asked in (command, evaluate):
-        text = get_type_hints(asked, include_extras=True)["delta"].__metadata__[0].help
-        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in text
+    for kind in (AlignConfig, RunConfig):
+        told = shown(kind, "delta")["unset"]
+        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in told
 
 
 def annotations(out: Path) -> list[dict[str, Any]]:

@@ -367,7 +367,7 @@ def fails(world: World, message: str, *arguments: object, out: Path | None = Non
         (["--workers", "0"], "'workers'"),
         (["--seed", "-1"], "'seed'"),
         (["--batch-size", "0"], "'batch_size'"),
-        (["--detector", "yollo"], "unknown detector 'yollo'. Did you mean 'yolo'?"),
+        (["--detector", "yollo"], "'detector': input should be 'gt', 'yolo' or 'maskrcnn'"),
         (["--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
         (["--label-value", "female"], "--label-value: 'female' is not KEY=VALUE"),
         (["--labels", "nowhere.csv", "--hide", "object"], "nowhere.csv"),

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from judge.errors import JudgeError, nearest
-from judge.masking.images import MAX_PIXELS, read_picture
+from judge.masking import DETECTORS, MAX_PIXELS
+from judge.masking.images import read_picture
 from judge.masking.instances import Instance, Picture
 from judge.types import Progress
 
-NAMES = ("gt", "yolo", "maskrcnn")
 Failures = list[tuple[str, JudgeError]]
 """Pictures that were left out, by name, and why."""
 _NO_LOCK: AbstractContextManager[object] = nullcontext()
@@ -146,7 +146,7 @@ def make_detector(  # noqa: PLR0913 - what the detectors need between them
     """The detector called ``name``.
 
     Args:
-        name: one of ``NAMES``.
+        name: one of ``DETECTORS``.
         instances: the COCO file that ``gt`` knows.
         labels: the categories that ``gt`` reads; None for all.
         weights: of a network: a file, or a name that its library knows.
@@ -165,8 +165,8 @@ def make_detector(  # noqa: PLR0913 - what the detectors need between them
         if instances is None:
             raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
         return GroundTruth.read(instances, labels=labels)
-    if name not in NAMES:
-        raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, list(NAMES)))
+    if name not in DETECTORS:
+        raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, list(DETECTORS)))
     if not weights:
         mend = "give a file, or make one with judge train detector"
         raise JudgeError(f"detector '{name}' needs weights", where="--weights", mend=mend)

@@ -1,0 +1,36 @@
+"""``judge demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from judge.cli.shared import one_line_errors, say, show_progress
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="seed of the world")] = 0,
+    images: Annotated[int, typer.Option(min=200, help="images in the world")] = 1200,
+    verbose: Annotated[bool, typer.Option("--verbose", help="print all notes too")] = False,
+) -> None:
+    """The whole story on a small world whose true amplification is known. Needs no download."""
+    with one_line_errors():
+        from judge.commands.demo import EXPECTED, run_demo
+        from judge.report.result import print_result
+
+        with show_progress() as progress:
+            found = run_demo(out, seed=seed, images=images, progress=progress)
+        print_result(found.result, verbose=verbose, extra=found.known)
+        say(
+            "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data that\n"
+            "reads the caption alone, or sees the image too."
+        )
+        if EXPECTED in found.known:
+            say(
+                f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the\n"
+                "interval is to be compared with that."
+            )
+        say(f"\nThe world is in {found.world}, the results are in {found.results}")
