@@ -20,9 +20,16 @@ if TYPE_CHECKING:
     from judge.errors import JudgeError
     from judge.measure import Plan, Result
     from judge.metrics import METRICS, Metric
+    from judge.metrics.counted.ba import ba_mals
+    from judge.metrics.counted.contingency import ContingencyTable
+    from judge.metrics.counted.dba import dba
+    from judge.metrics.counted.dpa import dpa
+    from judge.metrics.counted.multi import multi
+    from judge.metrics.counted.ratio_error import error, ratio
     from judge.text.lexicon import Lexicon, load_lexicon
 
 _HOMES = {
+    "ContingencyTable": "judge.metrics.counted.contingency",
     "Corpus": "judge.corpus",
     "JudgeError": "judge.errors",
     "Lexicon": "judge.text.lexicon",
@@ -30,20 +37,33 @@ _HOMES = {
     "Metric": "judge.metrics",
     "Plan": "judge.measure",
     "Result": "judge.measure",
+    "ba_mals": "judge.metrics.counted.ba",
+    "dba": "judge.metrics.counted.dba",
+    "dpa": "judge.metrics.counted.dpa",
+    "error": "judge.metrics.counted.ratio_error",
     "evaluate": "judge.commands.evaluate",
     "load_lexicon": "judge.text.lexicon",
+    "multi": "judge.metrics.counted.multi",
+    "ratio": "judge.metrics.counted.ratio_error",
 }
 
 __all__ = [
     "METRICS",
+    "ContingencyTable",
     "Corpus",
     "JudgeError",
     "Lexicon",
     "Metric",
     "Plan",
     "Result",
+    "ba_mals",
+    "dba",
+    "dpa",
+    "error",
     "evaluate",
     "load_lexicon",
+    "multi",
+    "ratio",
 ]
 
 

@@ -112,15 +112,13 @@ def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric])
     )
     for metric in metrics:
         assert metric.counted is not None
-        kind, variant = metric.counted.kind, metric.counted.variant
-        if words is None and (kind in {"ratio", "error"} or metric.direction == "T->A"):
+        if words is None and metric.counted.needs_class_words:
             what = f"{metric.title} counts the classes that captions name, and no words of them are known"
             mend = f"give --lexicon, or leave '{metric.name}' out"
             raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend)
-        for name in (variant.first, variant.second) if kind == "ratio" else ():
-            if name is not None and name not in labels.classes:
-                mend = f"known: {', '.join(labels.classes)}"
-                raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
+        for name in set(metric.counted.classes) - set(labels.classes):
+            mend = f"known: {', '.join(labels.classes)}"
+            raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
 
 
 def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:

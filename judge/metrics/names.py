@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from judge.errors import JudgeError, nearest
-from judge.metrics.counted.spec import VARIANTS, Counting
+from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.row import Metric
 from judge.metrics.rows import METRICS
 from judge.metrics.scores import SCORES
@@ -79,12 +79,10 @@ def _in_manner(row: Metric, name: str) -> Metric:
     return replace(row, name=f"{row.name}:{name}", title=f"{row.title} ({name.replace('_', ' ')})", score=name)
 
 
-def _in_variant(row: Metric, counting: Counting, name: str) -> Metric:
+def _in_variant(row: Metric, counted: CountedMetric, name: str) -> Metric:
     """A counted row as another code counts."""
-    found = counting.as_in(name)
+    found = counted.in_variant(name)
     if found is None:
-        known = list(VARIANTS[counting.kind])
-        others = ["CLASS/CLASS"] if counting.kind == "ratio" else []
-        mend = nearest(name, known) if not others else f"use {' or '.join(known + others)}"
+        mend = nearest(name, counted.variant_names)
         raise JudgeError(f"unknown variant '{name}'", where=f"--metrics {row.name}:{name}", mend=mend)
     return replace(row, name=f"{row.name}:{name}", title=f"{row.title}, {name}", counted=found)

@@ -7,7 +7,6 @@ from typing import Any
 
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
-from judge.metrics.counted.spec import COMPARED
 from judge.metrics.scores import SCORES
 from judge.report.layout import format_coverage
 from judge.report.quality import quality_notes
@@ -69,7 +68,7 @@ def _method(result: Result) -> Iterator[str]:
     best = dict.fromkeys(row.title for row in map(find_metric, _metrics(result)) if row.aggregate == "best")
     if best and len(run["seeds"]) > 1:
         yield f"Of {len(run['seeds'])} seeds that one counts, for each side, that guesses best: {', '.join(best)}."
-    halved = [row.title for row in map(find_metric, _metrics(result)) if _normalised(row)]
+    halved = [row.title for row in map(find_metric, _metrics(result)) if row.amplification == "normalised"]
     if halved:
         what = "amplification is (generated - human) / (generated + human), from -1 to 1"
         yield f"{', '.join(dict.fromkeys(halved))}: {what}."
@@ -117,11 +116,6 @@ def _inference(result: Result) -> Iterator[str]:
             f"Detectable: what one test of such data shows with {POWER:.0%} power, before Holm's correction; about "
             f"{4 * images:,} images would halve it."
         )
-
-
-def _normalised(metric: Metric) -> bool:
-    kind = metric.counted.kind if metric.counted else None
-    return (COMPARED.get(kind) if kind else metric.amplification) == "normalised"
 
 
 def _judged(result: Result) -> list[Metric]:
@@ -334,21 +328,21 @@ def _unmentioned(result: Result) -> Iterator[str]:
 
 def _by_construction(result: Result) -> Iterator[str]:
     """What is so whatever the captions say."""
-    kinds = {row.counted.kind for row in map(find_metric, _metrics(result)) if row.counted}
-    attribute = result.run["attribute"]
-    classes = {len(entry["images"]) for entry in result.run["captioners"].values()}
-    if "ba:sony" in _metrics(result) and classes == {2}:
-        yield "BA, sony: with two classes its threshold is a share of 1, which no pair can pass: it says nothing."
-    if "ba" in kinds and result.run["lexicon"] is None:
-        yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
-    apart = [row.title for row in map(find_metric, _metrics(result)) if row.counted and not row.exchangeable]
+    run, rows = result.run, [row for row in map(find_metric, _metrics(result)) if row.counted]
+    facts = {
+        "classes": max(len(entry["images"]) for entry in run["captioners"].values()),
+        "has_words": run["lexicon"] is not None,
+        "derived": run["labels"]["derived"],
+    }
+    yield from dict.fromkeys(
+        note for row in rows if row.counted for note in row.counted.by_construction(run["attribute"], **facts)
+    )
+    apart = [row.title for row in rows if not row.exchangeable]
     if apart:
         yield (
             f"{' and '.join(apart)}: captions mention a part of what images show, whoever writes them, so that "
             "captions and annotation cannot change sides: the published value alone, without chance or test."
         )
-    if "error" in kinds and result.run["labels"]["derived"]:
-        yield "people's Error is 0 by construction: the labels are derived from their captions."
 
 
 def difference_notes(found: Sequence[Difference]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from judge.types import FloatArray, IntArray
+from judge.types import Direction, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -94,6 +94,41 @@ def same_samples(**arrays: BoolArray) -> None:
     if len({len(array) for array in arrays.values()}) > 1:
         told = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
         raise ValueError(f"the arrays differ in their number of samples: {told}")
+
+
+Train = tuple[npt.ArrayLike, npt.ArrayLike]
+_Arrays = tuple[BoolArray, BoolArray]
+
+
+class Samples(NamedTuple):
+    """Classes and labels of the same samples as multi-hot arrays, [N, A] and [N, L]; of training samples [M, ...]."""
+
+    truth: _Arrays
+    predicted: _Arrays
+    train: _Arrays
+
+
+def read_samples(
+    attribute: npt.ArrayLike,
+    tasks: npt.ArrayLike,
+    predicted_tasks: npt.ArrayLike | None,
+    predicted_attribute: npt.ArrayLike | None,
+    direction: Direction | None = None,
+    *,
+    train: Train | None = None,
+) -> Samples:
+    """What functions on arrays compare. What the direction does not predict is the truth's; None predicts both.
+
+    Raises:
+        ValueError: see :func:`hot`; or the number of samples differs, or there is no such direction.
+    """
+    if direction not in ("A->T", "T->A", None):
+        raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
+    a, a_hat, train_a = hot("attribute", attribute, predicted_attribute, train[0] if train else None)
+    t, t_hat, train_t = hot("tasks", tasks, predicted_tasks, train[1] if train else None)
+    same_samples(attribute=a, tasks=t, predicted_tasks=t_hat, predicted_attribute=a_hat)
+    predicted = (a if direction == "A->T" else a_hat, t if direction == "T->A" else t_hat)
+    return Samples((a, t), predicted, (train_a, train_t))
 
 
 def contingency(
