@@ -15,26 +15,17 @@ from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from typer.testing import CliRunner
 
-from judge import Corpus, evaluate
+from judge import Corpus, ba_mals, dba, dpa, error, evaluate, multi, ratio
 from judge.cli import app
 from judge.corpus.objects import read_tasks
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
-from judge.metrics.counted.association import (
-    BaVariant,
-    DbaVariant,
-    MultiVariant,
-    ba_mals,
-    dba,
-    dpa,
-    error,
-    multi,
-    ratio,
-)
-from judge.metrics.counted.dpa import DpaVariant
-from judge.metrics.counted.spec import VARIANTS
+from judge.metrics.counted.ba import Ba
+from judge.metrics.counted.dba import Dba
+from judge.metrics.counted.dpa import Dpa
+from judge.metrics.counted.multi import Multi
 from judge.report.notes import warnings
 from judge.statistics.counted import summarise_counts
 from judge.text.lexicon import Lexicon, load_lexicon
@@ -95,7 +86,7 @@ def said(captions: Mapping[str, tuple[str, ...]], images: list[str], lexicon: Le
 
 
 def arrays(corpus: Corpus, captioner: int = 0) -> dict[str, np.ndarray]:
-    """The corpus as the plain functions of ``judge.metrics.counted.association`` take it."""
+    """The corpus as the plain functions of ``judge`` take it."""
     assert corpus.labels is not None
     assert corpus.tasks is not None
     generated = corpus.generated[captioner].by_image
@@ -244,7 +235,7 @@ def test_multi_against_the_plain_function(direction: str) -> None:
         x = naming(x)
     told = (x["t_hat"], None) if direction == "at" else (None, x["a_hat"])
     asked = "A->T" if direction == "at" else "T->A"
-    pairs = MultiVariant(largest=2)
+    pairs = Multi(largest=2)
     found = multi(x["a"], x["t"], *told, direction=asked)  # type: ignore[arg-type]
     exact = multi(x["a"], x["t"], *told, direction=asked, variant=pairs)  # type: ignore[arg-type]
     name = f"multi-{direction}:annotation"
@@ -265,17 +256,15 @@ def test_multi_against_the_plain_function(direction: str) -> None:
 def test_variants_are_those_of_the_plain_functions() -> None:
     corpus = draw(200)
     x = arrays(corpus)
-    attacker = DpaVariant(unit="attacker")
+    attacker = Dpa(unit="attacker")
     some = naming(x)
-    kerner, people = DbaVariant(empty="zero", per="mentions"), by_people(x)
+    kerner, people = Dba(empty="zero", per="mentions"), by_people(x)
     wanted = {
-        "dba-o:princeton": dba(*people, variant=DbaVariant(tie="zero")).value,
-        "dba-o:princeton:annotation": dba(x["a"], x["t"], x["t_hat"], variant=DbaVariant(tie="zero")).value,
+        "dba-o:princeton": dba(*people, variant=Dba(tie="zero")).value,
+        "dba-o:princeton:annotation": dba(x["a"], x["t"], x["t_hat"], variant=Dba(tie="zero")).value,
         "dba-o:kerner-lab": dba(*people, variant=kerner).value,
         "dba-g:kerner-lab": dba(some["a"], some["t"], None, some["a_hat"], "T->A", variant=kerner).value,
-        "dpa-ta:balanced": dpa(
-            some["a"], some["t"], None, some["a_hat"], "T->A", variant=DpaVariant(score="balanced")
-        ).value,
+        "dpa-ta:balanced": dpa(some["a"], some["t"], None, some["a_hat"], "T->A", variant=Dpa(score="balanced")).value,
         "dpa-ta:attacker": dpa(some["a"], some["t"], None, some["a_hat"], "T->A", variant=attacker).value,
         "dpa-at:attacker:annotation": dpa(x["a"], x["t"], x["t_hat"], variant=attacker).value,
         "ba-objects": ba_mals(
@@ -317,7 +306,7 @@ def test_three_classes_in_every_variant(tones: tuple[Corpus, Path]) -> None:
     names = [
         f"{name}:{variant}" if variant else name
         for name in COUNTED
-        for variant in ("", *VARIANTS[METRICS[name].counted.kind])  # type: ignore[union-attr]
+        for variant in ("", *METRICS[name].counted.variants)  # type: ignore[union-attr]
     ]
     table = evaluate(tones[0], metrics=names, lexicon=str(tones[1]), **QUICK).table()
     assert list(table["metric"]) == names
@@ -559,7 +548,7 @@ def test_a_label_of_one_side_alone() -> None:
     assert len(said) == 4
     plain = ba_mals(sides[0], sides[1], sides[2], sides[3]).value
     assert table["ba-objects"]["published"] == pytest.approx(plain, abs=1e-12)
-    kerner = BaVariant(share="joint", empty="zero")
+    kerner = Ba(share="joint", empty="zero")
     found = ba_mals(sides[0], sides[1][:, said], sides[2][:, said], sides[3], variant=kerner).value
     assert table["ba-objects:kerner-lab"]["published"] == pytest.approx(found, abs=1e-12)
 
