@@ -53,7 +53,7 @@ class Gap(CountedMetric):
         return Compared(generated - human, gaps[1] - gaps[0], human, generated)
 '''
 IMPORTS = "from judge.metrics.counted.dpa import Dpa\n"
-ROW = '        _counted("gap", "Gap", Gap(), reference="zhao2017men", variant="by annotated class"),\n'
+ROW = '        _counted("gap", "Gap", Gap(), "zhao2017men", "by annotated class"),\n'
 
 
 def test_a_counted_metric_is_one_file_and_one_row(tmp_path: Path) -> None:

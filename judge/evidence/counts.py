@@ -14,13 +14,14 @@ Several names are joined by "|". Counted metrics are sums over these rows (``jud
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
 from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names
 from judge.metrics import Metric
+from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
 from judge.types import Captions, Side
 
@@ -80,43 +81,44 @@ def count_captions(
     """
     import pandas as pd
 
-    wanted = [metric for metric in metrics if metric.counted]
-    said = {metric.counted.labels for metric in wanted if metric.counted}
+    wanted = {metric: metric.counted for metric in metrics if metric.counted}
+    labels = {counted.labels for counted in wanted.values()}
     joined, _ = builder.join(captioner)
     _refuse(builder, joined, wanted)
     counted: dict[str, int] = {}
-    dropped: dict[str, int] = {}
+    dropped: Mapping[str, int] = {}
     words: frozenset[str] = frozenset()
-    if "words" in said:
+    if "words" in labels:
         words, least = _common_words(builder, joined, vocabulary)
         counted |= {"words": len(words), "least": least}
-    tables = [_said(builder, joined, side, words=words, objects="objects" in said) for side in joined.rows]
-    if any(metric.counted and metric.counted.against == "annotation" for metric in wanted):
-        tasks, gone = builder.find_tasks(list(joined.classes))
-        dropped |= gone
+    tables = [_caption_rows(builder, joined, side, words, objects="objects" in labels) for side in joined.rows]
+    if any(of.against == "annotation" for of in wanted.values()):
+        tasks, dropped = builder.find_tasks(list(joined.classes))
         counted["objects"] = len({*tasks.names} - PEOPLE)
         if not counted["objects"]:
             raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
-        shown = {image: {tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in tasks.by_image}
-        tables.append(_annotated(joined, shown))
-    rows = pd.concat(tables, ignore_index=True)
-    rows.insert(1, "captioner", captioner.name)
-    return CountRows(captioner.name, rows, joined, dropped, counted)
+        shown = {image: {tasks.names[index] for index in of} - PEOPLE for image, of in tasks.by_image.items()}
+        images = [image for image in joined.classes if image in shown]
+        named = [[joined.classes[image]] for image in images]
+        objects = [shown[image] for image in images]
+        rows = [(image, 0, ()) for image in images]
+        tables.append(_frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=objects))
+    table = pd.concat(tables, ignore_index=True)
+    table.insert(1, "captioner", captioner.name)
+    return CountRows(captioner.name, table, joined, dropped, counted)
 
 
-def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric]) -> None:
-    """What cannot be counted."""
+def _refuse(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:
+    """Refuse what cannot be counted."""
     labels, words, tasks = builder.truth.labels, builder.truth.words.attribute, builder.truth.words.tasks
-    check_names(
-        sorted({*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())})
-    )
-    for metric in metrics:
-        assert metric.counted is not None
-        if words is None and metric.counted.needs_class_words:
+    names = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
+    check_names(sorted(names))
+    for metric, counted in wanted.items():
+        if words is None and counted.needs_class_words:
             what = f"{metric.title} counts the classes that captions name, and no words of them are known"
             mend = f"give --lexicon, or leave '{metric.name}' out"
             raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend)
-        for name in set(metric.counted.classes) - set(labels.classes):
+        for name in sorted({*counted.classes} - {*labels.classes}):
             mend = f"known: {', '.join(labels.classes)}"
             raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
 
@@ -152,8 +154,8 @@ def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> lis
     return [sorted(builder.mentions(words, "attribute")) for _, _, words in rows]
 
 
-def _said(
-    builder: EvidenceBuilder, joined: Joined, side: Side, *, words: frozenset[str], objects: bool
+def _caption_rows(
+    builder: EvidenceBuilder, joined: Joined, side: Side, words: frozenset[str], *, objects: bool
 ) -> pd.DataFrame:
     """The rows of a side's captions."""
     rows = joined.rows[side]
@@ -167,15 +169,7 @@ def _said(
     )
 
 
-def _annotated(joined: Joined, shown: Mapping[str, Collection[str]]) -> pd.DataFrame:
-    """The rows of annotated images."""
-    rows = [(image, 0, ()) for image in joined.classes if image in shown]
-    named = [[joined.classes[image]] for image, _, _ in rows]
-    objects = [shown[image] for image, _, _ in rows]
-    return _frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=objects)
-
-
-def _frame(joined: Joined, side: str, rows: Sequence[Row], **said: Sequence[Collection[str]]) -> pd.DataFrame:
+def _frame(joined: Joined, side: str, rows: Sequence[Row], **names: Sequence[Collection[str]]) -> pd.DataFrame:
     import pandas as pd
 
     columns = {
@@ -184,4 +178,4 @@ def _frame(joined: Joined, side: str, rows: Sequence[Row], **said: Sequence[Coll
         "index": [index for _, index, _ in rows],
         "class": [joined.classes[image] for image, _, _ in rows],
     }
-    return pd.DataFrame(columns | {name: [join_names(of) for of in held] for name, held in said.items()})
+    return pd.DataFrame(columns | {name: [join_names(of) for of in held] for name, held in names.items()})

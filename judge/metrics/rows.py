@@ -13,7 +13,7 @@ from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.row import Metric
 
 
-def _counted(name: str, title: str, counted: CountedMetric, *, reference: str, variant: str) -> Metric:
+def _counted(name: str, title: str, counted: CountedMetric, reference: str, variant: str) -> Metric:
     """A row that asks no judge."""
     return Metric(
         name,
@@ -86,15 +86,9 @@ _DPAC_AT = replace(
     head=5,
     aggregate="best",
 )
-_BA = _counted(
-    "ba",
-    "BA",
-    Ba(),
-    reference="zhao2017men, eq. 1, on captions as hirota2022quantifying, supplement A.2",
-    variant="classes that captions name (annotated ones where they have no words) and content words that are "
-    "frequent with each class on both sides together; captions that name several classes name none",
-)
 _DBA = "wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2"
+_MULTI = "zhao2023men, section 3"
+_NAMING = "hendricks2018women, as in hirota2022quantifying, table 1"
 
 METRICS: dict[str, Metric] = {
     row.name: row
@@ -161,73 +155,72 @@ METRICS: dict[str, Metric] = {
             variant="of captions that name one class; P(T|s): product over tasks but people; of several seeds as A->T",
             prior="P(a^)/P(T)",
         ),
-        _BA,
-        replace(
-            _BA,
-            name="ba-objects",
-            title="BA (objects)",
-            counted=Ba(labels="objects"),
-            reference="zhao2017men, eq. 1, on captions",
-            variant="classes and objects (but people) that captions name; captions that name several classes name none",
+        _counted(
+            "ba",
+            "BA",
+            Ba(),
+            "zhao2017men, eq. 1, on captions as hirota2022quantifying, supplement A.2",
+            "classes that captions name (annotated ones where they have no words) and content words that are "
+            "frequent with each class on both sides together; captions that name several classes name none",
+        ),
+        _counted(
+            "ba-objects",
+            "BA (objects)",
+            Ba(labels="objects"),
+            "zhao2017men, eq. 1, on captions",
+            "classes and objects (but people) that captions name; captions that name several classes name none",
         ),
         _counted(
             "dba-o",
             "DBA_O (A->T)",
             Dba(),
-            reference=_DBA,
-            variant="objects (but people) that captions name against those that people's captions name, by annotated "
-            "class",
+            _DBA,
+            "objects (but people) that captions name against those that people's captions name, by annotated class",
         ),
         _counted(
             "dba-g",
             "DBA_G (T->A)",
             Dba(direction="T->A", against="annotation"),
-            reference=_DBA,
-            variant="classes that captions name against annotated ones, by objects (but people) that images show; "
+            _DBA,
+            "classes that captions name against annotated ones, by objects (but people) that images show; "
             "captions that name none or several are left out",
         ),
-        _counted(
-            "multi-at",
-            "Multi A->T",
-            Multi(),
-            reference="zhao2023men, section 3",
-            variant="mean size over all sets of objects; captions as in DBA_O",
-        ),
+        _counted("multi-at", "Multi A->T", Multi(), _MULTI, "mean size over all sets of objects; captions as in DBA_O"),
         _counted(
             "multi-ta",
             "Multi T->A",
             Multi(direction="T->A", against="annotation"),
-            reference="zhao2023men, section 3",
-            variant="mean size over all sets of objects; captions as in DBA_G",
+            _MULTI,
+            "mean size over all sets of objects; captions as in DBA_G",
         ),
         _counted(
             "dpa-at",
             "DPA A->T",
             Dpa(),
-            reference="tokas2024making",
-            variant="the best guess of an object, by class, from counts; captions as in DBA_O",
+            "tokas2024making",
+            "the best guess of an object, by class, from counts; captions as in DBA_O",
         ),
         _counted(
             "dpa-ta",
             "DPA T->A",
             Dpa(direction="T->A", against="annotation"),
-            reference="tokas2024making",
-            variant="the best guess of a class, by object, from counts; captions as in DBA_G",
+            "tokas2024making",
+            "the best guess of a class, by object, from counts; captions as in DBA_G",
         ),
         _counted(
             "ratio",
             "Ratio",
             Ratio(),
-            reference="hendricks2018women, as in hirota2022quantifying, table 1",
-            variant="captions that name the class that people name most, over the one that they name least; "
+            _NAMING,
+            "captions that name the class that people name most, over the one that they name least; "
             "captions that name several classes name none; amplification: generated over human",
         ),
         _counted(
             "error",
             "Error",
             Error(),
-            reference="hendricks2018women, as in hirota2022quantifying, table 1",
-            variant="captions that name another class than the annotated one, of all; to name none is no error",
+            _NAMING,
+            "captions that name another class than the annotated one, of all; to name none is no error",
         ),
     )
 }

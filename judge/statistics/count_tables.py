@@ -67,7 +67,7 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
         counted: the metric, its classes chosen.
 
     Returns:
-        None where no caption names a class, and the metric counts those that do.
+        None where no caption names a class, or a label, and the metric counts those that do.
 
     Raises:
         JudgeError: as its ``terms``.
@@ -81,6 +81,8 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     # Of people's captions and a captioner's, what either says; else what is annotated.
     sources = parts if counted.against == "people" else (before,)
     names = _names(pd.concat([part[counted.labels] for part in sources])) if counted.labels else []
+    if counted.labels and not names:
+        return None
 
     def read(part: pd.DataFrame) -> CaptionTable:
         image = images.get_indexer(pd.Index(part["image_id"]))

@@ -146,6 +146,8 @@ def _holding(labels: BoolArray, sets: Sets) -> csr_array[np.float64, tuple[int, 
     """Which rows have all labels of each set, [C, M]."""
     from scipy.sparse import csr_array
 
+    if not sets:
+        return csr_array((len(labels), 0))
     rows = [np.flatnonzero(labels[:, list(members)].all(axis=1)) for members in sets]
     columns = np.repeat(np.arange(len(sets)), [len(of) for of in rows])
     cells = np.concatenate(rows), columns
