@@ -1,4 +1,4 @@
-"""BA, DBA and Multi-> by hand, against naive loops and by invariants."""
+"""BA, DBA and Multi-> by hand and against naive loops; invariants, and resamples, of these and of DPA."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge import ba_mals, dba, multi
+from judge import ba_mals, dba, dpa, multi
 from judge.metrics.counted.association import variance
 from judge.metrics.counted.ba import Ba
 from judge.metrics.counted.contingency import contingency, label_sets, set_contingency
 from judge.metrics.counted.dba import Dba
+from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
+from judge.metrics.counted.spec import Amplification, CountedMetric
 from judge.types import Direction
 
 # 5 of class 0, 3 of class 1. One of the five has the label, two of the three. The model gives it to all of class 1 and
@@ -261,19 +263,29 @@ def test_multi_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows
     assert set(label_sets(np.array(t), exact=True)) == exact
 
 
-METRICS: dict[str, Callable[..., object]] = {
-    "BA": ba_mals,
-    "DBA A->T": lambda *given: dba(*given, direction="A->T"),
-    "DBA T->A": lambda *given: dba(*given, direction="T->A"),
-    "Multi A->T": lambda *given: multi(*given, direction="A->T"),
-    "Multi T->A": lambda *given: multi(*given, direction="T->A"),
+FUNCTIONS: dict[type[CountedMetric], Callable[..., Amplification]] = {Ba: ba_mals, Dba: dba, Multi: multi, Dpa: dpa}
+DPA: dict[str, CountedMetric] = {
+    f"DPA {direction}, {unit}, {score}": Dpa(direction=direction, unit=unit, score=score)  # type: ignore[arg-type]
+    for direction in ("A->T", "T->A")
+    for unit in ("mention", "label")
+    for score in ("accuracy", "balanced")
+}
+METRICS: dict[str, CountedMetric] = {
+    "BA": Ba(),
+    "DBA A->T": Dba(),
+    "DBA T->A": Dba(direction="T->A"),
+    "Multi A->T": Multi(),
+    "Multi T->A": Multi(direction="T->A"),
+    **DPA,
 }
 
 
 def value_of(name: str, *given: object) -> float:
-    found = METRICS[name](*given)
-    assert isinstance(found.value, float)  # type: ignore[attr-defined]
-    return found.value  # type: ignore[attr-defined,no-any-return]
+    metric = METRICS[name]
+    direction = {"direction": metric.direction} if metric.direction else {}
+    found = FUNCTIONS[type(metric)](*given, **direction, variant=metric).value
+    assert isinstance(found, float)
+    return found
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -290,11 +302,16 @@ def test_invariants(name: str, world: tuple[Rows, Rows, Rows, Rows], seed: int) 
     assert value_of(name, *twice) == pytest.approx(value, abs=1e-12, nan_ok=True)
     same = value_of(name, a, t, t, a)
     assert same == 0 or math.isnan(same)
-    assert math.isnan(same) <= math.isnan(value)
-    if name != "DBA A->T":  # There a label that nobody has is a pair that does not change.
+    assert name in DPA or math.isnan(same) <= math.isnan(value)
+    # There a label that nobody has is a pair that does not change, an answer beside another, or a question.
+    if name != "DBA A->T" and not (name.startswith("DPA") and (t.shape[1] == 1 or "T->A" in name)):
         none = np.zeros((len(a), 1), dtype=bool)
         wider = a, np.hstack([t, none]), np.hstack([t_hat, none]), a_hat
         assert value_of(name, *wider) == pytest.approx(value, abs=1e-12, nan_ok=True)
+    if name in DPA:  # Sides that change places change the sign.
+        swapped = (a, t_hat, t) if "A->T" in name else (a_hat, t, t, a)
+        assert value_of(name, *swapped) == pytest.approx(-value, abs=1e-12, nan_ok=True)
+        assert -1 < value < 1 or math.isnan(value)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -319,28 +336,33 @@ def test_kinds_of_input_agree(name: str) -> None:
     assert value_of(name, *(part.tolist() for part in labels)) == value
 
 
-@pytest.mark.parametrize("of", ["BA", "DBA", "Multi"])
-def test_resamples_under_a_frozen_direction(of: str) -> None:
-    """Weights of samples give, at once, what each resample gives by itself under the signs of the whole."""
+@pytest.mark.parametrize("name", ["BA", "DBA A->T", "Multi A->T", *DPA])
+def test_resamples_under_what_is_frozen(name: str) -> None:
+    """Weights of samples give, at once, what each resample gives by itself under the choices of the whole."""
     generator = np.random.default_rng(3)
     a, t, t_hat = generator.integers(0, 3, 40), generator.random((40, 4)) < 0.4, generator.random((40, 4)) < 0.4
-    sets = label_sets(t, largest=2) if of == "Multi" else ((0,), (1,), (2,), (3,))
-    classes = np.eye(3)[a]
-    truth, predicted = set_contingency(a, t, sets), set_contingency(a, t_hat, sets)
-    frozen = {"BA": Ba(), "DBA": Dba(), "Multi": Multi()}[of].freeze(truth, predicted)
+    sets = label_sets(t, largest=2) if "Multi" in name else ((0,), (1,), (2,), (3,))
+    classes = generator.random((40, 3)) < 0.5 if name in DPA else np.eye(3)[a]
+    truth, predicted = set_contingency(classes, t, sets), set_contingency(classes, t_hat, sets)
+    frozen = METRICS[name].freeze(truth, predicted)
     drawn = generator.integers(0, 40, (25, 40))
     weights = np.stack([np.bincount(row, minlength=40) for row in drawn])
-    many = [set_contingency(a, side, sets, weights=weights) for side in (t, t_hat)]
-    values, pairs = frozen.compare(*many)[:2]
-    assert (values.shape, pairs.shape) == ((25,), (25, 3, len(sets)))
-    for row, value, of_pairs in zip(drawn, values, pairs, strict=True):
-        one = frozen.compare(*(set_contingency(classes[row], side[row], sets) for side in (t, t_hat)))
-        assert value == pytest.approx(float(one[0]), abs=1e-12)
-        assert of_pairs == pytest.approx(one[1], abs=1e-12, nan_ok=True)
-    assert variance(pairs).shape == (25,)
-    whole, by_ones = frozen.compare(truth, predicted), contingency(a, t, weights=np.ones(40))
-    assert by_ones.together == pytest.approx(contingency(a, t).together)
-    assert whole[0] == value_of("BA", a, t, t_hat) if of == "BA" else whole[0] != 0
+    many = frozen.compare(*(set_contingency(classes, side, sets, weights=weights) for side in (t, t_hat)))
+    assert (many.value.shape, many.pairs.shape) == ((25,), (25, 3, len(sets)))
+    for row, value, of_pairs in zip(drawn, many.value, many.pairs, strict=True):
+        tables = [set_contingency(classes[row], side[row], sets) for side in (t, t_hat)]
+        one = frozen.compare(*tables)
+        assert value == pytest.approx(float(one.value), abs=1e-12)
+        assert of_pairs == pytest.approx(one.pairs, abs=1e-12, nan_ok=True)
+        if name in DPA:  # Never more than guessers of its own would be right.
+            assert one.truth <= METRICS[name].freeze(*tables).compare(*tables).truth + 1e-12
+    if name in DPA:
+        assert many.pairs.sum(axis=(-2, -1)) == pytest.approx(many.predicted - many.truth)
+    assert variance(many.pairs).shape == (25,)
+    by_ones = contingency(classes, t, weights=np.ones(40))
+    assert by_ones.together == pytest.approx(contingency(classes, t).together)
+    if name in {"BA", "DBA A->T"} or "DPA A->T" in name:
+        assert float(frozen.compare(truth, predicted).value) == value_of(name, classes, t, t_hat, classes)
 
 
 def test_freezing_matters() -> None:
@@ -364,7 +386,7 @@ def test_freezing_matters() -> None:
     assert 0.2 < flipped < 0.5
 
 
-@pytest.mark.parametrize("metric", [dba, multi])
+@pytest.mark.parametrize("metric", [dba, multi, dpa])
 def test_another_direction(metric: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match='the direction is "A->T" or "T->A", not \'a->t\''):
         metric(CLASSES, HELD, direction="a->t")
