@@ -63,20 +63,19 @@ def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
     Raises:
         ValueError: anything else than that, no samples, or widths that differ.
     """
-    arrays = [None if source is None else _checked(name, np.asarray(source)) for source in sources]
-    widths = {array.shape[1] for array in arrays if array is not None and array.ndim == 2}
+    arrays = [_checked(name, np.asarray(source)) for source in sources if source is not None]
+    widths = {array.shape[1] for array in arrays if array.ndim == 2}
     if len(widths) > 1:
         raise ValueError(f"{name}: arrays of {' and '.join(map(str, sorted(widths)))} columns; give all the same")
-    greatest = max((int(array.max()) for array in arrays if array is not None and array.ndim == 1), default=-1)
+    greatest = max((int(array.max()) for array in arrays if array.ndim == 1), default=-1)
     width = widths.pop() if widths else greatest + 1
     if greatest >= _WIDEST:
         raise ValueError(f"{name}: labels are indices from 0, and {greatest} is not meant as one")
     if greatest >= width:
         raise ValueError(f"{name}: label {greatest} is beyond the {width} columns of the multi-hot array")
-    spread = [None if array is None else _spread(array, width) for array in arrays]
-    first = spread[0]
-    assert first is not None
-    return [first if array is None else array for array in spread]
+    spread = [_spread(array, width) for array in arrays]
+    given = iter(spread)
+    return [spread[0] if source is None else next(given) for source in sources]
 
 
 def divide(upper: npt.ArrayLike, lower: npt.ArrayLike) -> FloatArray:
@@ -150,7 +149,7 @@ def contingency(
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _table(classes, labels, weights)
+    return _count(classes, labels) if weights is None else _weigh(classes, labels, weights)
 
 
 def label_sets(
@@ -210,8 +209,9 @@ def set_contingency(
                 rows = rows[columns[label][rows]]
             low = min(last)
             near = [label - low for label in last]
+            few = classes[rows], labels[:, low : max(last) + 1][rows]
             drawn = None if weights is None else np.asarray(weights)[..., rows]
-            part = _table(classes[rows], labels[:, low : max(last) + 1][rows], drawn)
+            part = _count(*few) if drawn is None else _weigh(*few, drawn)
             together[..., chosen], per_set[..., chosen] = part.together[..., near], part.tasks[..., near]
         else:
             together[..., chosen], per_set[..., chosen] = whole.together[..., last], whole.tasks[..., last]
@@ -246,11 +246,6 @@ def _columns(labels: BoolArray) -> BoolArray:
     for start in range(0, len(labels), _ROWS):
         turned[:, start : start + _ROWS] = labels[start : start + _ROWS].T
     return turned
-
-
-def _table(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike | None) -> ContingencyTable:
-    """The counts of samples, or of resamples."""
-    return _count(classes, labels) if weights is None else _weigh(classes, labels, weights)
 
 
 def _weigh(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike) -> ContingencyTable:
