@@ -52,7 +52,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class CountRows:
-    """What counted metrics read of one captioner.
+    """The input of counted metrics for one captioner.
 
     Attributes:
         captioner: its name.
@@ -124,20 +124,20 @@ def _refuse(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, Co
 
 
 def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:
-    """BA's labels: frequent content words that are said often enough with each class; and how often that is.
+    """BA's labels: frequent content words that captions use often enough with each class; and how often that is.
 
     Captions of both sides choose: words of people alone (LIC's) would hold those that people happened to say often, and
     that the captioner says less by chance alone; exchanged captions could not tell that from amplification.
     """
     rows = [row for side in joined.rows.values() for row in side]
-    said = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
-    counts = Counter(word for words in said for word in words)
+    vocabularies = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
+    counts = Counter(word for words in vocabularies for word in words)
     content = filter(is_content, counts)
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
     least = vocabulary.threshold(len(rows))
     classes = sorted(set(joined.classes.values()))
     together = {name: Counter[str]() for name in classes}
-    for named, held in zip(_named(builder, joined, rows), said, strict=True):
+    for named, held in zip(_named(builder, joined, rows), vocabularies, strict=True):
         if len(named) == 1 and named[0] in together:  # Captions that name several classes name none.
             together[named[0]].update(held & common)
     kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
@@ -164,8 +164,8 @@ def _caption_rows(
         side,
         rows,
         named=_named(builder, joined, rows),
-        words=[words.intersection(said) for _, _, said in rows],
-        objects=[builder.mentions(said, "tasks") - PEOPLE if objects else () for _, _, said in rows],
+        words=[words.intersection(caption) for _, _, caption in rows],
+        objects=[builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows],
     )
 
 

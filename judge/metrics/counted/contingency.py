@@ -1,4 +1,4 @@
-"""Who occurs with what: labels read from plain arrays, and counts of them, of many resamples at once."""
+"""Contingency tables of classes and labels, from plain arrays; of many resamples at once."""
 
 from __future__ import annotations
 
@@ -85,14 +85,10 @@ def divide(upper: npt.ArrayLike, lower: npt.ArrayLike) -> FloatArray:
 
 
 def same_samples(**arrays: BoolArray) -> None:
-    """Checks that all arrays have as many rows.
-
-    Raises:
-        ValueError: they have not.
-    """
+    """Raise ValueError unless all arrays have the same number of rows."""
     if len({len(array) for array in arrays.values()}) > 1:
-        told = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
-        raise ValueError(f"the arrays differ in their number of samples: {told}")
+        numbers = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise ValueError(f"the arrays differ in their number of samples: {numbers}")
 
 
 Train = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -221,7 +217,7 @@ def set_contingency(
 def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> FloatArray:
     """Samples that have both labels of each pair, for each choice of samples, [S, P]. A pair of one label counts it."""
     counted = np.empty((len(choices), len(pairs[0])))
-    with _loaded().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
+    with _blas_threads().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
         for row, choice in zip(counted, choices, strict=True):
             chosen = labels[choice]
             both = np.zeros((labels.shape[1], labels.shape[1]))
@@ -233,15 +229,15 @@ def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> F
 
 
 @cache
-def _loaded() -> ThreadpoolController:
-    """Where the threads of numpy's BLAS are set; found once, because the search takes milliseconds."""
+def _blas_threads() -> ThreadpoolController:
+    """The controller of numpy's BLAS threads; made once, because that takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def _columns(labels: BoolArray) -> BoolArray:
-    """[L, N] that lies so in memory, turned block by block (numpy turns it whole, four times slower)."""
+    """The transpose [L, N], contiguous in memory; block by block, which is four times as fast as numpy."""
     turned = np.empty(labels.shape[::-1], dtype=np.bool_)
     for start in range(0, len(labels), _ROWS):
         turned[:, start : start + _ROWS] = labels[start : start + _ROWS].T

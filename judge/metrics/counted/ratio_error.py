@@ -32,11 +32,11 @@ class _NamingMetric(CountedMetric):
 
     @property
     def needs_class_words(self) -> bool:
-        """It counts nothing else."""
+        """Classes that captions name are all that it counts."""
         return True
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Quotients:
-        """There is nothing to choose."""
+        """Nothing is chosen from the tables."""
         return Quotients(self.amplification)
 
 
