@@ -63,6 +63,10 @@ def row(result: Result, metric: str) -> pd.Series:
     return found
 
 
+def measured(corpus: Corpus, metric: str) -> pd.Series:
+    return row(evaluate(corpus, metrics=metric, **QUICK), metric)
+
+
 def test_bayes_value_in_a_world_that_is_known() -> None:
     """omega with accuracy, P(female) = 0.3, P(own animal) = 0.8 for both.
 
@@ -278,28 +282,23 @@ def silenced(corpus: Corpus, *, people: str) -> Corpus:
 
 def test_a_captioner_that_names_nobody() -> None:
     """T->A has no value; what A->T's prior is of does not change when "man" becomes "person"."""
-    corpus = draw(300, female=0.4, leaning=0.8, error=0.3)
+    corpus = draw(300, female=0.4, error=0.3)
     result = evaluate(silenced(corpus, people="person"), metrics="dbac", **QUICK)
     there, back = row(result, "dbac-at"), row(result, "dbac-ta")
     assert np.isfinite(back["human"])
     assert np.isnan(back["generated"])
     assert np.isnan(back["amplification"])
     assert any("cap names no class of gender alone: DBAC T->A has no value" in note for note in warnings(result))
-    before = row(evaluate(corpus, metrics="dbac-at", **QUICK), "dbac-at")
+    before = measured(corpus, "dbac-at")
     assert there["generated_prior"] == pytest.approx(before["generated_prior"], abs=1e-12)
     # With people among the tasks it does.
-    named = row(
-        evaluate(silenced(corpus, people="person"), metrics="dbac-at:with-people", **QUICK), "dbac-at:with-people"
-    )
-    plain = row(evaluate(corpus, metrics="dbac-at:with-people", **QUICK), "dbac-at:with-people")
+    named = measured(silenced(corpus, people="person"), "dbac-at:with-people")
+    plain = measured(corpus, "dbac-at:with-people")
     assert plain["generated_prior"] == pytest.approx(before["generated_prior"], abs=1e-12)
-    child = draw(300, female=0.4, leaning=0.8, error=0.3)
-    half = {
-        i: texts if int(i) % 2 else tuple(t + " and a child" for t in texts)
-        for i, texts in child.generated[0].by_image.items()
-    }
-    child = replace(child, generated=(Captions("cap", half),))
-    apart, along = (row(evaluate(child, metrics=name, **QUICK), name) for name in ("dbac-at", "dbac-at:with-people"))
+    generated = corpus.generated[0].by_image.items()
+    half = {i: texts if int(i) % 2 else tuple(t + " and a child" for t in texts) for i, texts in generated}
+    child = replace(corpus, generated=(Captions("cap", half),))
+    apart, along = (measured(child, name) for name in ("dbac-at", "dbac-at:with-people"))
     assert apart["generated_prior"] == pytest.approx(before["generated_prior"], abs=1e-12)
     assert along["generated_prior"] < 0.7 * apart["generated_prior"]
     assert named["generated_prior"] == pytest.approx(plain["generated_prior"], abs=1e-12)

@@ -30,11 +30,6 @@ class _NamingMetric(CountedMetric):
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"each": {"both": "each"}}
 
-    @property
-    def needs_class_words(self) -> bool:
-        """Classes that captions name are all that it counts."""
-        return True
-
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Quotients:
         """Nothing is chosen from the tables."""
         return Quotients(self.amplification)

@@ -135,7 +135,7 @@ class CountedMetric(ABC):
     @property
     def needs_class_words(self) -> bool:
         """Whether it says nothing of an attribute whose classes have no words."""
-        return self.direction == "T->A"
+        return self.direction == "T->A" or self.labels is None
 
     @property
     def classes(self) -> tuple[str, ...]:

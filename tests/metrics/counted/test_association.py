@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge import ba_mals, dba, dpa, multi
@@ -205,6 +205,7 @@ def check(found: float, expected: list[Fraction], mean_of: int | None = None) ->
 
 
 @pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@settings(deadline=None)
 @given(worlds())
 def test_dba_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows, Rows]) -> None:
     a, t, t_hat, a_hat = world
@@ -220,6 +221,7 @@ def test_dba_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows, 
     check(found.value, values)
 
 
+@settings(deadline=None)
 @given(worlds())
 def test_ba_against_loops(world: tuple[Rows, Rows, Rows, Rows]) -> None:
     a, t, t_hat, a_hat = world
@@ -240,6 +242,7 @@ def test_ba_against_loops(world: tuple[Rows, Rows, Rows, Rows]) -> None:
 
 
 @pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@settings(deadline=None)
 @given(worlds())
 def test_multi_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows, Rows]) -> None:
     a, t, t_hat, a_hat = world
@@ -289,6 +292,7 @@ def value_of(name: str, *given: object) -> float:
 
 
 @pytest.mark.parametrize("name", METRICS)
+@settings(deadline=None)
 @given(world=worlds(), seed=st.integers(0, 9))
 def test_invariants(name: str, world: tuple[Rows, Rows, Rows, Rows], seed: int) -> None:
     """The order of samples, classes and labels, and their repetition, change nothing; nor does a label nobody has."""
