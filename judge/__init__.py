@@ -6,7 +6,8 @@ The whole of it in three lines::
     corpus = Corpus.read(human="captions_human.json", captions=["nic_plus.json"], labels="gender.csv")
     print(evaluate(corpus, metrics=["lic", "leakage"]).table())
 
-Names load on first use, so that ``import judge`` and ``judge --help`` stay quick.
+Counted metrics are functions on arrays too: :func:`ba_mals`, :func:`dba`, :func:`multi`, :func:`dpa`, :func:`ratio` and
+:func:`error`. Names load on first use, so that ``import judge`` and ``judge --help`` stay quick.
 """
 
 from __future__ import annotations
@@ -15,14 +16,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from judge.commands.evaluate import evaluate
-    from judge.corpus import Corpus
-    from judge.errors import JudgeError
-    from judge.measure import Plan, Result
-    from judge.metrics import METRICS, Metric
-    from judge.text.lexicon import Lexicon, load_lexicon
+    from judge.commands.evaluate import evaluate as evaluate
+    from judge.corpus import Corpus as Corpus
+    from judge.errors import JudgeError as JudgeError
+    from judge.measure import Plan as Plan
+    from judge.measure import Result as Result
+    from judge.metrics import METRICS as METRICS
+    from judge.metrics import Metric as Metric
+    from judge.metrics.counted.ba import ba_mals as ba_mals
+    from judge.metrics.counted.contingency import ContingencyTable as ContingencyTable
+    from judge.metrics.counted.contingency import contingency as contingency
+    from judge.metrics.counted.dba import dba as dba
+    from judge.metrics.counted.dpa import dpa as dpa
+    from judge.metrics.counted.multi import multi as multi
+    from judge.metrics.counted.ratio_error import error as error
+    from judge.metrics.counted.ratio_error import ratio as ratio
+    from judge.text.lexicon import Lexicon as Lexicon
+    from judge.text.lexicon import load_lexicon as load_lexicon
 
 _HOMES = {
+    "ContingencyTable": "judge.metrics.counted.contingency",
     "Corpus": "judge.corpus",
     "JudgeError": "judge.errors",
     "Lexicon": "judge.text.lexicon",
@@ -30,21 +43,17 @@ _HOMES = {
     "Metric": "judge.metrics",
     "Plan": "judge.measure",
     "Result": "judge.measure",
+    "ba_mals": "judge.metrics.counted.ba",
+    "contingency": "judge.metrics.counted.contingency",
+    "dba": "judge.metrics.counted.dba",
+    "dpa": "judge.metrics.counted.dpa",
+    "error": "judge.metrics.counted.ratio_error",
     "evaluate": "judge.commands.evaluate",
     "load_lexicon": "judge.text.lexicon",
+    "multi": "judge.metrics.counted.multi",
+    "ratio": "judge.metrics.counted.ratio_error",
 }
-
-__all__ = [
-    "METRICS",
-    "Corpus",
-    "JudgeError",
-    "Lexicon",
-    "Metric",
-    "Plan",
-    "Result",
-    "evaluate",
-    "load_lexicon",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -20,8 +20,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from judge.metrics.counted.association import MultiVariant, ba_mals, dba, dpa, error, multi, ratio
+from judge import ba_mals, dba, dpa, error, multi, ratio
 from judge.metrics.counted.contingency import BoolArray, contingency
+from judge.metrics.counted.multi import Multi
 
 
 def best_of(run: Callable[[], object], repeats: int) -> tuple[float, float]:
@@ -89,7 +90,7 @@ def main(
     held = generator.random((samples, tasks), dtype=np.float32) < 3 / tasks
     told = held ^ (generator.random((samples, tasks), dtype=np.float32) < 0.01)
     single = generator.integers(0, tasks, (2, samples))
-    pairs = MultiVariant(largest=2)
+    pairs = Multi(largest=2)
     runs: dict[str, Callable[[], object]] = {
         "ba_mals": lambda: ba_mals(attribute, held, told),
         "dba A->T": lambda: dba(attribute, held, told),

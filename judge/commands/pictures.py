@@ -24,7 +24,6 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import list_pictures
 from judge.masking.instances import PERSON
 from judge.masking.people import Mode
-from judge.metrics.counted.association import attribute_shares, counts
 from judge.types import Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
@@ -73,14 +72,15 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
         held = truth.categories_in(name)
         present[row] = [category in held for category in categories]
     attribute = np.array([labels.classes.index(label) for _, label in known], dtype=np.int64)
-    table = counts(attribute, present, len(labels.classes))
+    table = (attribute == np.arange(len(labels.classes))[:, None]).astype(np.int64) @ present
     least = max(1, min(_OFTEN, round(_SHARE * len(known)))) if at_least is None else at_least
-    shares = np.where(table.sum(axis=0) >= least, attribute_shares(table), np.nan)
+    total = table.sum(axis=0)
+    shares = np.divide(table, total, out=np.full(table.shape, np.nan), where=total >= least)
     if not np.isfinite(shares).any():
         mend = "name the object with --category"
         raise JudgeError(f"no category occurs in {least} labelled pictures", where=where, mend=mend)
     class_, category = np.unravel_index(np.nanargmax(shares), shares.shape)
-    share, images = float(shares[class_, category]), int(table.sum(axis=0)[category])
+    share, images = float(shares[class_, category]), int(total[category])
     return Correlated(categories[category], labels.classes[class_], share, images)
 
 

@@ -14,13 +14,14 @@ Several names are joined by "|". Counted metrics are sums over these rows (``jud
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
 from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names
 from judge.metrics import Metric
+from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
 from judge.types import Captions, Side
 
@@ -51,7 +52,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class CountRows:
-    """What counted metrics read of one captioner.
+    """The input of counted metrics for one captioner.
 
     Attributes:
         captioner: its name.
@@ -80,64 +81,63 @@ def count_captions(
     """
     import pandas as pd
 
-    wanted = [metric for metric in metrics if metric.counted]
-    said = {metric.counted.labels for metric in wanted if metric.counted}
+    wanted = {metric: metric.counted for metric in metrics if metric.counted}
+    labels = {counted.labels for counted in wanted.values()}
     joined, _ = builder.join(captioner)
     _refuse(builder, joined, wanted)
     counted: dict[str, int] = {}
-    dropped: dict[str, int] = {}
+    dropped: Mapping[str, int] = {}
     words: frozenset[str] = frozenset()
-    if "words" in said:
+    if "words" in labels:
         words, least = _common_words(builder, joined, vocabulary)
         counted |= {"words": len(words), "least": least}
-    tables = [_said(builder, joined, side, words=words, objects="objects" in said) for side in joined.rows]
-    if any(metric.counted and metric.counted.against == "annotation" for metric in wanted):
-        tasks, gone = builder.find_tasks(list(joined.classes))
-        dropped |= gone
+    tables = [_caption_rows(builder, joined, side, words, objects="objects" in labels) for side in joined.rows]
+    if any(of.against == "annotation" for of in wanted.values()):
+        tasks, dropped = builder.find_tasks(list(joined.classes))
         counted["objects"] = len({*tasks.names} - PEOPLE)
         if not counted["objects"]:
             raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
-        shown = {image: {tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in tasks.by_image}
-        tables.append(_annotated(joined, shown))
-    rows = pd.concat(tables, ignore_index=True)
-    rows.insert(1, "captioner", captioner.name)
-    return CountRows(captioner.name, rows, joined, dropped, counted)
+        shown = {image: {tasks.names[index] for index in of} - PEOPLE for image, of in tasks.by_image.items()}
+        images = [image for image in joined.classes if image in shown]
+        named = [[joined.classes[image]] for image in images]
+        objects = [shown[image] for image in images]
+        rows = [(image, 0, ()) for image in images]
+        tables.append(_frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=objects))
+    table = pd.concat(tables, ignore_index=True)
+    table.insert(1, "captioner", captioner.name)
+    return CountRows(captioner.name, table, joined, dropped, counted)
 
 
-def _refuse(builder: EvidenceBuilder, joined: Joined, metrics: Iterable[Metric]) -> None:
-    """What cannot be counted."""
+def _refuse(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:
+    """Refuse what cannot be counted."""
     labels, words, tasks = builder.truth.labels, builder.truth.words.attribute, builder.truth.words.tasks
-    check_names(
-        sorted({*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())})
-    )
-    for metric in metrics:
-        assert metric.counted is not None
-        kind, variant = metric.counted.kind, metric.counted.variant
-        if words is None and (kind in {"ratio", "error"} or metric.direction == "T->A"):
+    names = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
+    check_names(sorted(names))
+    for metric, counted in wanted.items():
+        if words is None and counted.needs_class_words:
             what = f"{metric.title} counts the classes that captions name, and no words of them are known"
             mend = f"give --lexicon, or leave '{metric.name}' out"
             raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend)
-        for name in (variant.first, variant.second) if kind == "ratio" else ():
-            if name is not None and name not in labels.classes:
-                mend = f"known: {', '.join(labels.classes)}"
-                raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
+        for name in sorted({*counted.classes} - {*labels.classes}):
+            mend = f"known: {', '.join(labels.classes)}"
+            raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
 
 
 def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:
-    """BA's labels: frequent content words that are said often enough with each class; and how often that is.
+    """BA's labels: frequent content words that captions use often enough with each class; and how often that is.
 
     Captions of both sides choose: words of people alone (LIC's) would hold those that people happened to say often, and
     that the captioner says less by chance alone; exchanged captions could not tell that from amplification.
     """
     rows = [row for side in joined.rows.values() for row in side]
-    said = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
-    counts = Counter(word for words in said for word in words)
+    vocabularies = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
+    counts = Counter(word for words in vocabularies for word in words)
     content = filter(is_content, counts)
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
     least = vocabulary.threshold(len(rows))
     classes = sorted(set(joined.classes.values()))
     together = {name: Counter[str]() for name in classes}
-    for named, held in zip(_named(builder, joined, rows), said, strict=True):
+    for named, held in zip(_named(builder, joined, rows), vocabularies, strict=True):
         if len(named) == 1 and named[0] in together:  # Captions that name several classes name none.
             together[named[0]].update(held & common)
     kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
@@ -154,8 +154,8 @@ def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> lis
     return [sorted(builder.mentions(words, "attribute")) for _, _, words in rows]
 
 
-def _said(
-    builder: EvidenceBuilder, joined: Joined, side: Side, *, words: frozenset[str], objects: bool
+def _caption_rows(
+    builder: EvidenceBuilder, joined: Joined, side: Side, words: frozenset[str], *, objects: bool
 ) -> pd.DataFrame:
     """The rows of a side's captions."""
     rows = joined.rows[side]
@@ -164,20 +164,12 @@ def _said(
         side,
         rows,
         named=_named(builder, joined, rows),
-        words=[words.intersection(said) for _, _, said in rows],
-        objects=[builder.mentions(said, "tasks") - PEOPLE if objects else () for _, _, said in rows],
+        words=[words.intersection(caption) for _, _, caption in rows],
+        objects=[builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows],
     )
 
 
-def _annotated(joined: Joined, shown: Mapping[str, Collection[str]]) -> pd.DataFrame:
-    """The rows of annotated images."""
-    rows = [(image, 0, ()) for image in joined.classes if image in shown]
-    named = [[joined.classes[image]] for image, _, _ in rows]
-    objects = [shown[image] for image, _, _ in rows]
-    return _frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=objects)
-
-
-def _frame(joined: Joined, side: str, rows: Sequence[Row], **said: Sequence[Collection[str]]) -> pd.DataFrame:
+def _frame(joined: Joined, side: str, rows: Sequence[Row], **names: Sequence[Collection[str]]) -> pd.DataFrame:
     import pandas as pd
 
     columns = {
@@ -186,4 +178,4 @@ def _frame(joined: Joined, side: str, rows: Sequence[Row], **said: Sequence[Coll
         "index": [index for _, index, _ in rows],
         "class": [joined.classes[image] for image, _, _ in rows],
     }
-    return pd.DataFrame(columns | {name: [join_names(of) for of in held] for name, held in said.items()})
+    return pd.DataFrame(columns | {name: [join_names(of) for of in held] for name, held in names.items()})

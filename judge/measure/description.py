@@ -16,8 +16,7 @@ from judge.evidence.counts import CountRows
 from judge.measure.jobs import Job, Work, compares
 from judge.measure.plan import Plan
 from judge.metrics import Metric
-from judge.statistics.count_tables import named_most_and_least
-from judge.statistics.counted import ratio_classes
+from judge.statistics.count_tables import compared_classes
 
 
 def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:
@@ -34,7 +33,6 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
     annotated = any(
         metric.target == "tasks" or (metric.counted and metric.counted.against == "annotation") for metric in metrics
     )
-    ratios = [metric for metric in metrics if metric.counted and metric.counted.kind == "ratio"]
     return {
         "version": version("caption-judge"),
         "protocol": plan.protocol,
@@ -46,7 +44,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
-        "ratios": {metric.name: list(ratio_classes(metric, named_most_and_least(counts))) for metric in ratios},
+        "ratios": compared_classes(counts, metrics),
         "level": plan.level,
         "refits_asked": plan.refits,
         "refits": {

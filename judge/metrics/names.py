@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from judge.errors import JudgeError, nearest
-from judge.metrics.counted.spec import VARIANTS, Counting
+from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.row import Metric
 from judge.metrics.rows import METRICS
 from judge.metrics.scores import SCORES
@@ -27,14 +27,13 @@ ALIASES = {"dba-at": "dba-o", "dba-ta": "dba-g"}
 
 def spell_out(names: Iterable[str]) -> tuple[str, ...]:
     """Names as users type them, with families as their rows ("dbac": both directions), each row once."""
-    spelt = []
+    rows = []
     for name in names:
-        key, manners = _parts(name)
+        key, variants = _parts(name)
         for row in FAMILIES.get(key, (key,)):
             judged = row in METRICS and not METRICS[row].counted
-            told = [manner for manner in manners if not (judged and manner == METRICS[row].score)]
-            spelt.append(":".join([row, *told]))
-    return tuple(dict.fromkeys(spelt))
+            rows.append(":".join([row, *(each for each in variants if not (judged and each == METRICS[row].score))]))
+    return tuple(dict.fromkeys(rows))
 
 
 def find_metric(name: str) -> Metric:
@@ -46,28 +45,26 @@ def find_metric(name: str) -> Metric:
     Raises:
         JudgeError: no such row, score or variant; the nearest name is suggested.
     """
-    key, manners = _parts(name)
+    key, variants = _parts(name)
     if key in FAMILIES:
         raise JudgeError(f"'{key}' is several metrics", where="--metrics", mend=f"use {' or '.join(FAMILIES[key])}")
     if key not in METRICS:
         known = [*METRICS, *FAMILIES, *ALIASES]
         raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
     row = METRICS[key]
-    for manner in manners:
-        row = _in_variant(row, row.counted, manner) if row.counted else _in_manner(row, manner)
+    for variant in variants:
+        row = _counted_variant(row, row.counted, variant) if row.counted else _judged_variant(row, variant)
     return row
 
 
 def _parts(name: str) -> tuple[str, list[str]]:
     """A row's or a family's name, and what follows colons: in lower case but for classes ("A/B")."""
-    key, *manners = (part.strip() for part in name.split(":"))
-    said = [
-        "/".join(part.strip() for part in manner.split("/")) if "/" in manner else manner.lower() for manner in manners
-    ]
-    return ALIASES.get(key.lower(), key.lower()), [manner for manner in said if manner]
+    key, *variants = (part.strip() for part in name.split(":"))
+    spelt = ["/".join(map(str.strip, part.split("/"))) if "/" in part else part.lower() for part in variants]
+    return ALIASES.get(key.lower(), key.lower()), [part for part in spelt if part]
 
 
-def _in_manner(row: Metric, name: str) -> Metric:
+def _judged_variant(row: Metric, name: str) -> Metric:
     """A judged row by another score, or with people among the tasks."""
     if name == row.score:
         return row
@@ -79,12 +76,10 @@ def _in_manner(row: Metric, name: str) -> Metric:
     return replace(row, name=f"{row.name}:{name}", title=f"{row.title} ({name.replace('_', ' ')})", score=name)
 
 
-def _in_variant(row: Metric, counting: Counting, name: str) -> Metric:
-    """A counted row as another code counts."""
-    found = counting.as_in(name)
+def _counted_variant(row: Metric, counted: CountedMetric, name: str) -> Metric:
+    """A counted row as another published code counts."""
+    found = counted.in_variant(name)
     if found is None:
-        known = list(VARIANTS[counting.kind])
-        others = ["CLASS/CLASS"] if counting.kind == "ratio" else []
-        mend = nearest(name, known) if not others else f"use {' or '.join(known + others)}"
+        mend = nearest(name, counted.variant_names)
         raise JudgeError(f"unknown variant '{name}'", where=f"--metrics {row.name}:{name}", mend=mend)
     return replace(row, name=f"{row.name}:{name}", title=f"{row.title}, {name}", counted=found)

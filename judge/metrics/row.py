@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from judge.metrics.amplification import NEUTRAL
-from judge.metrics.counted.spec import Counting
+from judge.metrics.counted.spec import CountedMetric
 from judge.text.alignment import AlignmentName
 from judge.types import Direction, TargetKind
 
@@ -59,7 +59,7 @@ class Metric:
     balanced: bool = True
     aggregate: Literal["mean", "best"] = "mean"
     people_are_tasks: bool = False
-    counted: Counting | None = None
+    counted: CountedMetric | None = None
 
     @property
     def evidence(self) -> tuple[object, ...]:
@@ -94,3 +94,8 @@ class Metric:
         """Whether words that name tasks have to be known."""
         of_counted = self.counted is not None and self.counted.labels == "objects"
         return self.target == "tasks" or self.prior is not None or of_counted
+
+    @property
+    def verdicts(self) -> tuple[str, str]:
+        """What a significant value says of a captioner: above the chance level, and below."""
+        return self.counted.verdicts if self.counted else ("amplifies", "mitigates")

@@ -1,17 +1,19 @@
-"""The published metrics, a row each."""
+"""The published metrics, a row each; a metric's relatives are its row with what differs."""
 
 from __future__ import annotations
 
-from judge.metrics.counted.association import BaVariant, DbaVariant, MultiVariant
-from judge.metrics.counted.dpa import DpaVariant
-from judge.metrics.counted.spec import COMPARED, Counting, NamingVariant
+from dataclasses import replace
+
+from judge.metrics.counted.ba import Ba
+from judge.metrics.counted.dba import Dba
+from judge.metrics.counted.dpa import Dpa
+from judge.metrics.counted.multi import Multi
+from judge.metrics.counted.ratio_error import Error, Ratio
+from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.row import Metric
-from judge.types import Direction
 
 
-def _counted(
-    name: str, title: str, counting: Counting, direction: Direction | None = None, *, reference: str, variant: str
-) -> Metric:
+def _counted(name: str, title: str, counted: CountedMetric, reference: str, variant: str) -> Metric:
     """A row that asks no judge."""
     return Metric(
         name,
@@ -19,250 +21,206 @@ def _counted(
         hidden=(),
         alignment="none",
         judge="counted",
-        target="tasks" if direction == "A->T" else "attribute",
-        direction=direction,
+        target="tasks" if counted.direction == "A->T" else "attribute",
+        direction=counted.direction,
         score="counted",
-        amplification=COMPARED.get(counting.kind, "difference"),
+        amplification=counted.amplification,
         reference=reference,
         variant=variant,
         balanced=False,
-        counted=counting,
+        counted=counted,
     )
 
+
+_LIC = Metric(
+    "lic",
+    "LIC",
+    hidden=("attribute words",),
+    alignment="constant",
+    judge="lstm",
+    target="attribute",
+    direction=None,
+    score="confident_accuracy",
+    amplification="difference",
+    reference="hirota2022quantifying, eq. 9-11",
+)
+_IMAGECAPTIONER2 = Metric(
+    "imagecaptioner2",
+    "ImageCaptioner2",
+    hidden=("attribute words", "people"),
+    alignment="none",
+    judge="sat",
+    target="attribute",
+    direction=None,
+    score="confidence",
+    amplification="difference",
+    reference="abdelrahman2024imagecaptioner2, eq. 1-2",
+    holdout=(0.2, 0.1),
+)
+_DBAC_AT = Metric(
+    "dbac-at",
+    "DBAC A->T",
+    hidden=("attribute words",),
+    alignment="contextual",
+    judge="lstm",
+    target="attribute",
+    direction="A->T",
+    score="inverse_cross_entropy",
+    amplification="normalised",
+    reference="nair2026dbac, supplement, algorithm 1",
+    variant="images count equally; P(t) of the caption's set of task words, people apart",
+    holdout=(0.2, 0.0),
+    prior="P(t)/P(a)",
+    head=3,
+    balanced=False,
+)
+_DPAC_AT = replace(
+    _DBAC_AT,
+    name="dpac-at",
+    title="DPAC A->T",
+    score="confidence",
+    reference="nair2025dpac, eq. 9-11",
+    variant="mean of P(a|s) w over captions; of several seeds the judge of each side that guesses best on "
+    "validation images, a tenth, which learn otherwise with the rest",
+    holdout=(0.2, 0.1),
+    head=5,
+    aggregate="best",
+)
+_DBA = "wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2"
+_MULTI = "zhao2023men, section 3"
+_NAMING = "hendricks2018women, as in hirota2022quantifying, table 1"
 
 METRICS: dict[str, Metric] = {
     row.name: row
     for row in (
-        Metric(
-            "lic",
-            "LIC",
-            hidden=("attribute words",),
-            alignment="constant",
-            judge="lstm",
-            target="attribute",
-            direction=None,
-            score="confident_accuracy",
-            amplification="difference",
-            reference="hirota2022quantifying, eq. 9-11",
-        ),
-        Metric(
-            "leakage",
-            "Leakage",
-            hidden=("attribute words",),
-            alignment="constant",
-            judge="lstm",
-            target="attribute",
-            direction=None,
+        _LIC,
+        replace(
+            _LIC,
+            name="leakage",
+            title="Leakage",
             score="accuracy",
-            amplification="difference",
             reference="wang2019balanced, as adapted to captions by hirota2022quantifying, eq. 4-6",
             variant="on captions; both sides judged from captions with constant vocabulary substitution",
         ),
-        Metric(
-            "sc",
-            "SC",
-            hidden=("attribute words",),
-            alignment="constant",
-            judge="lstm",
-            target="attribute",
-            direction=None,
+        replace(
+            _LIC,
+            name="sc",
+            title="SC",
             score="accuracy",
             amplification="one_side",
             reference="zhao2021understanding, as formulated in hirota2022quantifying, eq. 1",
             variant="generated side alone; no amplification",
         ),
-        Metric(
-            "imagecaptioner2",
-            "ImageCaptioner2",
-            hidden=("attribute words", "people"),
-            alignment="none",
-            judge="sat",
-            target="attribute",
-            direction=None,
-            score="confidence",
-            amplification="difference",
-            reference="abdelrahman2024imagecaptioner2, eq. 1-2",
-            holdout=(0.2, 0.1),
-        ),
-        Metric(
-            "imagecaptioner2-ratio",
-            "ImageCaptioner2 (ratio)",
-            hidden=("attribute words", "people"),
-            alignment="none",
-            judge="sat",
-            target="attribute",
-            direction=None,
-            score="confidence",
+        _IMAGECAPTIONER2,
+        replace(
+            _IMAGECAPTIONER2,
+            name="imagecaptioner2-ratio",
+            title="ImageCaptioner2 (ratio)",
             amplification="ratio",
             reference="abdelrahman2024imagecaptioner2, eq. 2",
             variant="generated over human; 1 means no amplification",
-            holdout=(0.2, 0.1),
         ),
-        Metric(
-            "vl-lic",
-            "VL-LIC",
-            hidden=("attribute words", "people"),
+        replace(
+            _IMAGECAPTIONER2,
+            name="vl-lic",
+            title="VL-LIC",
             alignment="constant",
             judge="vl-lic",
-            target="attribute",
-            direction=None,
             score="confident_accuracy",
-            amplification="difference",
             reference="abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, eq. 9-11",
             variant="judge vl-lic reads with BERT, as the paper's; vl-lic-lstm with LIC's LSTM",
-            holdout=(0.2, 0.1),
         ),
-        Metric(
-            "dbac-at",
-            "DBAC A->T",
-            hidden=("attribute words",),
-            alignment="contextual",
-            judge="lstm",
-            target="attribute",
-            direction="A->T",
-            score="inverse_cross_entropy",
-            amplification="normalised",
-            reference="nair2026dbac, supplement, algorithm 1",
-            variant="images count equally; P(t) of the caption's set of task words, people apart",
-            holdout=(0.2, 0.0),
-            prior="P(t)/P(a)",
-            head=3,
-            balanced=False,
-        ),
-        Metric(
-            "dbac-ta",
-            "DBAC T->A",
+        _DBAC_AT,
+        replace(
+            _DBAC_AT,
+            name="dbac-ta",
+            title="DBAC T->A",
             hidden=("task words",),
-            alignment="contextual",
-            judge="lstm",
             target="tasks",
             direction="T->A",
-            score="inverse_cross_entropy",
-            amplification="normalised",
             reference="nair2026dbac, supplement, algorithm 2",
             variant="of captions that name one class; binary cross-entropy, mean over tasks but people; other scores "
             "ask for the whole set; P(T): of the set",
-            holdout=(0.2, 0.0),
             prior="P(a^)/P(T)",
-            head=3,
-            balanced=False,
         ),
-        Metric(
-            "dpac-at",
-            "DPAC A->T",
-            hidden=("attribute words",),
-            alignment="contextual",
-            judge="lstm",
-            target="attribute",
-            direction="A->T",
-            score="confidence",
-            amplification="normalised",
-            reference="nair2025dpac, eq. 9-11",
-            variant="mean of P(a|s) w over captions; of several seeds the judge of each side that guesses best on "
-            "validation images, a tenth, which learn otherwise with the rest",
-            holdout=(0.2, 0.1),
-            prior="P(t)/P(a)",
-            head=5,
-            balanced=False,
-            aggregate="best",
-        ),
-        Metric(
-            "dpac-ta",
-            "DPAC T->A",
+        _DPAC_AT,
+        replace(
+            _DPAC_AT,
+            name="dpac-ta",
+            title="DPAC T->A",
             hidden=("task words",),
-            alignment="contextual",
-            judge="lstm",
             target="tasks",
             direction="T->A",
-            score="confidence",
-            amplification="normalised",
             reference="nair2025dpac, eq. 12-14",
             variant="of captions that name one class; P(T|s): product over tasks but people; of several seeds as A->T",
-            holdout=(0.2, 0.1),
             prior="P(a^)/P(T)",
-            head=5,
-            balanced=False,
-            aggregate="best",
         ),
         _counted(
             "ba",
             "BA",
-            Counting("ba", "people", "words", BaVariant()),
-            reference="zhao2017men, eq. 1, on captions as hirota2022quantifying, supplement A.2",
-            variant="classes that captions name (annotated ones where they have no words) and content words that are "
+            Ba(),
+            "zhao2017men, eq. 1, on captions as hirota2022quantifying, supplement A.2",
+            "classes that captions name (annotated ones where they have no words) and content words that are "
             "frequent with each class on both sides together; captions that name several classes name none",
         ),
         _counted(
             "ba-objects",
             "BA (objects)",
-            Counting("ba", "people", "objects", BaVariant()),
-            reference="zhao2017men, eq. 1, on captions",
-            variant="classes and objects (but people) that captions name; captions that name several classes name none",
+            Ba(labels="objects"),
+            "zhao2017men, eq. 1, on captions",
+            "classes and objects (but people) that captions name; captions that name several classes name none",
         ),
         _counted(
             "dba-o",
             "DBA_O (A->T)",
-            Counting("dba", "people", "objects", DbaVariant()),
-            "A->T",
-            reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
-            variant="objects (but people) that captions name against those that people's captions name, by annotated "
-            "class",
+            Dba(),
+            _DBA,
+            "objects (but people) that captions name against those that people's captions name, by annotated class",
         ),
         _counted(
             "dba-g",
             "DBA_G (T->A)",
-            Counting("dba", "annotation", "objects", DbaVariant()),
-            "T->A",
-            reference="wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2",
-            variant="classes that captions name against annotated ones, by objects (but people) that images show; "
+            Dba(direction="T->A", against="annotation"),
+            _DBA,
+            "classes that captions name against annotated ones, by objects (but people) that images show; "
             "captions that name none or several are left out",
         ),
-        _counted(
-            "multi-at",
-            "Multi A->T",
-            Counting("multi", "people", "objects", MultiVariant()),
-            "A->T",
-            reference="zhao2023men, section 3",
-            variant="mean size over all sets of objects; captions as in DBA_O",
-        ),
+        _counted("multi-at", "Multi A->T", Multi(), _MULTI, "mean size over all sets of objects; captions as in DBA_O"),
         _counted(
             "multi-ta",
             "Multi T->A",
-            Counting("multi", "annotation", "objects", MultiVariant()),
-            "T->A",
-            reference="zhao2023men, section 3",
-            variant="mean size over all sets of objects; captions as in DBA_G",
+            Multi(direction="T->A", against="annotation"),
+            _MULTI,
+            "mean size over all sets of objects; captions as in DBA_G",
         ),
         _counted(
             "dpa-at",
             "DPA A->T",
-            Counting("dpa", "people", "objects", DpaVariant()),
-            "A->T",
-            reference="tokas2024making",
-            variant="the best guess of an object, by class, from counts; captions as in DBA_O",
+            Dpa(),
+            "tokas2024making",
+            "the best guess of an object, by class, from counts; captions as in DBA_O",
         ),
         _counted(
             "dpa-ta",
             "DPA T->A",
-            Counting("dpa", "annotation", "objects", DpaVariant()),
-            "T->A",
-            reference="tokas2024making",
-            variant="the best guess of a class, by object, from counts; captions as in DBA_G",
+            Dpa(direction="T->A", against="annotation"),
+            "tokas2024making",
+            "the best guess of a class, by object, from counts; captions as in DBA_G",
         ),
         _counted(
             "ratio",
             "Ratio",
-            Counting("ratio", "people", None, NamingVariant()),
-            reference="hendricks2018women, as in hirota2022quantifying, table 1",
-            variant="captions that name the class that people name most, over the one that they name least; "
+            Ratio(),
+            _NAMING,
+            "captions that name the class that people name most, over the one that they name least; "
             "captions that name several classes name none; amplification: generated over human",
         ),
         _counted(
             "error",
             "Error",
-            Counting("error", "people", None, NamingVariant()),
-            reference="hendricks2018women, as in hirota2022quantifying, table 1",
-            variant="captions that name another class than the annotated one, of all; to name none is no error",
+            Error(),
+            _NAMING,
+            "captions that name another class than the annotated one, of all; to name none is no error",
         ),
     )
 }

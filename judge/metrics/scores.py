@@ -74,13 +74,11 @@ class Score:
         quantity: of N captions -> [N].
         pool: mean(s) of the quantity, any shape -> value(s) of the side; None for the mean itself.
         chance: value of a judge that knows nothing of one attribute, as a function of its K classes.
-        source: paper and equation.
     """
 
     quantity: Callable[[Judged], FloatArray]
     pool: Callable[[FloatArray], FloatArray] | None
     chance: Callable[[int], float]
-    source: str
 
 
 def accuracy(judged: Judged) -> FloatArray:
@@ -99,7 +97,7 @@ def confidence(judged: Judged) -> FloatArray:
 
 
 def cross_entropy(judged: Judged) -> FloatArray:
-    """The loss, infinite where a judge was certain and wrong."""
+    """The loss, infinite where a judge was certain and wrong. DBAC (WACV 2026)."""
     return judged.loss
 
 
@@ -109,8 +107,8 @@ def _reciprocal(mean: FloatArray) -> FloatArray:
 
 
 SCORES: dict[str, Score] = {
-    "accuracy": Score(accuracy, None, lambda k: 1 / k, "CVPR 2022, eq. 5-6"),
-    "confident_accuracy": Score(confident_accuracy, None, lambda k: 1 / k**2, "CVPR 2022, eq. 9-10"),
-    "confidence": Score(confidence, None, lambda k: 1 / k, "AAAI 2024"),
-    "inverse_cross_entropy": Score(cross_entropy, _reciprocal, lambda k: 1 / np.log(k), "WACV 2026 (DBAC)"),
+    "accuracy": Score(accuracy, None, lambda k: 1 / k),
+    "confident_accuracy": Score(confident_accuracy, None, lambda k: 1 / k**2),
+    "confidence": Score(confidence, None, lambda k: 1 / k),
+    "inverse_cross_entropy": Score(cross_entropy, _reciprocal, lambda k: 1 / np.log(k)),
 }

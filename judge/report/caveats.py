@@ -131,19 +131,20 @@ def _without_value(result: Result) -> Iterator[str]:
 
 def _by_construction(result: Result) -> Iterator[str]:
     """What holds whatever the captions say."""
-    metrics, run = metrics_of(result), result.run
-    kinds = {row.counted.kind for row in metrics if row.counted}
-    if "ba:sony" in {row.name for row in metrics} and {len(of["images"]) for of in run["captioners"].values()} == {2}:
-        yield "BA, sony says nothing with two classes: its threshold is a share of 1, which no pair can pass."
-    if "ba" in kinds and run["lexicon"] is None:
-        yield f"no words of {run['attribute']} are known: BA counts the annotated classes, on both sides."
-    if fixed := [row.title for row in metrics if row.counted and not row.exchangeable]:
+    run, rows = result.run, [row for row in metrics_of(result) if row.counted]
+    facts = {
+        "classes": max(len(entry["images"]) for entry in run["captioners"].values()),
+        "has_words": run["lexicon"] is not None,
+        "derived": run["labels"]["derived"],
+    }
+    yield from dict.fromkeys(
+        note for row in rows if row.counted for note in row.counted.by_construction(run["attribute"], **facts)
+    )
+    if fixed := [row.title for row in rows if not row.exchangeable]:
         yield (
             f"{' and '.join(fixed)}: captions mention a part of what images show, whoever writes them, and cannot be "
             "exchanged with the annotation: the published value alone, without chance level or test."
         )
-    if "error" in kinds and run["labels"]["derived"]:
-        yield "people's Error is 0 by construction: the labels are derived from their captions."
 
 
 def _skipped(result: Result) -> Iterator[str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
-from judge.metrics.counted.spec import COMPARED
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.table import write_coverage
@@ -75,8 +74,7 @@ def _method(result: Result) -> Iterator[str]:
     best = [row.title for row in metrics if row.aggregate == "best"]
     if best and len(run["seeds"]) > 1:
         yield f"Best of {len(run['seeds'])} seeds on validation images, for each side: {', '.join(best)}."
-    kinds = [(row, COMPARED.get(row.counted.kind) if row.counted else row.amplification) for row in metrics]
-    if normalised := [row.title for row, kind in kinds if kind == "normalised"]:
+    if normalised := [row.title for row in metrics if row.amplification == "normalised"]:
         what = "amplification is (generated - human) / (generated + human), from -1 to 1"
         yield f"{', '.join(normalised)}: {what}."
     yield from _scope(result)

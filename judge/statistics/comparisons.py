@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal
 
 from judge.metrics import Metric
 from judge.statistics.inference import SIGNIFICANT, t_interval, t_test
@@ -14,9 +13,8 @@ from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 POWER = 0.8
-Verdict = Literal["amplifies", "mitigates", "cannot tell", "changes", "errs more", "errs less", "higher", "lower"]
-# Of counted metrics whose value is no amplification: the verdict above the chance level, and below.
-_WORDS: dict[str, tuple[Verdict, Verdict]] = {"error": ("errs more", "errs less"), "ratio": ("higher", "lower")}
+# What the verdict of one captioner becomes where it is compared with another.
+_COMPARATIVE = {"amplifies": "more", "changes": "more"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class Conclusion:
     """
 
     p_holm: float | None
-    verdict: Verdict | None
+    verdict: str | None
     detectable: float | None
 
 
@@ -66,8 +64,8 @@ class Difference:
             return None
         if self.p_holm >= SIGNIFICANT:
             return "cannot tell"
-        words = _WORDS.get(_kind(self.metric), ("more", ""))
-        return f"{self.first if self.value > 0 else self.second} {words[0]}"
+        above, _ = self.metric.verdicts
+        return f"{self.first if self.value > 0 else self.second} {_COMPARATIVE.get(above, above)}"
 
     @property
     def title(self) -> str:
@@ -92,23 +90,15 @@ def conclude(summaries: Sequence[Summary]) -> list[Conclusion]:
     return [Conclusion(p, _verdict(row, p), _detectable(row)) for row, p in zip(summaries, corrected, strict=True)]
 
 
-def _verdict(row: Summary, p_holm: float | None) -> Verdict | None:
+def _verdict(row: Summary, p_holm: float | None) -> str | None:
     if p_holm is None or row.amplification is None:
         return None
     if p_holm >= SIGNIFICANT:
         return "cannot tell"
-    kind = _kind(row.metric)
-    if kind.startswith("multi"):
-        return "changes"
-    above, below = _WORDS.get(kind, ("amplifies", "mitigates"))
+    above, below = row.metric.verdicts
     # Of counted metrics the chance level has been subtracted.
     known = None if row.metric.counted else row.chance_level
     return above if row.amplification > (row.metric.neutral if known is None else known) else below
-
-
-def _kind(metric: Metric) -> str:
-    """What a counted metric counts; "" for others."""
-    return metric.counted.kind if metric.counted else ""
 
 
 def _detectable(row: Summary) -> float | None:

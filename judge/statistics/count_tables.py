@@ -1,8 +1,8 @@
-"""Rows of counts.parquet as what captions add to the tables of a counted metric."""
+"""Rows of counts.parquet as what captions add to the contingency tables of a counted metric."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,19 +10,14 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.sparse import csr_array, hstack, vstack
 
-from judge.errors import JudgeError
 from judge.evidence import mention_table
 from judge.metrics import Metric
-from judge.metrics.counted.contingency import ContingencyTable, label_sets
-from judge.metrics.counted.dpa import attack_terms
-from judge.metrics.counted.ratio_error import error_terms, naming_of, ratio_terms
-from judge.metrics.counted.spec import Against, Said
+from judge.metrics.counted.contingency import BoolArray, ContingencyTable
+from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
 from judge.statistics.intervals import Rows
 from judge.types import FloatArray, IntArray
 
-BoolArray = npt.NDArray[np.bool_]
 Sparse = csr_array[np.float64, tuple[int, int]]
-_SIDES: dict[Against, str] = {"people": "human", "annotation": "annotated"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,107 +38,79 @@ class CountedRows:
         """Sums, [S, ...], as tables with the leading axes [...]."""
         classes, labels = self.shape
         moved = np.moveaxis(sums, 0, -1)
-        cells = classes * labels
-        together, per_class, per_label, samples, blank = np.split(
-            moved, np.cumsum([cells, classes, labels, 1]), axis=-1
-        )
-        together = together.reshape(*moved.shape[:-1], classes, labels)
-        return ContingencyTable(together, per_class, per_label, samples[..., 0], blank[..., 0])
+        fields = np.split(moved, np.cumsum([classes * labels, classes, labels, 1]), axis=-1)
+        together = fields[0].reshape(*moved.shape[:-1], classes, labels)
+        return ContingencyTable(together, fields[1], fields[2], fields[3][..., 0], fields[4][..., 0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Side:
-    """Captions (or annotated images), a row each.
-
-    Attributes:
-        image: index of the image, [C].
-        annotated: the image's class, [C, A'].
-        named: classes that the row names, [C, A']: the A of images, then others that somebody names.
-        labels: what else it says, [C, L].
-    """
-
-    image: IntArray
-    annotated: BoolArray
-    named: BoolArray
-    labels: BoolArray
+def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[str, list[str]]:
+    """The classes that metrics name or choose (Ratio), by the metrics' names."""
+    chosen = {metric.name: metric.counted for metric in metrics if metric.counted}
+    if not chosen:
+        return {}
+    classes = {name: choose_classes(counted, counts).classes for name, counted in chosen.items()}
+    return {name: list(found) for name, found in classes.items() if found}
 
 
-def named_most_and_least(counts: pd.DataFrame) -> tuple[str, str]:
-    """The classes of images that people name most and least, in captions that name one."""
+def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetric:
+    """With the classes of images that people name most and least, in captions that name one, where it asks for them."""
     named = counts.loc[counts["side"] == "human", "named"]
-    classes = sorted(set(counts["class"]))
-    by_class = named.value_counts().reindex(classes, fill_value=0)
-    return str(by_class.idxmax()), str(by_class.iloc[::-1].idxmin())
+    by_class = named.value_counts().reindex(sorted(set(counts["class"])), fill_value=0)
+    return counted.choose_classes(str(by_class.idxmax()), str(by_class.iloc[::-1].idxmin()))
 
 
-def counted_rows(rows: pd.DataFrame, metric: Metric, *, first: str, second: str) -> CountedRows | None:
-    """What captions add for a counted row of METRICS.
+def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | None:
+    """What captions add for a counted metric.
 
     Args:
         rows: of ``counts.parquet``, of one captioner.
-        metric: the row.
-        first: Ratio's class above.
-        second: Ratio's class below.
+        counted: the metric, its classes chosen.
 
     Returns:
-        None where no caption names a class, and the metric counts those that do.
+        None where no caption names a class, or a label, and the metric counts those that do.
 
     Raises:
-        JudgeError: Multi-> of too many sets of labels.
+        JudgeError: as its ``terms``.
     """
-    counting = metric.counted
-    assert counting is not None
-    classes = sorted(set(rows["class"]))
-    others = sorted({first, second, *_names(rows["named"])} - {*classes, ""})
+    known = sorted(set(rows["class"]))
+    classes = (*known, *sorted({*counted.classes, *_names(rows["named"])} - {*known, ""}))
     by_side = dict(iter(rows.groupby("side", observed=True)))
-    before = by_side[_SIDES[counting.against]]
+    before = by_side["human" if counted.against == "people" else "annotated"]
     images = pd.Index(before["image_id"].unique())
     parts = before, by_side["generated"]
     # Of people's captions and a captioner's, what either says; else what is annotated.
-    telling = parts if counting.against == "people" else (before,)
-    names = _names(pd.concat([part[counting.labels] for part in telling])) if counting.labels else []
-    truth, predicted = (_side(part, images, [*classes, *others], names, said=counting.labels) for part in parts)
-    if counting.against == "annotation":
-        truth, predicted, images = _complete(truth, predicted, images, metric)
-    elif metric.direction == "A->T":  # By annotated class, whoever is named.
+    sources = parts if counted.against == "people" else (before,)
+    names = _names(pd.concat([part[counted.labels] for part in sources])) if counted.labels else []
+    if counted.labels and not names:
+        return None
+
+    def read(part: pd.DataFrame) -> CaptionTable:
+        image = images.get_indexer(pd.Index(part["image_id"]))
+        part, image = part[image >= 0], image[image >= 0]
+        labels = _hot(part[counted.labels], names) if counted.labels else np.zeros((len(part), 1), dtype=np.bool_)
+        return CaptionTable(
+            image, classes, _hot(part["class"], classes), _hot(part["named"], classes), labels, len(known)
+        )
+
+    truth, predicted = map(read, parts)
+    if counted.against == "annotation":
+        truth, predicted, images = _complete(truth, predicted, images, counted)
+    elif counted.direction == "A->T":  # By annotated class, whatever class captions name.
         truth, predicted = (replace(side, named=side.annotated) for side in (truth, predicted))
     if not len(truth.image):
         return None
-    variant = counting.variant
-    tables: list[tuple[BoolArray | FloatArray, Sparse]]
-    if counting.is_share:
-        places = [*classes, *others].index(first), [*classes, *others].index(second)
-        tables = [_split(_terms(side, metric, places)) for side in (truth, predicted)]
-    else:
-        tables = [(naming_of(side.named)[:, : len(classes)], _sparse(side.labels)) for side in (truth, predicted)]
-    if counting.kind.startswith("multi"):
-        exact = variant.sets == "exact"
-        try:
-            sets = label_sets(truth.labels, exact=exact, largest=variant.largest, least=variant.least)
-        except ValueError as error:
-            what = "images show more than 250,000 sets of objects"
-            raise JudgeError(what, where=f"--metrics {metric.name}", mend=f"use {metric.name}:pairs") from error
-        sides = zip(tables, (truth, predicted), strict=True)
-        tables = [(named, _holding(side.labels, sets)) for (named, _), side in sides]
-    table = vstack([_flatten(*sides) for sides in tables], format="csr")
+    tables = [(named, _sparse(labels)) for named, labels in counted.terms(truth, predicted)]
     image = np.concatenate([truth.image, predicted.image])
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
     shape = tables[0][0].shape[1], tables[0][1].shape[1]
-    return CountedRows(Rows(table, image, generated), shape, tuple(images))
+    return CountedRows(
+        Rows(vstack([_flatten(*terms) for terms in tables], format="csr"), image, generated), shape, tuple(images)
+    )
 
 
 def _names(column: pd.Series[str]) -> list[str]:
     """What a side ever says: the labels that are counted."""
     return sorted({name for names in column.unique() for name in names.split("|")} - {""})
-
-
-def _side(
-    rows: pd.DataFrame, images: pd.Index[str], classes: Sequence[str], names: Sequence[str], *, said: Said | None
-) -> _Side:
-    image = images.get_indexer(pd.Index(rows["image_id"]))
-    rows, image = rows[image >= 0], image[image >= 0]
-    labels = _hot(rows[said], names) if said else np.zeros((len(rows), 1), dtype=np.bool_)
-    return _Side(image, _hot(rows["class"], classes), _hot(rows["named"], classes), labels)
 
 
 def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
@@ -153,8 +120,8 @@ def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
 
 
 def _complete(
-    truth: _Side, predicted: _Side, images: pd.Index[str], metric: Metric
-) -> tuple[_Side, _Side, pd.Index[str]]:
+    truth: CaptionTable, predicted: CaptionTable, images: pd.Index[str], counted: CountedMetric
+) -> tuple[CaptionTable, CaptionTable, pd.Index[str]]:
     """What is not predicted equals the truth of the row's image; and the images that are left.
 
     Where classes are predicted, captions that name none, or several, predict nothing: they are left out, and images
@@ -162,55 +129,26 @@ def _complete(
     """
     row = np.empty(len(truth.image), dtype=np.int64)
     row[truth.image] = np.arange(len(row))
-    if metric.direction == "A->T":
+    if counted.direction == "A->T":
         return truth, replace(predicted, named=truth.named[row[predicted.image]]), images
-    naming = naming_of(predicted.named).any(axis=1)
+    naming = single_names(predicted.named).any(axis=1)
     predicted = replace(predicted, labels=truth.labels[row[predicted.image]])
     left, image = np.unique(predicted.image[naming], return_inverse=True)
     sides = _take(truth, row[left], np.arange(len(left))), _take(predicted, np.flatnonzero(naming), image)
     return *sides, images[left]
 
 
-def _take(side: _Side, rows: IntArray, image: IntArray) -> _Side:
+def _take(side: CaptionTable, rows: IntArray, image: IntArray) -> CaptionTable:
     """Some rows, with the indices of their images."""
-    return _Side(image, side.annotated[rows], side.named[rows], side.labels[rows])
+    return replace(side, image=image, annotated=side.annotated[rows], named=side.named[rows], labels=side.labels[rows])
 
 
-def _terms(side: _Side, metric: Metric, places: tuple[int, int]) -> FloatArray:
-    """What rows add to the numerator and to the denominator, [C, 2]."""
-    counting, direction = metric.counted, metric.direction
-    assert counting is not None
-    variant = counting.variant
-    if counting.kind == "ratio":
-        return ratio_terms(side.named, first=places[0], second=places[1], both=variant.both)
-    if counting.kind == "error":
-        return error_terms(side.annotated, side.named, among=variant.among, both=variant.both)
-    assert direction is not None  # DPA's rows have one.
-    named = naming_of(side.named)
-    sides = (named, side.labels) if direction == "A->T" else (side.labels, named)
-    return attack_terms(*sides, direction, side.image)
-
-
-def _split(terms: FloatArray) -> tuple[BoolArray | FloatArray, Sparse]:
-    """The numerator as a class, the denominator as a label."""
-    above, below = np.hsplit(terms, 2)
-    return above, _sparse(below)
-
-
-def _sparse(table: npt.NDArray[np.generic]) -> Sparse:
-    return csr_array(np.asarray(table, dtype=np.float64))
-
-
-def _holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
-    """Which rows have all labels of each set, [C, M]."""
-    rows = [np.flatnonzero(labels[:, list(members)].all(axis=1)) for members in sets]
-    columns = np.repeat(np.arange(len(sets)), [len(of) for of in rows])
-    cells = np.concatenate(rows), columns
-    return csr_array((np.ones(len(columns)), cells), shape=(len(labels), len(sets)))
+def _sparse(table: npt.NDArray[np.generic] | Sparse) -> Sparse:
+    return table if isinstance(table, csr_array) else csr_array(np.asarray(table, dtype=np.float64))
 
 
 def _flatten(named: BoolArray | FloatArray, labels: Sparse) -> Sparse:
-    """What each row adds to the fields of an ContingencyTable, in their order, [C, S]."""
+    """What each row adds to the fields of a ContingencyTable, in their order, [C, S]."""
     blank = ~(named.any(axis=1) | np.asarray(labels.sum(axis=1) > 0))
     together = [labels.multiply(_sparse(column[:, None])) for column in named.T]
     others = [_sparse(named), labels, _sparse(np.ones((len(named), 1))), _sparse(blank[:, None])]

@@ -24,8 +24,8 @@ import pandas as pd
 
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
-from judge.metrics.counted.spec import Measured, NamingVariant, freeze
-from judge.statistics.count_tables import counted_rows, named_most_and_least
+from judge.metrics.counted.spec import Compared, CountedMetric
+from judge.statistics.count_tables import choose_classes, counted_rows
 from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import excess_of_parts, permutation_pooled
 from judge.statistics.summary import Replicates, Summary
@@ -52,60 +52,49 @@ def summarise_counts(
     """
     from joblib import Parallel, cpu_count, delayed
 
-    asked = [metric for metric in map(find_metric, spell_out(metrics)) if metric.counted]
+    asked = [(metric, metric.counted) for metric in map(find_metric, spell_out(metrics)) if metric.counted]
     if not asked:
         return []
-    extremes = named_most_and_least(counts)
     how = {"resamples": resamples, "level": level, "seed": seed}
     jobs = [
-        delayed(_summarise)(str(captioner), metric, rows, ratio_classes(metric, extremes), **how)
+        delayed(_summarise)(str(captioner), metric, choose_classes(counted, counts), rows, **how)
         for captioner, rows in counts.groupby("captioner", sort=False, observed=True)
-        for metric in asked
+        for metric, counted in asked
     ]
     # Threads: sparse products, which take most of the time, leave others free to go on.
     return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 
 
-def ratio_classes(metric: Metric, extremes: tuple[str, str]) -> tuple[str, str]:
-    """Ratio's class above and class below: its variant's, or those that people name most and least."""
-    variant = metric.counted.variant if metric.counted and metric.counted.kind == "ratio" else NamingVariant()
-    return variant.first or extremes[0], variant.second or extremes[1]
-
-
 def _summarise(
     captioner: str,
     metric: Metric,
+    counted: CountedMetric,
     counts: pd.DataFrame,
-    ratio_of: tuple[str, str],
     *,
     resamples: int,
     level: float,
     seed: int,
 ) -> Summary:
-    held = counted_rows(counts, metric, first=ratio_of[0], second=ratio_of[1])
     nothing = Summary(captioner, metric, metric.judge)
+    held = counted_rows(counts, counted)
     if held is None:
         return nothing
+    read = held.read
     # The same draws for every captioner: differences between them have no noise of draws.
     generator = np.random.default_rng([seed, *map(ord, metric.name)])
-    counting, read = metric.counted, held.read
-    assert counting is not None
 
-    def measure(before: FloatArray, after: FloatArray) -> Measured:
+    def compare(before: FloatArray, after: FloatArray) -> Compared:
         sides = read(before), read(after)
-        return freeze(counting, metric.direction, *sides)(*sides)
+        return counted.freeze(*sides).compare(*sides)
 
     def anew(before: FloatArray, after: FloatArray) -> FloatArray:
-        return measure(before, after).value
+        return compare(before, after).value
 
     images = held.rows.by_image()
-    human, generated, published = map(
-        _known, measure(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in images))
-    )
+    found = compare(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in images))
+    human, generated, published = map(_known, (found.truth, found.predicted, found.value))
     line = replace(nothing, human=human, generated=generated, published=published, images=images[0].shape[0])
-    if published is None:
-        return line
-    if not metric.exchangeable:
+    if published is None or not metric.exchangeable:
         return line
     exchanged = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
     if exchanged is None:
@@ -119,18 +108,18 @@ def _summarise(
     ]
     chosen = np.array([[image in draw for image in held.images] for draw in draws])
     excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=_EXCHANGES)
-    found = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
-    if found is None:
+    inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
+    if inference is None:
         return line
     return replace(
         line,
-        interval=found.interval,
-        p_value=found.p_value,
-        standard_error=found.standard_error,
-        degrees=found.degrees,
-        critical=found.critical,
+        interval=inference.interval,
+        p_value=inference.p_value,
+        standard_error=inference.standard_error,
+        degrees=inference.degrees,
+        critical=inference.critical,
         basis="images",
-        replicates=Replicates("half", tuple(excess)).claiming(found.standard_error),
+        replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge import evaluate
+from judge import ba_mals, dpa, evaluate
 from judge.calibration.controlled import Candidates, find_candidates, grammar_verb_sets, verb_sets
 from judge.calibration.verbs import RATIOS, SUBSETS, VERBS, Cell, VerbSet
 from judge.corpus.labels import read_labels
@@ -19,7 +19,7 @@ from judge.corpus.objects import read_tasks
 from judge.corpus.reading import read_captions
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.metrics.counted.association import DpaVariant, ba_mals, dpa
+from judge.metrics.counted.dpa import Dpa
 from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize
@@ -283,7 +283,7 @@ def counted(made: VerbSet) -> list[float]:
     images = list(made.captions.by_image)
     classes = np.array([made.labels.classes.index(made.labels.by_image[image]) for image in images])
     tasks = made.tasks.table(images)
-    there = dpa(classes, tasks, variant=DpaVariant("label", "balanced"))
+    there = dpa(classes, tasks, variant=Dpa(unit="label", score="balanced"))
     return [ba_mals(classes, tasks).truth, there.truth, dpa(classes, tasks, direction="T->A").truth]
 
 

@@ -20,6 +20,7 @@ from judge.evidence import EvidenceBuilder
 from judge.measure import Result, judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
+from judge.report.notes import footnotes
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.types import Captions, Labels, Predictions, Sample, Target
@@ -31,7 +32,7 @@ SHOWN = ("cat", "dog")
 
 
 def draw(
-    images: int, *, female: float, leaning: float, error: float = 0.0, mistaken: float = 0.0, seed: int = 0
+    images: int, *, female: float = 0.5, leaning: float = 0.8, error: float = 0.0, mistaken: float = 0.0, seed: int = 0
 ) -> Corpus:
     """Women are shown with dogs, men with cats, with probability ``leaning``; captions say what is shown.
 
@@ -60,6 +61,10 @@ def row(result: Result, metric: str) -> pd.Series:
     table = result.table()
     (found,) = (line for _, line in table[table["metric"] == metric].iterrows())
     return found
+
+
+def measured(corpus: Corpus, metric: str) -> pd.Series:
+    return row(evaluate(corpus, metrics=metric, **QUICK), metric)
 
 
 def test_bayes_value_in_a_world_that_is_known() -> None:
@@ -211,7 +216,7 @@ def test_the_best_of_several_trainings_counts() -> None:
 
 def test_the_best_is_chosen_on_images_that_are_neither_learnt_nor_scored() -> None:
     """DPAC of several seeds keeps a tenth of the images for that; of one seed none."""
-    corpus = draw(200, female=0.5, leaning=0.8)
+    corpus = draw(200)
     how = {"protocol": "paper", "resamples": 100, "workers": 1, "refits": 0, "chance": 0}
     several, one = (evaluate(corpus, metrics="dpac-at", seeds=seeds, **how).scores for seeds in (2, 1))
     assert several["validation_loss"].notna().sum() == 2 * 2 * 40
@@ -221,7 +226,7 @@ def test_the_best_is_chosen_on_images_that_are_neither_learnt_nor_scored() -> No
 
 
 def test_trainings_of_which_the_best_counts_share_their_split() -> None:
-    corpus = draw(120, female=0.5, leaning=0.8)
+    corpus = draw(120)
     how = {"protocol": "paper", "seeds": 2, "resamples": 100, "workers": 1, "refits": 0, "chance": 0}
     result = evaluate(corpus, metrics="dpac-at,dbac-at", **how)
     asked = result.scores[result.scores["probability"].notna()]
@@ -236,8 +241,6 @@ def test_names_that_stand_for_both_directions() -> None:
     assert find_metric("dbac-at:inverse_cross_entropy") is METRICS["dbac-at"]
     with pytest.raises(JudgeError, match=r"unknown score 'acuracy'.*accuracy"):
         find_metric("dbac-at:acuracy")
-    with pytest.raises(JudgeError, match="unknown metric 'dbca'"):
-        find_metric("dbca")
     with pytest.raises(JudgeError, match="'dbac' is several metrics"):
         find_metric("dbac")
     assert spell_out(["dbac-at", "DBAC-AT: inverse_cross_entropy", "x:y:z"]) == ("dbac-at", "x:y:z")
@@ -257,14 +260,14 @@ def test_a_class_that_some_trainings_never_show() -> None:
 def test_a_judge_that_cannot_read_alone_is_not_exchanged_silently() -> None:
     from judge.report.caveats import warnings
 
-    corpus = draw(60, female=0.5, leaning=0.8)
+    corpus = draw(60)
     result = evaluate(corpus, metrics="dbac-at", judge="sat", **QUICK)
     note = "DBAC A->T was measured with linear: its judges read captions alone, which sat cannot."
     assert note in warnings(result)
 
 
 def test_a_prior_without_words_is_refused() -> None:
-    corpus = draw(60, female=0.5, leaning=0.8)
+    corpus = draw(60)
     with pytest.raises(JudgeError, match=r"attribute 'gender': DBAC T->A weighs .* no words of it are known"):
         evaluate(corpus, metrics="dbac-ta", lexicon="none", **QUICK)
 
@@ -283,28 +286,23 @@ def test_a_captioner_that_names_nobody() -> None:
     """T->A has no value; what A->T's prior is of does not change when "man" becomes "person"."""
     from judge.report.caveats import warnings
 
-    corpus = draw(300, female=0.4, leaning=0.8, error=0.3)
+    corpus = draw(300, female=0.4, error=0.3)
     result = evaluate(silenced(corpus, people="person"), metrics="dbac", **QUICK)
     there, back = row(result, "dbac-at"), row(result, "dbac-ta")
     assert np.isfinite(back["human"])
     assert np.isnan(back["generated"])
     assert np.isnan(back["amplification"])
     assert any("cap names no class of gender alone: DBAC T->A has no value" in note for note in warnings(result))
-    before = row(evaluate(corpus, metrics="dbac-at", **QUICK), "dbac-at")
+    before = measured(corpus, "dbac-at")
     assert there["generated_prior"] == pytest.approx(before["generated_prior"], abs=1e-12)
     # With people among the tasks it does.
-    named = row(
-        evaluate(silenced(corpus, people="person"), metrics="dbac-at:with-people", **QUICK), "dbac-at:with-people"
-    )
-    plain = row(evaluate(corpus, metrics="dbac-at:with-people", **QUICK), "dbac-at:with-people")
+    named = measured(silenced(corpus, people="person"), "dbac-at:with-people")
+    plain = measured(corpus, "dbac-at:with-people")
     assert plain["generated_prior"] == pytest.approx(before["generated_prior"], abs=1e-12)
-    child = draw(300, female=0.4, leaning=0.8, error=0.3)
-    half = {
-        i: texts if int(i) % 2 else tuple(t + " and a child" for t in texts)
-        for i, texts in child.generated[0].by_image.items()
-    }
-    child = replace(child, generated=(Captions("cap", half),))
-    apart, along = (row(evaluate(child, metrics=name, **QUICK), name) for name in ("dbac-at", "dbac-at:with-people"))
+    generated = corpus.generated[0].by_image.items()
+    half = {i: texts if int(i) % 2 else tuple(t + " and a child" for t in texts) for i, texts in generated}
+    child = replace(corpus, generated=(Captions("cap", half),))
+    apart, along = (measured(child, name) for name in ("dbac-at", "dbac-at:with-people"))
     assert apart["generated_prior"] == pytest.approx(before["generated_prior"], abs=1e-12)
     assert along["generated_prior"] < 0.7 * apart["generated_prior"]
     assert named["generated_prior"] == pytest.approx(plain["generated_prior"], abs=1e-12)
@@ -312,7 +310,7 @@ def test_a_captioner_that_names_nobody() -> None:
 
 def test_people_are_neither_hidden_nor_guessed() -> None:
     """But "bike rider" is a person and no bicycle; with people among the tasks both are hidden, as one."""
-    corpus = draw(60, female=0.5, leaning=0.8)
+    corpus = draw(60)
     said = dict.fromkeys(corpus.human.by_image, ("a bike rider and a person with a dog",))
     assert corpus.tasks is not None
     shown = {image: (*which, 2) if int(image) % 2 else which for image, which in corpus.tasks.by_image.items()}
@@ -331,9 +329,8 @@ def test_people_are_neither_hidden_nor_guessed() -> None:
 def test_an_alignment_that_finds_few_words_is_pointed_out(tmp_path: Path) -> None:
     """People say "puppy" (0.2 from "dog") and "feline" (0.5 from "cat"), which the captioner lacks."""
     from judge.report.caveats import warnings
-    from judge.report.notes import footnotes
 
-    corpus = draw(60, female=0.5, leaning=0.8)
+    corpus = draw(60)
     said = {
         image: (texts[0].replace("dog", "puppy").replace("cat", "feline"),)
         for image, texts in corpus.human.by_image.items()
@@ -360,11 +357,6 @@ def test_an_alignment_that_finds_few_words_is_pointed_out(tmp_path: Path) -> Non
     assert not any("delta" in line for line in footnotes(constant))
 
 
-def test_objects_are_for_files() -> None:
-    with pytest.raises(JudgeError, match="'objects' is for files, and a corpus is given"):
-        evaluate(draw(60, female=0.5, leaning=0.8), metrics="dbac", objects="objects.json")
-
-
 def words_of(corpus: Corpus, metric: str, lexicons: Lexicons) -> dict[str, Sequence[str]]:
     assert corpus.labels is not None
     builder = EvidenceBuilder(corpus, lexicons)
@@ -373,7 +365,7 @@ def words_of(corpus: Corpus, metric: str, lexicons: Lexicons) -> dict[str, Seque
 
 
 def test_each_direction_hides_its_own_words() -> None:
-    corpus = draw(60, female=0.5, leaning=0.8)
+    corpus = draw(60)
     lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
     there, back = (words_of(corpus, metric, lexicons) for metric in ("dbac-at", "dbac-ta"))
     assert {words[1] for words in there.values()} == {"<gender>"}
@@ -383,7 +375,7 @@ def test_each_direction_hides_its_own_words() -> None:
 
 
 def test_tasks_that_cannot_be_asked_are_left_out_with_a_count() -> None:
-    corpus = draw(90, female=0.5, leaning=0.8)
+    corpus = draw(90)
     assert corpus.tasks is not None
     shown = {image: (*which, 2) for image, which in corpus.tasks.by_image.items()}
     shown.pop("7")
@@ -433,7 +425,7 @@ def test_activities_are_tasks_and_tasks_may_come_from_captions(tmp_path: object)
 
 def test_priors_as_products() -> None:
     """Of a cat P(cat) (1 - P(dog)), of a dog P(dog) (1 - P(cat)); every caption names one of both."""
-    corpus = draw(200, female=0.5, leaning=0.8)
+    corpus = draw(200)
     assert corpus.labels is not None
     found = row(evaluate(corpus, metrics="dbac-at", prior="product", **QUICK), "dbac-at")
     dogs = {image: "dog" in texts[0] for image, texts in corpus.human.by_image.items()}

@@ -1,16 +1,16 @@
-"""Who occurs with what: labels read from plain arrays, and counts of them, of many resamples at once."""
+"""Contingency tables of classes and labels, from plain arrays; of many resamples at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from judge.types import FloatArray, IntArray
+from judge.types import Direction, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -63,20 +63,19 @@ def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
     Raises:
         ValueError: anything else than that, no samples, or widths that differ.
     """
-    arrays = [None if source is None else _checked(name, np.asarray(source)) for source in sources]
-    widths = {array.shape[1] for array in arrays if array is not None and array.ndim == 2}
+    arrays = [_checked(name, np.asarray(source)) for source in sources if source is not None]
+    widths = {array.shape[1] for array in arrays if array.ndim == 2}
     if len(widths) > 1:
         raise ValueError(f"{name}: arrays of {' and '.join(map(str, sorted(widths)))} columns; give all the same")
-    greatest = max((int(array.max()) for array in arrays if array is not None and array.ndim == 1), default=-1)
+    greatest = max((int(array.max()) for array in arrays if array.ndim == 1), default=-1)
     width = widths.pop() if widths else greatest + 1
     if greatest >= _WIDEST:
         raise ValueError(f"{name}: labels are indices from 0, and {greatest} is not meant as one")
     if greatest >= width:
         raise ValueError(f"{name}: label {greatest} is beyond the {width} columns of the multi-hot array")
-    spread = [None if array is None else _spread(array, width) for array in arrays]
-    first = spread[0]
-    assert first is not None
-    return [first if array is None else array for array in spread]
+    spread = [_spread(array, width) for array in arrays]
+    given = iter(spread)
+    return [spread[0] if source is None else next(given) for source in sources]
 
 
 def divide(upper: npt.ArrayLike, lower: npt.ArrayLike) -> FloatArray:
@@ -86,14 +85,45 @@ def divide(upper: npt.ArrayLike, lower: npt.ArrayLike) -> FloatArray:
 
 
 def same_samples(**arrays: BoolArray) -> None:
-    """Checks that all arrays have as many rows.
+    """Raise ValueError unless all arrays have the same number of rows."""
+    if len({len(array) for array in arrays.values()}) > 1:
+        numbers = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise ValueError(f"the arrays differ in their number of samples: {numbers}")
+
+
+Train = tuple[npt.ArrayLike, npt.ArrayLike]
+_Arrays = tuple[BoolArray, BoolArray]
+
+
+class Samples(NamedTuple):
+    """Classes and labels of the same samples as multi-hot arrays, [N, A] and [N, L]; of training samples [M, ...]."""
+
+    truth: _Arrays
+    predicted: _Arrays
+    train: _Arrays
+
+
+def read_samples(
+    attribute: npt.ArrayLike,
+    tasks: npt.ArrayLike,
+    predicted_tasks: npt.ArrayLike | None,
+    predicted_attribute: npt.ArrayLike | None,
+    direction: Direction | None = None,
+    *,
+    train: Train | None = None,
+) -> Samples:
+    """What functions on arrays compare. What the direction does not predict is the truth's; None predicts both.
 
     Raises:
-        ValueError: they have not.
+        ValueError: see :func:`hot`; or the number of samples differs, or there is no such direction.
     """
-    if len({len(array) for array in arrays.values()}) > 1:
-        told = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
-        raise ValueError(f"the arrays differ in their number of samples: {told}")
+    if direction not in ("A->T", "T->A", None):
+        raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
+    a, a_hat, train_a = hot("attribute", attribute, predicted_attribute, train[0] if train else None)
+    t, t_hat, train_t = hot("tasks", tasks, predicted_tasks, train[1] if train else None)
+    same_samples(attribute=a, tasks=t, predicted_tasks=t_hat, predicted_attribute=a_hat)
+    predicted = (a if direction == "A->T" else a_hat, t if direction == "T->A" else t_hat)
+    return Samples((a, t), predicted, (train_a, train_t))
 
 
 def contingency(
@@ -115,7 +145,7 @@ def contingency(
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _table(classes, labels, weights)
+    return _count(classes, labels) if weights is None else _weigh(classes, labels, weights)
 
 
 def label_sets(
@@ -175,8 +205,9 @@ def set_contingency(
                 rows = rows[columns[label][rows]]
             low = min(last)
             near = [label - low for label in last]
+            few = classes[rows], labels[:, low : max(last) + 1][rows]
             drawn = None if weights is None else np.asarray(weights)[..., rows]
-            part = _table(classes[rows], labels[:, low : max(last) + 1][rows], drawn)
+            part = _count(*few) if drawn is None else _weigh(*few, drawn)
             together[..., chosen], per_set[..., chosen] = part.together[..., near], part.tasks[..., near]
         else:
             together[..., chosen], per_set[..., chosen] = whole.together[..., last], whole.tasks[..., last]
@@ -186,7 +217,7 @@ def set_contingency(
 def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> FloatArray:
     """Samples that have both labels of each pair, for each choice of samples, [S, P]. A pair of one label counts it."""
     counted = np.empty((len(choices), len(pairs[0])))
-    with _loaded().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
+    with _blas_threads().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
         for row, choice in zip(counted, choices, strict=True):
             chosen = labels[choice]
             both = np.zeros((labels.shape[1], labels.shape[1]))
@@ -198,24 +229,19 @@ def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> F
 
 
 @cache
-def _loaded() -> ThreadpoolController:
-    """Where the threads of numpy's BLAS are set; found once, because the search takes milliseconds."""
+def _blas_threads() -> ThreadpoolController:
+    """The controller of numpy's BLAS threads; made once, because that takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def _columns(labels: BoolArray) -> BoolArray:
-    """[L, N] that lies so in memory, turned block by block (numpy turns it whole, four times slower)."""
+    """The transpose [L, N], contiguous in memory; block by block, which is four times as fast as numpy."""
     turned = np.empty(labels.shape[::-1], dtype=np.bool_)
     for start in range(0, len(labels), _ROWS):
         turned[:, start : start + _ROWS] = labels[start : start + _ROWS].T
     return turned
-
-
-def _table(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike | None) -> ContingencyTable:
-    """The counts of samples, or of resamples."""
-    return _count(classes, labels) if weights is None else _weigh(classes, labels, weights)
 
 
 def _weigh(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike) -> ContingencyTable:

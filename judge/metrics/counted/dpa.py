@@ -9,20 +9,32 @@ What several labels of a sample tell together has no closed form: :func:`attack`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.contingency import ContingencyTable, contingency, divide, hot, same_samples
-from judge.types import Direction, FloatArray
+from judge.metrics.counted.contingency import BoolArray, ContingencyTable, contingency, divide, read_samples
+from judge.metrics.counted.spec import (
+    Amplification,
+    CaptionTable,
+    Compared,
+    CountedMetric,
+    Frozen,
+    Quotients,
+    Terms,
+    single_names,
+)
+from judge.types import Direction, FloatArray, IntArray
+
+_FOLDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class DpaVariant:
-    """What is guessed, and how guesses count.
+@dataclass(frozen=True, kw_only=True)
+class Dpa(CountedMetric):
+    """DPA of Tokas, Nair and Kerner 2025: what is guessed, and how guesses count.
 
     Attributes:
         unit: each pair of a class and a label of a sample is one guess among all labels (all classes), "mention"; or
@@ -34,39 +46,75 @@ class DpaVariant:
             first is the share of the most frequent answer, the second 1 / (number of answers that occur).
     """
 
+    direction: Direction | None = "A->T"
     unit: Literal["mention", "label", "attacker"] = "mention"
     score: Literal["accuracy", "balanced"] = "accuracy"
 
+    amplification: ClassVar[str] = "normalised"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "annotation": {"against": "annotation"},
+        "label": {"unit": "label"},
+        "balanced": {"score": "balanced"},
+        "label-balanced": {"unit": "label", "score": "balanced"},
+        "attacker": {"unit": "attacker"},
+    }
 
-_DPA = DpaVariant()
-_FOLDS = 5
+    def side_terms(self, side: CaptionTable) -> Terms:
+        """Classes and labels; of an attacker, how right it is on each row, and 1 (:meth:`attack_terms`)."""
+        if self.unit != "attacker":
+            return CountedMetric.side_terms(self, side)
+        return Quotients.terms(self.attack_terms(single_names(side.named), side.labels, side.image))
 
+    def attack_terms(self, attribute: BoolArray, tasks: BoolArray, images: IntArray | None = None) -> FloatArray:
+        """How right the guess of each sample is, and 1, [N, 2]: predictability is their sums' ratio (:func:`attack`).
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Predictability:
-    """DPA.
+        (0, 0) for samples that are left out: "T->A" guesses one class, "A->T" any labels, none of them too.
+        """
+        conditions, answers = (attribute, tasks) if self.direction == "A->T" else (tasks, attribute)
+        asked = answers.sum(axis=1) == 1 if self.direction == "T->A" else np.ones(len(answers), dtype=np.bool_)
+        terms = np.zeros((len(answers), 2))
+        if asked.sum() >= _FOLDS:
+            terms[asked, 0] = attack(conditions[asked], answers[asked], None if images is None else images[asked])
+            terms[asked, 1] = 1
+        return terms
 
-    Attributes:
-        value: (predicted - truth) / (predicted + truth), in (-1, 1); NaN where there is nothing to guess: a side
-            without any pair, or a single column of answers (``unit="label"`` is for a task that is there or not).
-        pairs: what each pair adds to ``predicted`` - ``truth``, signed, [A, L]; NaN of an attacker, who sees no pairs.
-        truth: predictability of the truth, in [0, 1] (DPA_H of the DBAC paper, Table 3).
-        predicted: that of the model.
-    """
+    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
+        """The best guessers of two tables; attackers have learnt already.
 
-    value: float
-    pairs: FloatArray
-    truth: float
-    predicted: float
+        Raises:
+            ValueError: an attacker is asked for, and the tables are not made of its terms.
+        """
+        if self.unit == "attacker":
+            if truth.together.shape[-2:] != (1, 1):
+                raise ValueError("an attacker learns from samples, not from their counts")
+            return Quotients(self.amplification)
+        before, after = self.cells(truth), self.cells(predicted)
+        occur = [cells.sum(axis=-2) > 0 for cells in (before, after)]
+        answers = (occur[0] | occur[1]).sum(axis=-1).astype(np.float64)
+        asked = occur[0].any(axis=-1) & occur[1].any(axis=-1) & (occur[0].shape[-1] > 1)
+        if self.unit == "label" and self.direction == "A->T":
+            asked &= answers > 1
+        guesses = [_best(cells * self.worth(cells, answers)) for cells in (before, after)]
+        return FrozenGuesses(guesses[0], guesses[1], asked, answers, self)
 
+    def cells(self, table: ContingencyTable) -> FloatArray:
+        """Counts by question, condition and answer, [..., Q, X, Y]."""
+        cells = table.together[..., None, :, :]
+        if self.unit == "label":
+            absent = table.attribute[..., :, None] - table.together
+            cells = np.stack([table.together, absent], axis=-1).swapaxes(-3, -2)  # [..., L, A, 2]
+        return cells if self.direction == "A->T" else cells.swapaxes(-1, -2)
 
-class Values(NamedTuple):
-    """Of tables with leading axes: as in :class:`Predictability`, [...] and [..., A, L]."""
+    def worth(self, cells: FloatArray, answers: FloatArray) -> FloatArray:
+        """What a right guess of each answer is worth, [..., Q, 1, Y], so that all right is 1."""
+        if self.score == "accuracy":
+            return np.nan_to_num(divide(1.0, cells.sum(axis=(-2, -1), keepdims=True)))
+        return np.nan_to_num(divide(1.0, cells.sum(axis=-2, keepdims=True) * answers[..., None, None]))
 
-    value: FloatArray
-    pairs: FloatArray
-    truth: FloatArray
-    predicted: FloatArray
+    def pairs(self, cells: FloatArray) -> FloatArray:
+        """Cells, [..., Q, X, Y], as pairs, [..., A, L]."""
+        forward = cells if self.direction == "A->T" else cells.swapaxes(-1, -2)
+        return np.asarray(forward.sum(axis=-3) if self.unit == "mention" else forward.sum(axis=-1).swapaxes(-1, -2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,55 +126,86 @@ class FrozenGuesses:
         predicted: the same of the model's side.
         asked: questions that count, [..., Q].
         answers: answers that occur on either side, of each question, [..., Q].
-        direction: "A->T" guesses labels from the class, "T->A" the class from labels.
-        variant: see there.
+        metric: what is guessed.
     """
 
     truth: FloatArray
     predicted: FloatArray
-    asked: npt.NDArray[np.bool_]
+    asked: BoolArray
     answers: FloatArray
-    direction: Direction
-    variant: DpaVariant
+    metric: Dpa
 
-    def evaluate(self, truth: ContingencyTable, predicted: ContingencyTable) -> Values:
-        """Values and pairs of tables with any leading axes."""
+    def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
+        """Values, pairs and both sides' predictability."""
         sides = [self._right(guess, of) for guess, of in ((self.truth, truth), (self.predicted, predicted))]
         before, after = (right.sum(axis=(-3, -2, -1)) for right in sides)
         value = divide(after - before, before + after)
-        return Values(value, _pairs(sides[1] - sides[0], self.direction, self.variant), before, after)
+        return Compared(value, self.metric.pairs(sides[1] - sides[0]), before, after)
 
     def _right(self, guess: FloatArray, table: ContingencyTable) -> FloatArray:
         """Share of right guesses in each cell, [..., Q, X, Y]; NaN of a table without anything to guess."""
-        cells = _cells(table, self.direction, self.variant)
-        right = guess * cells * _worth(cells, self.answers, self.variant)
+        cells = self.metric.cells(table)
+        right = guess * cells * self.metric.worth(cells, self.answers)
         return divide(np.where(self.asked[..., None, None], right, 0.0), self.asked.sum(axis=-1)[..., None, None, None])
 
 
-def freeze_dpa(
-    truth: ContingencyTable, predicted: ContingencyTable, direction: Direction, *, variant: DpaVariant = _DPA
-) -> FrozenGuesses:
-    """The best guessers of two tables.
+def dpa(
+    attribute: npt.ArrayLike,
+    tasks: npt.ArrayLike,
+    predicted_tasks: npt.ArrayLike | None = None,
+    predicted_attribute: npt.ArrayLike | None = None,
+    direction: Direction = "A->T",
+    *,
+    variant: Dpa | None = None,
+) -> Amplification:
+    """Directional predictability amplification of categories: (M - H) / (M + H) of the two sides' predictability.
+
+    Tokas, Nair and Kerner 2025, with the Bayes-optimal guesser of the counts for the attacker. "A->T" guesses labels
+    from the class (T^ from A, against T from A), "T->A" the class from labels. Nothing is trained or held out: a side
+    whose conditions are rare is guessed too well. Samples of several labels (classes) are so many guesses; where it
+    matters what they say together, ``Dpa(unit="attacker")`` trains a guesser (:func:`attack`), which for "T->A" leaves
+    out samples that have no class or several. The paper's quality equalisation (noise put on the truth until it is as
+    wrong as the model) is not applied.
+
+    Table 3 of the DBAC paper has 0.5 for one side, where two genders and three tasks are balanced, and does not say
+    what is guessed. ``truth`` of "T->A" is 1/2 there; of "A->T" it is 1/3 by default, the chance of three tasks, and
+    1/2 with ``Dpa(unit="label", score="balanced")``.
+
+    Class 0 has the labels 0 0 1 2 and class 1 has 1 1 2 2: the best guesses, 0 and 1, are right four times of eight. Of
+    the model's labels they are right six times:
+
+        >>> found = dpa([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 2, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1, 2, 2])
+        >>> found.truth, found.predicted, found.value
+        (0.5, 0.75, 0.2)
+
+    Args:
+        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
+        tasks: multi-hot, [N, L], or one label a sample, [N].
+        predicted_tasks: like ``tasks``; None: the truth.
+        predicted_attribute: like ``attribute``; None: the truth.
+        direction: "A->T" or "T->A".
+        variant: what is guessed, and how guesses count.
+
+    Returns:
+        ``value`` in (-1, 1); NaN where there is nothing to guess: a side without any pair, or a single column of
+        answers (``unit="label"`` is for a task that is there or not). ``truth`` and ``predicted`` are the sides'
+        predictability, in [0, 1] (``truth``: DPA_H of the DBAC paper, Table 3). ``pairs`` are what each pair adds to
+        their difference; NaN of an attacker, who sees no pairs.
 
     Raises:
-        ValueError: the direction is neither "A->T" nor "T->A"; or an attacker is asked for, whom tables do not tell.
+        ValueError: arrays of other values or shapes, or another direction.
     """
-    _check(direction)
-    if variant.unit == "attacker":
-        raise ValueError("an attacker learns from samples, not from their counts")
-    before, after = (_cells(table, direction, variant) for table in (truth, predicted))
-    occur = [cells.sum(axis=-2) > 0 for cells in (before, after)]
-    answers = (occur[0] | occur[1]).sum(axis=-1).astype(np.float64)
-    asked = occur[0].any(axis=-1) & occur[1].any(axis=-1) & (occur[0].shape[-1] > 1)
-    if variant.unit == "label" and direction == "A->T":
-        asked &= answers > 1
-    guesses = [_best(cells * _worth(cells, answers, variant)) for cells in (before, after)]
-    return FrozenGuesses(guesses[0], guesses[1], asked, answers, direction, variant)
+    sides = read_samples(attribute, tasks, predicted_tasks, predicted_attribute, direction)
+    metric = replace(variant or Dpa(), direction=direction)
+    if metric.unit == "attacker":
+        before, after = (divide(*metric.attack_terms(*side).sum(axis=0)) for side in (sides.truth, sides.predicted))
+        pairs = np.full((sides.truth[0].shape[1], sides.truth[1].shape[1]), np.nan)
+        return Amplification.of(Compared(divide(after - before, before + after), pairs, before, after))
+    tables = contingency(*sides.truth), contingency(*sides.predicted)
+    return Amplification.of(metric.freeze(*tables).compare(*tables))
 
 
-def attack(
-    conditions: npt.NDArray[np.bool_], answers: npt.NDArray[np.bool_], images: npt.NDArray[np.int64] | None = None
-) -> FloatArray:
+def attack(conditions: BoolArray, answers: BoolArray, images: IntArray | None = None) -> FloatArray:
     """How right a trained guesser of ``answers`` is, who sees all ``conditions`` of a sample at once.
 
     Logistic regression (scikit-learn, C = 1), trained on four fifths of the images to guess the others: of one answer a
@@ -150,9 +229,7 @@ def attack(
     return np.asarray(np.mean([_learn(conditions, asked, held) for asked in questions], axis=0), dtype=np.float64)
 
 
-def _learn(
-    conditions: npt.NDArray[np.bool_], answers: npt.NDArray[np.generic], held: Sequence[npt.NDArray[np.bool_]]
-) -> FloatArray:
+def _learn(conditions: BoolArray, answers: npt.NDArray[np.generic], held: Sequence[BoolArray]) -> FloatArray:
     """1 where the answer is guessed right, [N]; an answer that is the only one in training is always guessed."""
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
@@ -166,102 +243,6 @@ def _learn(
     return right
 
 
-def _check(direction: Direction) -> None:
-    if direction not in ("A->T", "T->A"):
-        raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
-
-
-def dpa(
-    attribute: npt.ArrayLike,
-    tasks: npt.ArrayLike,
-    predicted_tasks: npt.ArrayLike | None = None,
-    predicted_attribute: npt.ArrayLike | None = None,
-    direction: Direction = "A->T",
-    *,
-    variant: DpaVariant = _DPA,
-) -> Predictability:
-    """Directional predictability amplification of categories: (M - H) / (M + H) of the two sides' predictability.
-
-    Tokas, Nair and Kerner 2025, with the Bayes-optimal guesser of the counts for the attacker. "A->T" guesses labels
-    from the class (T^ from A, against T from A), "T->A" the class from labels. Nothing is trained or held out: a side
-    whose conditions are rare is guessed too well. Samples of several labels (classes) are so many guesses; where it
-    matters what they say together, ``DpaVariant(unit="attacker")`` trains a guesser (:func:`attack`), which for
-    "T->A" leaves out samples that have no class or several. The paper's quality equalisation (noise put on the truth
-    until it is as wrong as the model) is not applied.
-
-    Table 3 of the DBAC paper has 0.5 for one side, where two genders and three tasks are balanced, and does not say
-    what is guessed. ``truth`` of "T->A" is 1/2 there; of "A->T" it is 1/3 by default, the chance of three tasks, and
-    1/2 with ``DpaVariant(unit="label", score="balanced")``.
-
-    Args:
-        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        predicted_tasks: like ``tasks``; None: the truth.
-        predicted_attribute: like ``attribute``; None: the truth.
-        direction: "A->T" or "T->A".
-        variant: what is guessed, and how guesses count.
-
-    Raises:
-        ValueError: arrays of other values or shapes, or another direction.
-    """
-    a, a_hat = hot("attribute", attribute, predicted_attribute)
-    t, t_hat = hot("tasks", tasks, predicted_tasks)
-    same_samples(attribute=a, tasks=t, predicted_tasks=t_hat, predicted_attribute=a_hat)
-    if variant.unit == "attacker":
-        _check(direction)
-        sides = [(a, t), (a, t_hat)] if direction == "A->T" else [(t, a), (t, a_hat)]
-        before, after = (divide(*attack_terms(*side, direction).sum(axis=0)) for side in sides)
-        pairs = np.full((a.shape[1], t.shape[1]), np.nan)
-        return Predictability(float(divide(after - before, before + after)), pairs, float(before), float(after))
-    truth = contingency(a, t)
-    predicted = contingency(a, t_hat) if direction == "A->T" else contingency(a_hat, t)
-    found = freeze_dpa(truth, predicted, direction, variant=variant).evaluate(truth, predicted)
-    return Predictability(float(found.value), found.pairs, float(found.truth), float(found.predicted))
-
-
-def attack_terms(
-    conditions: npt.NDArray[np.bool_],
-    answers: npt.NDArray[np.bool_],
-    direction: Direction,
-    images: npt.NDArray[np.int64] | None = None,
-) -> FloatArray:
-    """How right the guess of each sample is, and 1, [N, 2]: predictability is their sums' ratio. See :func:`attack`.
-
-    (0, 0) for samples that are left out: "T->A" guesses one class, "A->T" any labels, none of them too.
-    """
-    asked = answers.sum(axis=1) == 1 if direction == "T->A" else np.ones(len(answers), dtype=np.bool_)
-    terms = np.zeros((len(answers), 2))
-    if asked.sum() >= _FOLDS:
-        terms[asked, 0] = attack(conditions[asked], answers[asked], None if images is None else images[asked])
-        terms[asked, 1] = 1
-    return terms
-
-
-def _cells(table: ContingencyTable, direction: Direction, variant: DpaVariant) -> FloatArray:
-    """Counts by question, condition and answer, [..., Q, X, Y]."""
-    if variant.unit == "mention":
-        cells = table.together[..., None, :, :]
-        return np.asarray(cells if direction == "A->T" else cells.swapaxes(-1, -2))
-    absent = table.attribute[..., :, None] - table.together
-    answered = np.stack([table.together, absent], axis=-1).swapaxes(-3, -2)  # [..., L, A, 2]
-    return np.asarray(answered if direction == "A->T" else answered.swapaxes(-1, -2))
-
-
-def _worth(cells: FloatArray, answers: FloatArray, variant: DpaVariant) -> FloatArray:
-    """What a right guess of each answer is worth, [..., Q, 1, Y], so that all right is 1."""
-    if variant.score == "accuracy":
-        return np.nan_to_num(divide(1.0, cells.sum(axis=(-2, -1), keepdims=True)))
-    return np.nan_to_num(divide(1.0, cells.sum(axis=-2, keepdims=True) * answers[..., None, None]))
-
-
 def _best(cells: FloatArray) -> FloatArray:
     """1 at the greatest answer of each condition, the first of equals."""
     return np.asarray(np.arange(cells.shape[-1]) == cells.argmax(axis=-1)[..., None], dtype=np.float64)
-
-
-def _pairs(cells: FloatArray, direction: Direction, variant: DpaVariant) -> FloatArray:
-    """[..., Q, X, Y] of questions as [..., A, L] of pairs."""
-    if variant.unit == "mention":
-        summed = cells.sum(axis=-3)
-        return np.asarray(summed if direction == "A->T" else summed.swapaxes(-1, -2))
-    return np.asarray(cells.sum(axis=-1 if direction == "A->T" else -2).swapaxes(-1, -2))

@@ -1,26 +1,115 @@
-"""Ratio and Error: which class captions name, against which class is annotated. Counted, for any number of classes.
-
-Both are a sum over captions by another sum, so that a bootstrap over images needs only what each caption adds:
-:func:`ratio_terms` and :func:`error_terms`.
-"""
+"""Ratio and Error: which class captions name, against which class is annotated. Counted, for any number of classes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.contingency import BoolArray, divide, hot, same_samples
+from judge.metrics.counted.contingency import BoolArray, ContingencyTable, divide, hot, same_samples
+from judge.metrics.counted.spec import CaptionTable, CountedMetric, LabelKind, Quotients, Terms, single_names
 from judge.types import FloatArray
 
 Both = Literal["neutral", "each"]
+Among = Literal["annotated", "naming"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NamingMetric(CountedMetric):
+    """A sum over captions by another.
+
+    Attributes:
+        both: a caption that names several classes names none ("neutral": women-snowboard, Princeton) or each ("each").
+    """
+
+    labels: LabelKind | None = None
+    both: Both = "neutral"
+
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"each": {"both": "each"}}
+
+    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Quotients:
+        """Nothing is chosen from the tables."""
+        return Quotients(self.amplification)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio(_NamingMetric):
+    """Ratio.
+
+    Attributes:
+        first: the class above; None for the one that people name most.
+        second: the class below; None for the one that they name least.
+    """
+
+    first: str | None = None
+    second: str | None = None
+
+    amplification: ClassVar[str] = "ratio"
+    verdicts: ClassVar[tuple[str, str]] = ("higher", "lower")
+
+    @property
+    def variant_names(self) -> list[str]:
+        """Any two classes are a variant too."""
+        return [*self.variants, "CLASS/CLASS"]
+
+    def in_variant(self, name: str) -> Self | None:
+        """As of others, or of two classes: "female/male"."""
+        first, _, second = name.partition("/")
+        return replace(self, first=first, second=second) if first and second else CountedMetric.in_variant(self, name)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class above and the class below, as far as they are known."""
+        return tuple(name for name in (self.first, self.second) if name is not None)
+
+    def choose_classes(self, most: str, least: str) -> Self:
+        """With both classes."""
+        return replace(self, first=self.first or most, second=self.second or least)
+
+    def side_terms(self, side: CaptionTable) -> Terms:
+        """Whether rows name the class above, and the class below."""
+        places = [side.classes.index(name) for name in self.classes]
+        return Quotients.terms(naming_of(side.named, self.both)[:, places])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Error(_NamingMetric):
+    """Error.
+
+    Attributes:
+        among: captions of all annotated images (women-snowboard's tables), or of these the ones that name a class (its
+            ``get_error``).
+    """
+
+    among: Among = "annotated"
+
+    verdicts: ClassVar[tuple[str, str]] = ("errs more", "errs less")
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"naming": {"among": "naming"}, **_NamingMetric.variants}
+
+    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+        """People do not err against labels that are derived from what they say."""
+        if derived:
+            yield "people's Error is 0 by construction: the labels are derived from their captions."
+
+    def side_terms(self, side: CaptionTable) -> Terms:
+        """Whether rows err, and whether they are counted."""
+        return Quotients.terms(self.count(side.annotated, side.named))
+
+    def count(self, annotated: BoolArray, named: BoolArray) -> BoolArray:
+        """Which samples err, and which are counted, [N, 2], of multi-hot arrays [N, K]."""
+        naming = naming_of(named, self.both)
+        counted = annotated.any(axis=1)
+        if self.among == "naming":
+            counted &= naming.any(axis=1)
+        return np.stack([(naming & ~annotated).any(axis=1) & counted, counted], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MentionShare:
-    """Ratio or Error.
+class NamingShare:
+    """Ratio or Error of arrays.
 
     Attributes:
         value: see :func:`ratio` and :func:`error`; NaN where ``counted`` is 0.
@@ -34,51 +123,51 @@ class MentionShare:
     counted: int
 
 
-def ratio(
-    mention: npt.ArrayLike, *, first: int = 0, second: int = 1, classes: int | None = None, both: Both = "neutral"
-) -> MentionShare:
+def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1, both: Both = "neutral") -> NamingShare:
     """Captions that name the first class / captions that name the second (Hendricks et al. 2018).
 
     LIC's paper puts men over women, women-snowboard women over men: the caller says which is first. It is 1 where both
     are named as often, whatever the images show.
 
+    Of five captions two name a man (1), one a woman (0), one both and one nobody:
+
+        >>> ratio([[1, 0], [0, 1], [0, 1], [1, 1], [0, 0]], first=1, second=0).value
+        2.0
+
     Args:
         mention: classes that each caption names, multi-hot, [N, K] (none: all 0); or the one that it names, [N].
         first: index of the class above.
         second: index of the class below.
-        classes: K, where ``mention`` is [N]; default: the greatest of its labels, ``first`` and ``second``, plus 1.
         both: a caption that names several classes: counts for none ("neutral": women-snowboard, Princeton) or for each
             ("each").
 
     Raises:
         ValueError: arrays of other values or shapes, or no such class.
     """
-    terms = ratio_terms(mention, first=first, second=second, classes=classes, both=both)
-    upper, lower = terms.sum(axis=0)
-    naming = naming_of(_mentioned(mention, classes, first, second), both).sum(axis=0)
+    (named,) = hot("mention", mention)
+    if np.ndim(mention) == 1:  # Classes that nobody names.
+        named = np.pad(named, ((0, 0), (0, max(0, max(first, second) + 1 - named.shape[1]))))
+    if not (min(first, second) >= 0 and max(first, second) < named.shape[1]):
+        raise ValueError(f"mention: classes {first} and {second} of {named.shape[1]}")
+    naming = naming_of(named, both).sum(axis=0)
     pairs = divide(naming[:, None], naming[None, :])
-    return MentionShare(float(divide(upper, lower)), pairs, int(lower))
-
-
-def ratio_terms(
-    mention: npt.ArrayLike, *, first: int = 0, second: int = 1, classes: int | None = None, both: Both = "neutral"
-) -> FloatArray:
-    """What each caption adds above and below, [N, 2]: the ratio is their sums' ratio. Arguments: :func:`ratio`."""
-    naming = naming_of(_mentioned(mention, classes, first, second), both)
-    return naming[:, [first, second]].astype(np.float64)
+    return NamingShare(float(pairs[first, second]), pairs, int(naming[second]))
 
 
 def error(
-    attribute: npt.ArrayLike,
-    mention: npt.ArrayLike,
-    *,
-    among: Literal["annotated", "naming"] = "annotated",
-    both: Both = "neutral",
-) -> MentionShare:
+    attribute: npt.ArrayLike, mention: npt.ArrayLike, *, among: Among = "annotated", both: Both = "neutral"
+) -> NamingShare:
     """Share of captions that name another class than the annotated one; naming none is no error.
 
     Hendricks et al. 2018, "Women also snowboard". A captioner that never names a class has Error 0: read it beside the
     share of captions that name one.
+
+    The second of these five captions names a man (1) where a woman (0) is annotated; the fifth names nobody:
+
+        >>> error([0, 0, 1, 1, 1], [[1, 0], [0, 1], [0, 1], [0, 1], [0, 0]]).value
+        0.2
+        >>> error([0, 0, 1, 1, 1], [[1, 0], [0, 1], [0, 1], [0, 1], [0, 0]], among="naming").value
+        0.25
 
     Args:
         attribute: the annotated class, [N], or multi-hot, [N, K]. Samples without any are left out; where there are
@@ -93,42 +182,13 @@ def error(
         ValueError: arrays of other values or shapes.
     """
     annotated, named = hot("attribute and mention", attribute, mention)
-    wrong, counted = error_terms(annotated, named, among=among, both=both).sum(axis=0)
+    same_samples(attribute=annotated, mention=named)
+    wrong, counted = Error(among=among, both=both).count(annotated, named).sum(axis=0)
     naming = naming_of(named, both) & ~annotated
     pairs = divide(annotated.T.astype(np.float64) @ naming.astype(np.float64), counted)
-    return MentionShare(float(divide(wrong, counted)), pairs, int(counted))
+    return NamingShare(float(divide(wrong, counted)), pairs, int(counted))
 
 
-def error_terms(
-    attribute: npt.ArrayLike,
-    mention: npt.ArrayLike,
-    *,
-    among: Literal["annotated", "naming"] = "annotated",
-    both: Both = "neutral",
-) -> FloatArray:
-    """Errors and counted captions of each sample, [N, 2]: Error is their sums' ratio. Arguments: :func:`error`."""
-    annotated, named = hot("attribute and mention", attribute, mention)
-    same_samples(attribute=annotated, mention=named)
-    naming = naming_of(named, both)
-    counted = annotated.any(axis=1)
-    if among == "naming":
-        counted &= naming.any(axis=1)
-    wrong = (naming & ~annotated).any(axis=1) & counted
-    return np.stack([wrong, counted], axis=1).astype(np.float64)
-
-
-def _mentioned(mention: npt.ArrayLike, classes: int | None, first: int, second: int) -> BoolArray:
-    """[N, K], wide enough for the two classes where the mentions are labels."""
-    (named,) = hot("mention", mention)
-    width = named.shape[1]
-    if np.ndim(mention) == 1:
-        width = max(first + 1, second + 1, width) if classes is None else classes
-        named = np.pad(named, ((0, 0), (0, max(0, width - named.shape[1]))))
-    if not (0 <= first < width and 0 <= second < width and named.shape[1] == width):
-        raise ValueError(f"mention: classes {first} and {second} of {named.shape[1]}, where {width} were expected")
-    return named
-
-
-def naming_of(named: BoolArray, both: Both = "neutral") -> BoolArray:
+def naming_of(named: BoolArray, both: Both) -> BoolArray:
     """What captions name, [C, K]; those that name several classes name none ("neutral"), or each."""
-    return named & (named.sum(axis=1, keepdims=True) == 1) if both == "neutral" else named
+    return single_names(named) if both == "neutral" else named

@@ -1,174 +1,200 @@
-"""Counted metrics as functions of two tables of counts: frozen once, then evaluated on any resample of images.
+"""What a counted metric is: what it reads, what each caption adds, what is chosen once, and how two tables compare.
 
-A row of METRICS names its :class:`Counting`: which metric, of which labels, compared with what, and in whose variant.
+The functions on arrays and the command share these objects and one :class:`ContingencyTable`. A new metric is a file in
+this folder with a subclass of :class:`CountedMetric`, and a row in ``rows.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from judge.metrics.amplification import AMPLIFICATIONS
-from judge.metrics.counted.association import BaVariant, DbaVariant, MultiVariant, freeze_ba, freeze_dba, variance
-from judge.metrics.counted.contingency import ContingencyTable, divide
-from judge.metrics.counted.dpa import DpaVariant, freeze_dpa
-from judge.metrics.counted.ratio_error import Both
-from judge.types import Direction, FloatArray
+from judge.metrics.counted.contingency import BoolArray, ContingencyTable, divide
+from judge.types import Direction, FloatArray, IntArray
 
-Kind = Literal["ba", "dba", "multi", "multi-variance", "dpa", "ratio", "error"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 Against = Literal["people", "annotation"]
-Said = Literal["words", "objects"]
+LabelKind = Literal["words", "objects"]
+# The classes and the labels that rows add to a table: [C, A] and [C, L].
+Terms: TypeAlias = "tuple[BoolArray | FloatArray, BoolArray | FloatArray | csr_array[np.float64, tuple[int, int]]]"
 
 
-@dataclass(frozen=True, slots=True)
-class NamingVariant:
-    """How Ratio and Error count captions that name classes of the attribute.
-
-    Attributes:
-        first, second: Ratio's class above and class below; None for the one that people name most, and least.
-        both: see :mod:`judge.metrics.counted.ratio_error`.
-        among: Error's denominator; see there.
-    """
-
-    first: str | None = None
-    second: str | None = None
-    both: Both = "neutral"
-    among: Literal["annotated", "naming"] = "annotated"
-
-
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """How a row is counted.
+class Compared(NamedTuple):
+    """A counted metric of two tables with any leading axes.
 
     Attributes:
-        kind: the metric.
-        against: what a captioner's captions are compared with: people's captions, or annotated classes and objects.
-        labels: what else captions say: their content words or the names of objects; None where only classes count.
-        variant: where published codes differ: BaVariant, DbaVariant, MultiVariant, DpaVariant or NamingVariant.
+        value: the metric, [...].
+        pairs: what each pair of a class and a label adds, signed, [..., A, L]; NaN where it is undefined.
+        truth: the value of the truth alone, [...]; NaN where the metric is a change and has no sides.
+        predicted: that of the predictions.
     """
 
-    kind: Kind
-    against: Against
-    labels: Said | None
-    variant: Any
+    value: FloatArray
+    pairs: FloatArray
+    truth: FloatArray
+    predicted: FloatArray
+
+
+class Frozen(Protocol):
+    """A metric whose pairs, signs and guesses are chosen; resamples are compared under them."""
+
+    def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
+        """The metric of tables with any leading axes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Amplification:
+    """A counted metric of arrays.
+
+    Attributes:
+        value: fraction, not x100; NaN where no pair is defined.
+        pairs: what each pair of a class and a label adds, signed, [A, L]; NaN where it is undefined (and left out).
+        truth: the value of the truth alone; NaN where the metric is a change and has no sides (DBA, Multi->).
+        predicted: that of the predictions.
+    """
+
+    value: float
+    pairs: FloatArray
+    truth: float
+    predicted: float
+
+    @classmethod
+    def of(cls, found: Compared, **more: Any) -> Self:
+        """The result of two tables without leading axes."""
+        return cls(float(found.value), found.pairs, float(found.truth), float(found.predicted), **more)
 
     @property
-    def is_share(self) -> bool:
-        """Whether captions add to a numerator and a denominator, and to nothing else."""
-        return self.kind in {"ratio", "error"} or (self.kind == "dpa" and self.variant.unit == "attacker")
-
-    def as_in(self, name: str) -> Counting | None:
-        """The same in the variant ``name`` of ``VARIANTS``, or of Ratio "A/B"; None where there is no such variant."""
-        first, _, second = name.partition("/")
-        if self.kind == "ratio" and first and second:
-            return replace(self, variant=NamingVariant(first, second))
-        changes = VARIANTS[self.kind].get(name)
-        return replace(self, **changes) if changes else None
+    def left_out(self) -> int:
+        """Pairs that are undefined: no sample meets their condition."""
+        return int(np.isnan(self.pairs).sum())
 
 
-# What may follow a counted row's name and a colon ("dba-o:princeton"); the row alone is the paper's own definition.
-# Several may ("dba-o:princeton:annotation"): "annotation" says with what captions are compared, the others how is
-# counted. T->A is against the annotation in any case.
-_ANNOTATION: Mapping[str, Any] = {"against": "annotation"}
-VARIANTS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
-    "ba": {
-        "joint": {"variant": BaVariant(share="joint")},
-        "kerner-lab": {"variant": BaVariant(share="joint", empty="zero")},
-        "sony": {"variant": BaVariant(threshold="1/(A-1)")},
-    },
-    "dba": {
-        "annotation": _ANNOTATION,
-        "princeton": {"variant": DbaVariant(tie="zero")},
-        "sony": {"variant": DbaVariant(tie="zero", rows="labelled")},
-        "kerner-lab": {"variant": DbaVariant(empty="zero", per="mentions")},
-    },
-    "multi": {
-        "annotation": _ANNOTATION,
-        "sony": {"variant": MultiVariant(sets="exact", change=DbaVariant(tie="zero", rows="labelled"))},
-        "pairs": {"variant": MultiVariant(largest=2)},
-        "variance": {"kind": "multi-variance"},
-        "variance-kerner-lab": {"kind": "multi-variance", "variant": MultiVariant(ddof=1, spread="signed")},
-    },
-    "multi-variance": {"annotation": _ANNOTATION},
-    "dpa": {
-        "annotation": _ANNOTATION,
-        "label": {"variant": DpaVariant(unit="label")},
-        "balanced": {"variant": DpaVariant(score="balanced")},
-        "label-balanced": {"variant": DpaVariant(unit="label", score="balanced")},
-        "attacker": {"variant": DpaVariant(unit="attacker")},
-    },
-    "ratio": {"each": {"variant": NamingVariant(both="each")}},
-    "error": {
-        "naming": {"variant": NamingVariant(among="naming")},
-        "each": {"variant": NamingVariant(both="each")},
-    },
-}
+@dataclass(frozen=True, slots=True, eq=False)
+class CaptionTable:
+    """What the captions of one side say, or what annotated images show, a row each.
 
-
-# How two sides are compared (key of AMPLIFICATIONS); metrics of the other kinds are a change, or BA's difference.
-COMPARED: Mapping[Kind, str] = {"ratio": "ratio", "error": "difference", "dpa": "normalised"}
-
-
-class Measured(NamedTuple):
-    """Of tables with leading axes, [...] each: both sides (NaN where the metric has none), and the metric."""
-
-    human: FloatArray
-    generated: FloatArray
-    value: FloatArray
-
-
-Evaluate = Callable[[ContingencyTable, ContingencyTable], Measured]
-
-
-def freeze(
-    counting: Counting, direction: Direction | None, truth: ContingencyTable, predicted: ContingencyTable
-) -> Evaluate:
-    """The metric with its pairs, signs and guesses chosen from two tables, once; both may have the same leading axes.
-
-    Tables of Ratio and Error, and of DPA's attackers (who learnt once), have one class and one label: what captions add
-    above, and below (``judge.metrics.counted.ratio_error``, ``judge.metrics.counted.dpa.attack_terms``).
-    Those of Multi-> have a label for each set of labels (``judge.metrics.counted.contingency.set_contingency``).
+    Attributes:
+        image: index of the row's image, [C].
+        classes: names of the A' classes: those of images, then others that some caption names.
+        annotated: the image's class, [C, A'].
+        named: classes that the row names, [C, A'].
+        labels: the words or objects that it names, [C, L].
+        known: A, the number of classes that images have.
     """
-    kind, variant = counting.kind, counting.variant
-    if counting.is_share:
-        amplify = AMPLIFICATIONS[COMPARED[kind]]
-        return lambda before, after: _shares(before, after, amplify)
-    if kind == "ba":
-        pairs = freeze_ba(truth, variant=variant)
-        return lambda before, after: Measured(*pairs.bias(before, after), pairs.evaluate(before, after)[0])
-    assert direction is not None  # Rows of the other kinds have one.
-    if kind == "dpa":
-        guesses = freeze_dpa(truth, predicted, direction, variant=variant)
 
-        def predictability(before: ContingencyTable, after: ContingencyTable) -> Measured:
-            found = guesses.evaluate(before, after)
-            return Measured(found.truth, found.predicted, found.value)
-
-        return predictability
-    several = kind != "dba"
-    signed = freeze_dba(truth, direction, variant=variant.change if several else variant, size=several)
-    if kind == "multi-variance":
-
-        def spread(before: ContingencyTable, after: ContingencyTable) -> Measured:
-            change = signed.change(before, after)
-            spreads = {"change": change, "signed": signed.sign * change, "size": np.abs(change)}
-            return _alone(variance(spreads[variant.spread], ddof=variant.ddof))
-
-        return spread
-    return lambda before, after: _alone(signed.evaluate(before, after)[0])
+    image: IntArray
+    classes: tuple[str, ...]
+    annotated: BoolArray
+    named: BoolArray
+    labels: BoolArray
+    known: int
 
 
-def _shares(
-    before: ContingencyTable, after: ContingencyTable, amplify: Callable[[FloatArray, FloatArray], FloatArray]
-) -> Measured:
-    human, generated = (divide(table.attribute[..., 0], table.tasks[..., 0]) for table in (before, after))
-    return Measured(human, generated, amplify(human, generated))
+@dataclass(frozen=True, kw_only=True)
+class CountedMetric(ABC):
+    """A metric that is counted, in one variant.
+
+    It is a function of two contingency tables, whose counts add up over images; whatever it chooses from them is chosen
+    once (:meth:`freeze`). A subclass adds a field for each choice on which published codes differ.
+
+    Attributes:
+        against: what a captioner's captions are compared with: people's captions, or annotated classes and objects.
+        labels: what else captions name: content words or objects; None where only classes count.
+        direction: what is predicted: labels ("A->T"), classes ("T->A"), or both (None).
+        amplification: how two sides are compared, a key of AMPLIFICATIONS; of a metric that is a change: difference.
+        verdicts: what a value above the chance level says of a captioner, and one below.
+        variants: what may follow the row's name and a colon ("dba-o:princeton") -> the fields that it sets; several may
+            follow one another. The row alone is the paper's own definition.
+    """
+
+    against: Against = "people"
+    labels: LabelKind | None = "objects"
+    direction: Direction | None = None
+
+    amplification: ClassVar[str] = "difference"
+    verdicts: ClassVar[tuple[str, str]] = ("amplifies", "mitigates")
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @property
+    def variant_names(self) -> list[str]:
+        """The variants, for messages."""
+        return list(self.variants)
+
+    def in_variant(self, name: str) -> Self | None:
+        """The same metric in the variant ``name``; None where there is no such variant."""
+        return replace(self, **self.variants[name]) if name in self.variants else None
+
+    @property
+    def needs_class_words(self) -> bool:
+        """Whether it says nothing of an attribute whose classes have no words."""
+        return self.direction == "T->A" or self.labels is None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that its variant asks for by name."""
+        return ()
+
+    def choose_classes(self, most: str, least: str) -> Self:
+        """With the classes that its variant leaves open: those that people name most, and least."""
+        return self
+
+    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+        """Sentences on what is so whatever captions say.
+
+        Args:
+            attribute: its name.
+            classes: how many it has.
+            has_words: whether words of the classes are known.
+            derived: whether labels are derived from people's captions.
+        """
+        yield from ()
+
+    def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
+        """What the rows of each side add to its contingency table.
+
+        Raises:
+            JudgeError: the side cannot be counted so.
+        """
+        return [self.side_terms(side) for side in (truth, predicted)]
+
+    def side_terms(self, side: CaptionTable) -> Terms:
+        """What the rows of a side add: the class that each names, and its labels."""
+        return single_names(side.named)[:, : side.known], side.labels
+
+    @abstractmethod
+    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
+        """The metric with its pairs, signs and guesses chosen, once; tables may have the same leading axes."""
 
 
-def _alone(value: FloatArray) -> Measured:
-    """A metric that is a change, and has no sides."""
-    nothing = np.full_like(value, np.nan)
-    return Measured(nothing, nothing, value)
+@dataclass(frozen=True, slots=True)
+class Quotients:
+    """A metric whose sides are a sum over samples by another: there is nothing to choose.
+
+    Its tables have one class, which counts the numerator, and one label, which counts the denominator.
+    """
+
+    amplification: str
+
+    @staticmethod
+    def terms(added: BoolArray | FloatArray) -> Terms:
+        """What rows add above and below, [C, 2], as their classes and labels."""
+        return added[:, :1], added[:, 1:]
+
+    def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
+        """The sides, their comparison, and no pairs."""
+        before, after = (divide(table.attribute[..., 0], table.tasks[..., 0]) for table in (truth, predicted))
+        value = AMPLIFICATIONS[self.amplification](before, after)
+        return Compared(value, np.full((*before.shape, 1, 1), np.nan), before, after)
+
+
+def single_names(named: BoolArray) -> BoolArray:
+    """The class that each caption names, [C, K]; captions that name several classes name none."""
+    return np.asarray(named & (named.sum(axis=1, keepdims=True) == 1))

@@ -1,0 +1,154 @@
+"""Multi->: DBA's change over sets of labels, of Zhao, Andrews and Xiang 2023 ("Men also do laundry")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from judge.errors import JudgeError
+from judge.metrics.counted.association import mean, variance
+from judge.metrics.counted.contingency import BoolArray, Train, label_sets, read_samples, set_contingency
+from judge.metrics.counted.dba import Dba
+from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
+from judge.types import Direction, FloatArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Sets = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multi(Dba):
+    """Multi->. The default is Zhao, Andrews and Xiang 2023; the change and its sign are DBA's.
+
+    Attributes:
+        statistic: the mean size of the changes, or their variance.
+        sets: all sets of labels that some sample has, with others or alone ("subsets": the paper, kerner-lab), or the
+            exact label sets of samples ("exact": Sony). Both belong to every sample that has all of their labels.
+        largest: labels in a set at most; None: any number.
+        least: samples that must have a set.
+        ddof: of the variance: 0 (Sony) or 1 (kerner-lab).
+        spread: whose variance: the change of probability ("change": the paper, Sony), the change with the sign of y
+            ("signed": kerner-lab), or its size ("size").
+    """
+
+    statistic: Literal["mean size", "variance"] = "mean size"
+    sets: Literal["subsets", "exact"] = "subsets"
+    largest: int | None = None
+    least: int = 1
+    ddof: Literal[0, 1] = 0
+    spread: Literal["change", "signed", "size"] = "change"
+
+    verdicts: ClassVar[tuple[str, str]] = ("changes", "changes")
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "annotation": {"against": "annotation"},
+        "sony": {"sets": "exact", "tie": "zero", "rows": "labelled"},
+        "pairs": {"largest": 2},
+        "variance": {"statistic": "variance"},
+        "variance-kerner-lab": {"statistic": "variance", "ddof": 1, "spread": "signed"},
+    }
+
+    def find_sets(self, tasks: BoolArray) -> Sets:
+        """The sets of labels that are counted, of samples with ``tasks``, [N, L]."""
+        return label_sets(tasks, exact=self.sets == "exact", largest=self.largest, least=self.least)
+
+    def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
+        """The sets of labels of the truth that each row has.
+
+        Raises:
+            JudgeError: there are too many sets.
+        """
+        try:
+            sets = self.find_sets(truth.labels)
+        except ValueError as error:
+            name = "multi-at" if self.direction == "A->T" else "multi-ta"
+            what = "images show more than 250,000 sets of objects"
+            raise JudgeError(what, where=f"--metrics {name}", mend=f"use {name}:pairs") from error
+        return [(self.side_terms(side)[0], _holding(side.labels, sets)) for side in (truth, predicted)]
+
+    def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
+        """The mean size of changes, or their variance."""
+        return self.variance(change, pairs) if self.statistic == "variance" else mean(np.abs(change))
+
+    def variance(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
+        """The variance of changes, of signed changes or of sizes."""
+        spreads = {"change": change, "signed": pairs, "size": np.abs(change)}
+        return variance(spreads[self.spread], ddof=self.ddof)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultiAmplification(Amplification):
+    """Multi-> of arrays: ``value`` is the mean size of the M sets' ``pairs``, [A, M].
+
+    Attributes:
+        variance: see :class:`Multi`; NaN where no pair is defined.
+        sets: the M sets of labels, as indices.
+    """
+
+    variance: float
+    sets: Sets
+
+
+def multi(
+    attribute: npt.ArrayLike,
+    tasks: npt.ArrayLike,
+    predicted_tasks: npt.ArrayLike | None = None,
+    predicted_attribute: npt.ArrayLike | None = None,
+    direction: Direction = "A->T",
+    *,
+    train: Train | None = None,
+    variant: Multi | None = None,
+) -> MultiAmplification:
+    """Multi->: the mean size, and the variance, of DBA's change over classes and *sets* of labels.
+
+    Zhao, Andrews and Xiang 2023, "Men also do laundry", whose groups are the classes here, and whose attributes the
+    labels. A sample has a set if it has all its labels. Sizes do not cancel, so 0 means no change at all, and the value
+    does not tell amplification from its opposite: the signed pairs do.
+
+    Of class 0 one sample in two has both labels, and the model gives both to the other too:
+
+        >>> found = multi([0, 0, 1, 1], [[1, 1], [1, 0], [0, 1], [0, 1]], [[1, 1], [1, 1], [0, 1], [0, 1]])
+        >>> found.sets, round(found.value, 4), found.pairs.tolist()
+        (((0,), (1,), (0, 1)), 0.1667, [[0.0, -0.5, 0.5], [0.0, 0.0, 0.0]])
+
+    Args:
+        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
+        tasks: multi-hot, [N, L], or one label a sample, [N].
+        predicted_tasks: like ``tasks``; None: the truth.
+        predicted_attribute: like ``attribute``; None: the truth.
+        direction: "A->T" (the paper's G->M) or "T->A" (M->G).
+        train: (attribute, tasks) of the training samples, to choose sets and y from; only sets that the truth has too
+            are kept. Default: the truth given.
+        variant: where published codes differ; default: the paper's.
+
+    Raises:
+        ValueError: arrays of other values or shapes, another direction, or more than 250,000 sets.
+    """
+    sides = read_samples(attribute, tasks, predicted_tasks, predicted_attribute, direction, train=train)
+    metric = replace(variant or Multi(), direction=direction)
+    sets = metric.find_sets(sides.train[1])
+    if train is not None:
+        kept = set_contingency(*sides.truth, sets).tasks >= max(1, metric.least)
+        sets = tuple(labels for labels, keep in zip(sets, kept, strict=True) if keep)
+    truth, predicted = set_contingency(*sides.truth, sets), set_contingency(*sides.predicted, sets)
+    frozen = metric.freeze(truth if train is None else set_contingency(*sides.train, sets), predicted)
+    found = frozen.compare(truth, predicted)
+    before, after = frozen.shares(truth, predicted)
+    return MultiAmplification.of(found, variance=float(metric.variance(after - before, found.pairs)), sets=sets)
+
+
+def _holding(labels: BoolArray, sets: Sets) -> csr_array[np.float64, tuple[int, int]]:
+    """Which rows have all labels of each set, [C, M]."""
+    from scipy.sparse import csr_array
+
+    if not sets:
+        return csr_array((len(labels), 0))
+    rows = [np.flatnonzero(labels[:, list(members)].all(axis=1)) for members in sets]
+    columns = np.repeat(np.arange(len(sets)), [len(of) for of in rows])
+    cells = np.concatenate(rows), columns
+    return csr_array((np.ones(len(columns)), cells), shape=(len(labels), len(sets)))
