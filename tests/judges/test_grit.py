@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 from helpers import GENDER, Glimpses, accuracy, make_glimpses, make_samples
-from judge.masking.hidden import HiddenPictures
 
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
 from judge.judges.backbones import make_backbone
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered, waves
 from judge.judges.sat import ask
+from judge.masking.hidden import HiddenPictures
 from judge.masking.regions import MOST, Box
 from judge.training.precompute import precompute_pictures
 from judge.training.processes import make_accelerator

@@ -9,9 +9,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from judge.masking.hidden import HiddenPictures, find_hidden
 
 from judge.masking.folder import Hiding
+from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.instances import BoolMask, Instance, Picture, from_mask
 from judge.masking.regions import MOST, visible_boxes
 

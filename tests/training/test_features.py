@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from judge.masking.hidden import HiddenPictures
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Blueprint, Materials, find_judge
 from judge.judges.backbones import TimmBackbone, make_backbone
 from judge.masking.folder import Hiding
+from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.training.features import FeatureCache, FeatureStore
