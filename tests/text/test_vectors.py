@@ -66,7 +66,7 @@ def fasttext_bin(
     matrix: np.ndarray,
     *,
     grams: tuple[int, int] = (0, 0),
-    pruned: dict[int, int] | None = None,
+    pruned: int = -1,
     version: int = 12,
     quantised: bool = False,
 ) -> bytes:
@@ -75,9 +75,8 @@ def fasttext_bin(
     data = struct.pack("<ii", 793712314, version)
     # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
     data += struct.pack("<12id", matrix.shape[1], 5, 5, 5, 5, 1, 2, 2, buckets, *grams, 100, 1e-4)
-    data += struct.pack("<iiiqq", len(words), len(words), 0, 1000, -1 if pruned is None else len(pruned))
+    data += struct.pack("<iiiqq", len(words), len(words), 0, 1000, pruned)
     data += b"".join(word.encode() + b"\0" + struct.pack("<qb", 9, 0) for word in words)
-    data += b"".join(struct.pack("<ii", *pair) for pair in (pruned or {}).items())
     data += struct.pack("<?qq", quantised, *matrix.shape) + matrix.astype("<f4").tobytes()
     # The output matrix, which nobody asks for.
     return data + struct.pack("<?qq", False, 1, matrix.shape[1]) + bytes(4 * matrix.shape[1])
@@ -197,15 +196,6 @@ def test_fasttext_letters_alone_count_inside_a_word_only(tmp_path: Path) -> None
     np.testing.assert_allclose(row(load_vectors(path, ["aha"]), "aha"), matrix[places].mean(axis=0), rtol=1e-5)
 
 
-def test_fasttext_pruned(tmp_path: Path) -> None:
-    """Of n-grams only those that were kept count, at their new places."""
-    matrix = np.random.default_rng(3).normal(size=(1 + 40, 3)).astype(np.float32)
-    kept = _hash(b"cat") % 40
-    assert kept not in {_hash(gram) % 40 for gram in (b"<ca", b"at>")}
-    path = write(tmp_path, fasttext_bin(["cat"], matrix, grams=(3, 3), pruned={kept: 5}))
-    np.testing.assert_allclose(row(load_vectors(path, ["cat"]), "cat"), matrix[[0, 6]].mean(axis=0), rtol=1e-5)
-
-
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", ["glove", "word2vec binary", "fastText .bin"])
 def test_memory_is_that_of_the_words_in_use(name: str, packed: bool, tmp_path: Path) -> None:
@@ -252,6 +242,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
         fasttext_bin(["a"], np.ones((1, 2)), quantised=True),
         r"quantised fastText model \(\.ftz\)",
     ),
+    "pruned": (fasttext_bin(["a"], np.ones((1, 2)), pruned=1), r"quantised fastText model \(\.ftz\)"),
     "version": (fasttext_bin(["a"], np.ones((1, 2)), version=13), "of version 13"),
     "mixed, shorter": (MIXED, "line 11: holds 3 numbers where others hold 7"),
     "mixed, longer": (b"a 0.1 0.2\nb 0.1 0.2 0.3\n", "line 2: holds 3 numbers where others hold 2"),

@@ -13,7 +13,7 @@ from typing import cast
 
 from judge.errors import JudgeError
 from judge.text.vectors.binary import FASTTEXT, read_fasttext, read_word2vec
-from judge.text.vectors.rows import AGAIN, MAX_WIDTH, UNREADABLE, Rows, damaged
+from judge.text.vectors.reader import AGAIN, MAX_WIDTH, UNREADABLE, Rows, damaged
 from judge.text.vectors.text import read_text
 
 _HEAD = 2**16

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from judge.text.vectors.rows import Rows
+from judge.text.vectors.reader import Rows
 from judge.types import FloatArray
 
 if TYPE_CHECKING:
