@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
-from judge.corpus.coco import MISSING, Found, Item, find_captions
+from judge.corpus.coco import Found, find_captions
+from judge.corpus.entries import MISSING, image_id
 from judge.corpus.files import read_document
-from judge.corpus.ids import canonical_id, is_encodable, kind_of
+from judge.corpus.ids import is_encodable, kind_of
 from judge.errors import JudgeError
 from judge.types import Captions, Side
 
@@ -94,14 +94,17 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     refused = _compile(options.refusals)
     unique = side == "generated" and not (found.several or options.several)
     by_image: dict[str, list[str]] = {}
-    rows: dict[str, int] = {}
+    first: dict[str, str] = {}
     empty = refusals = 0
     silent: set[str] = set()
-    for item in found.items:
-        image = _image(item, found.id_field, source)
-        if unique and rows.setdefault(image, item.row) != item.row:
-            _duplicate(image, item, rows[image], found.id_field, source)
-        caption = _caption(item, found.caption_field, source)
+    for entry in found.entries:
+        where = f"{source}, {entry.at}, field '{found.id_field}'"
+        image = image_id(entry.image, where)
+        if unique and first.setdefault(image, entry.at) != entry.at:
+            what = f"duplicate results for image '{image}' ({first[image]} has one)"
+            mend = "keep one record per image, or allow several captions with --several"
+            raise JudgeError(what, where=where, mend=mend)
+        caption = _caption(entry.value, f"{source}, {entry.at}, field '{found.caption_field}'")
         if not caption.strip():
             empty += 1
             silent.add(image)
@@ -118,23 +121,7 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     return Captions(name, kept, source=source, empty=empty, refused=refusals, silent=frozenset(silent - kept.keys()))
 
 
-def _image(item: Item, field: str, source: str) -> str:
-    if item.image is MISSING:
-        fault = "is missing"
-    else:
-        try:
-            return canonical_id(item.image)
-        except (ValueError, OverflowError) as error:
-            fault = str(error)
-    raise JudgeError(
-        f"image id {fault}",
-        where=f"{source}, {item.at}, field '{field}'",
-        mend="give the record a number or a file name",
-    )
-
-
-def _caption(item: Item, field: str, source: str) -> str:
-    caption = item.caption
+def _caption(caption: object, where: str) -> str:
     if not isinstance(caption, str):
         fault = "is missing" if caption is MISSING else f"is {kind_of(caption)}"
     elif len(caption) > MAX_CAPTION:
@@ -143,17 +130,7 @@ def _caption(item: Item, field: str, source: str) -> str:
         fault = "is not valid Unicode (half of a surrogate pair)"
     else:
         return caption
-    raise JudgeError(
-        f"caption {fault}", where=f"{source}, {item.at}, field '{field}'", mend="give the record a text, or remove it"
-    )
-
-
-def _duplicate(image: str, item: Item, first: int, field: str, source: str) -> NoReturn:
-    raise JudgeError(
-        f"duplicate results for image '{image}' (record {first} has one)",
-        where=f"{source}, {item.at}, field '{field}'",
-        mend="keep one record per image, or allow several captions with --several",
-    )
+    raise JudgeError(f"caption {fault}", where=where, mend="give the record a text, or remove it")
 
 
 def _compile(patterns: Sequence[str]) -> re.Pattern[str] | None:

@@ -159,7 +159,7 @@ def test_values_differ_in_case_only(write: Write) -> None:
             {"1": {"gender": "m"}},
             "JSON of the wrong shape (an object). Give a table, a list of records or {image: label}.",
         ),
-        ({" ": "m"}, "record 1: image id is empty. Give the record a number or a file name."),
+        ({" ": "m"}, "record 1 (' '): image id is empty. Give the record a number or a file name."),
         ("", "file is empty. Give a file with captions or labels in it."),
         ('{"1": "m"', "not JSON (Expecting ',' delimiter at line 1, column 10). Mend the file, or export it again."),
     ],
