@@ -77,11 +77,10 @@ class Figure:
 
     def paint(self, pen: Pen, colour: Colour) -> None:
         """Fill the whole outline."""
-        for part in (*self.legs, *self.feet, self.hem, self.volume, self.torso, self.neck, self.head):
+        trunk = (self.hem, self.volume, self.torso, self.neck, self.head)
+        for part in (*self.legs, *self.feet, *trunk, *self.arms, *self.hands):
             if part is not None:
                 part.paint(pen, colour)
-        for part in (*self.arms, *self.hands):
-            part.paint(pen, colour)
 
 
 def make_figure(
