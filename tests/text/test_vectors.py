@@ -457,7 +457,7 @@ def test_default_deltas_are_the_least_that_find_enough(hidden: str, real: dict[t
                 vectors = load_vectors(reference, used_by((human, generated)), captions=human)
                 assert vectors.delta == delta
                 gaps = find_gaps(human, generated, vectors)
-                lacking = sum(gaps.counts[word] for word in gaps.nearest.words)
+                lacking = sum(gaps.counts[word] for word in gaps.lacking)
                 for shares, threshold in ((found, delta), (before, delta - 0.05)):
                     swapped = sum(row.tokens for row in gaps.substitutions(threshold))
                     shares.append(swapped / lacking)
