@@ -14,12 +14,10 @@ from judge.calibration.world import CLASSES
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.reading import read_captions
-from judge.corpus.tasks import Tasks
 from judge.metrics.counted.association import DpaVariant, ba_mals, dpa
 from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize
-from judge.types import Captions, Labels
 
 GENDER, OBJECTS = load_lexicon("gender"), load_lexicon("coco-objects")
 
@@ -58,13 +56,6 @@ def test_the_papers_sets(ratio: tuple[int, int], rate: float) -> None:
         max(counts["female", task, verb], counts["male", task, verb]) for task in SUBSETS for verb in VERBS.classes
     )
     assert right / 300 == pytest.approx(rate)
-
-
-def test_attribute_and_task_are_independent() -> None:
-    made = grammar_set((45, 5), 600)
-    counts = Counter((attribute, task) for attribute, task, _ in made.cells.values())
-    assert set(counts.values()) == {100}
-    assert len(counts) == 6
 
 
 def test_what_a_caption_says_is_what_it_was_drawn_for() -> None:
@@ -110,45 +101,6 @@ def test_seeds() -> None:
 # From captions
 
 
-@pytest.mark.parametrize(
-    ("caption", "verbs"),
-    [
-        ("a man riding, then throwing a frisbee", {"throw"}),
-        ("he threw it", {"throw"}),
-        ("she throws; it was thrown", {"throw"}),
-        ("a girl lies on a bed", {"lay"}),
-        ("a boy laid down, lying", {"lay"}),
-        ("she sat where others sit", {"sit"}),
-        ("held up by people who hold umbrellas", {"hold"}),
-        ("he played while she walks", {"play", "walk"}),
-        ("an umbrella on a side walk", set()),
-        ("a sidewalk, a player, a layer of snow", set()),
-    ],
-)
-def test_verbs_in_their_forms(caption: str, verbs: set[str]) -> None:
-    assert VERBS.mentions(tokenize(caption)) == verbs
-
-
-def test_which_captions_fit() -> None:
-    captions = {
-        "1": ("A man lays on a bed.", "A man sits on a bed.", "A person lays on a bed.", "A man laid in bed"),
-        "2": ("A man lays on a bed and sits up.",),  # both verbs
-        "3": ("A man and a woman lay on a bed.",),  # both classes
-        "4": ("A man lays down.",),  # no task
-        "5": ("A man lays on a bed.",),  # another of the three tasks is there
-        "6": ("A man lays on a bed.",),  # no label
-        "7": ("A man lays on a bed.",),  # a dog does not matter
-    }
-    names = ("bed", "dog", "frisbee", "umbrella")
-    tasks = Tasks(names, {**dict.fromkeys(captions, (0,)), "5": (0, 3), "7": (0, 1)}, "objects.json")
-    labels = Labels("gender", ("female", "male"), dict.fromkeys(captions.keys() - {"6"}, "male"), "gender.csv")
-    found = find_candidates(Captions("human", captions), labels, tasks)
-    assert {cell: images for cell, images in found.items() if images} == {
-        ("male", "bed", "lay"): {"1": ["A man lays on a bed.", "A man laid in bed"], "7": ["A man lays on a bed."]},
-        ("male", "bed", "sit"): {"1": ["A man sits on a bed."]},
-    }
-
-
 @pytest.mark.parametrize("ratio", RATIOS[:3])
 def test_real_captions_as_far_as_they_reach(candidates: Candidates, ratio: tuple[int, int]) -> None:
     """10,301 of COCO's 123,000 captioned images: a few a cell, enough for 10 a class and task in place of 50."""
@@ -163,6 +115,7 @@ def test_real_captions_as_far_as_they_reach(candidates: Candidates, ratio: tuple
         words, cell = tokenize(caption), made.cells[image]
         assert VERBS.mentions(words) & set(SUBSETS[cell.task]) == {cell.verb}
         assert GENDER.mentions(words) == {cell.attribute}
+        assert cell.task in OBJECTS.mentions(words)
 
 
 def counted(made: VerbSet) -> list[float]:
