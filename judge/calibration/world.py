@@ -92,9 +92,8 @@ class Parameters:
         if self.association == 1:
             raise JudgeError("association is 1", mend="take less: nothing could be amplified")
         if self.female_share in {0, 1}:
-            raise JudgeError(
-                f"female_share is {self.female_share}", mend="take a number between: there are two classes"
-            )
+            what = f"female_share is {self.female_share}"
+            raise JudgeError(what, mend="take a number between: there are two classes")
 
 
 DEFAULT = Parameters()

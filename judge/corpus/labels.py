@@ -7,7 +7,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
 
 from judge.corpus.columns import find_column
 from judge.corpus.columns import id_column as column_of_ids
@@ -158,19 +157,12 @@ def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: 
         if key in IGNORED:
             return None
         if _CODE.fullmatch(value):
-            _number(value, sorted(set(spelled.values())), where)
+            name = max(spelled.values(), default="NAME")
+            what = f"label is the number {value}, and published tables disagree on what numbers mean"
+            raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={value}")
         if lexicon is not None:
             known = sorted(lexicon.classes)
             mend = f"known classes: {', '.join(known)}; tell what it means with --label-value {known[0]}={value[:60]}"
             raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
         spelled[key] = value
     return spelled[key]
-
-
-def _number(value: str, known: Sequence[str], where: str) -> NoReturn:
-    name = known[-1] if known else "NAME"
-    raise JudgeError(
-        f"label is the number {value}, and published tables disagree on what numbers mean",
-        where=where,
-        mend=f"say which class it is, as in --label-value {name}={value}",
-    )

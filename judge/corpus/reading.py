@@ -108,15 +108,14 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
         if not caption.strip():
             empty += 1
             silent.add(image)
-        elif refused is not None and refused.match(caption):
+        elif refused.match(caption):
             refusals += 1
             silent.add(image)
         else:
             by_image.setdefault(image, []).append(caption)
     if not by_image:
-        raise JudgeError(
-            f"no caption is left ({empty} empty, {refusals} refusals)", where=source, mend="give captions that describe"
-        )
+        what = f"no caption is left ({empty} empty, {refusals} refusals)"
+        raise JudgeError(what, where=source, mend="give captions that describe")
     kept = {image: tuple(captions) for image, captions in by_image.items()}
     return Captions(name, kept, source=source, empty=empty, refused=refusals, silent=frozenset(silent - kept.keys()))
 
@@ -133,15 +132,13 @@ def _caption(caption: object, where: str) -> str:
     raise JudgeError(f"caption {fault}", where=where, mend="give the record a text, or remove it")
 
 
-def _compile(patterns: Sequence[str]) -> re.Pattern[str] | None:
+def _compile(patterns: Sequence[str]) -> re.Pattern[str]:
     for pattern in patterns:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise JudgeError(
-                f"refusal pattern '{pattern}' is no regular expression ({error})", mend="escape it, or leave it out"
-            ) from error
-    if not patterns:
-        return None
-    # Models like to open with a quotation mark or Markdown.
+            what = f"refusal pattern '{pattern}' is no regular expression ({error})"
+            raise JudgeError(what, mend="escape it, or leave it out") from error
+    # Models like to open with a quotation mark or Markdown. Without patterns nothing matches.
+    patterns = patterns or ["(?!)"]
     return re.compile(r"[\s\"'“”*_#>]*(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")", re.IGNORECASE)

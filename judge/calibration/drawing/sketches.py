@@ -35,14 +35,14 @@ def _file() -> Mapping[str, Any]:
     return data
 
 
-def sketch(name: str) -> Draw:
-    """What draws the entry ``name`` of ``drawings.yaml``."""
-    return partial(_draw, name)
+def sketch(name: str, **colours: Colour) -> Draw:
+    """What draws the entry ``name`` of ``drawings.yaml``; ``colours``: those that it leaves open."""
+    return partial(_draw, name, colours)
 
 
-def _draw(name: str, pen: Pen, rng: np.random.Generator) -> None:
+def _draw(name: str, colours: Mapping[str, Colour], pen: Pen, rng: np.random.Generator) -> None:
     file = _file()
-    drawing, palette = file["drawings"][name], dict(file["palette"])
+    drawing, palette = file["drawings"][name], {**file["palette"], **colours}
     for colour, choices in drawing.get("colours", {}).items():
         known = file["choices"][choices] if isinstance(choices, str) else choices
         palette[colour] = pick(rng, [_colour(choice, palette) for choice in known])
