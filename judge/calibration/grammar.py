@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 
 from judge.calibration.truth import truth
-from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, draw_scenes, stream, told_by
+from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, described_by, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Labels, Progress
 from judge.utils.files import OutputFolder
@@ -104,7 +104,7 @@ def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None 
     rng = stream(world.seed if seed is None else seed, f"captioner {name}")
     by_image = {
         scene.image_id: (sentence(_content(scene, world.parameters, rng), rng=rng, vocabulary=captioner.vocabulary),)
-        for scene in told_by(world.scenes, captioner, rng)
+        for scene in described_by(world.scenes, captioner, rng)
     }
     knobs = ", ".join(f"{name} {value:g}" for name, value in asdict(captioner).items())
     return Captions(name, by_image, f"simulated ({knobs}), {world.human.source}")
@@ -163,7 +163,7 @@ def write_world(
         folder: new or empty, or another world with ``overwrite``; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.
-        progress: told of progress.
+        progress: called with the progress.
 
     Raises:
         JudgeError: the folder holds something, or cannot be written; a name that is no file stem.

@@ -53,7 +53,7 @@ def find_captions(
     - ``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``: Karpathy's dataset. His training set is
       split "train" and split "restval".
     - ``[{...}]`` or the rows of a table: COCO results, lmms-eval's samples, VLMEvalKit's answers, LIC's pickles or
-      any table, whose columns are told by name (:mod:`judge.corpus.columns`) or given in ``columns``.
+      any table, whose columns are recognised by name (:mod:`judge.corpus.columns`) or given in ``columns``.
     - ``{image: caption}`` and ``{image: [captions]}``.
 
     One set of options serves both sides, which may differ in format: a file of generated captions without splits is

@@ -1,4 +1,4 @@
-"""Which column of a table holds the image ids, which the captions: by name, else the user says."""
+"""Which column of a table holds the image ids and which the captions: found by name, or chosen by the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a file and telling its format from its content, never from its name."""
+"""Opening a file and recognising its format by its content, never by its name."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def read_labels(
         else:
             first.setdefault(image, entry.at)
     if not labels:
-        seen = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
-        what = f"no image has a label of {attribute} ({seen})"
+        values = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
+        what = f"no image has a label of {attribute} ({values})"
         raise JudgeError(what, where=document.source, mend="check the column")
     classes = sorted(lexicon.classes if lexicon is not None else set(labels.values()))
     return Labels(attribute, tuple(classes), labels, source=document.source, ignored=dict(ignored))

@@ -1,4 +1,4 @@
-"""Captions of one side, out of any of the files that people hold."""
+"""Reading the captions of one side from a file of any known format."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ DEFAULT_OPTIONS = ReadOptions()
 def read_captions(
     path: str | os.PathLike[str], options: ReadOptions = DEFAULT_OPTIONS, *, side: Side, name: str | None = None
 ) -> Captions:
-    """Read the captions of one side; the format is told from the content, not from the file's name.
+    """Read the captions of one side; the format is recognised by the content, not by the file's name.
 
     COCO captions and results JSON, Karpathy's dataset, ``{image: caption}``, ``{image: [captions]}``, JSON lines,
     CSV, TSV, Parquet, Excel, LIC's pickles, lmms-eval's samples, VLMEvalKit's answers (see

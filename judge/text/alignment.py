@@ -163,7 +163,7 @@ def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vecto
 
 
 def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Words]:
-    """``captions`` with each word of ``table`` exchanged."""
+    """``captions`` with each word of ``table`` replaced."""
     get = table.get
     return [tuple([get(word, word) for word in words]) for words in captions]
 
@@ -188,7 +188,7 @@ def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -
 
 
 def hardly_contextual(captioner: str, found: float | None, delta: float) -> Iterator[str]:
-    """A line where fewer of people's lacking tokens than ``ENOUGH`` find another word; ``found``: their share."""
+    """A warning where fewer of people's lacking tokens than ``ENOUGH`` find a substitute; ``found``: their share."""
     if found is not None and found < ENOUGH:
         yield (
             f"{captioner}: at delta {delta:g} alignment finds a word for {found:.1%} of people's tokens that it lacks; "
@@ -197,19 +197,19 @@ def hardly_contextual(captioner: str, found: float | None, delta: float) -> Iter
 
 
 def is_special(word: str) -> bool:
-    """Whether ``word`` is a token of ours; the tokeniser never writes "<" beside a letter."""
+    """Whether ``word`` is a special token such as "<gender>"; the tokeniser never writes "<" beside a letter."""
     return len(word) > 2 and word[0] == "<" and word[-1] == ">"
 
 
 def _nearest(left: np.ndarray, right: np.ndarray) -> tuple[list[int], list[float]]:
     """Of each row of ``left`` [N, D] the row of ``right`` [M, D] that is nearest, and its cosine distance."""
     one, other = _unit(left), _unit(right)
-    thin, wide = one.astype(np.float32), np.ascontiguousarray(other.astype(np.float32).T)
+    left32, right32 = one.astype(np.float32), np.ascontiguousarray(other.astype(np.float32).T)
     columns = np.zeros(len(left), dtype=np.int64)
     distances = np.zeros(len(left))
     step = max(1, _BLOCK // len(right))
     for start in range(0, len(left), step):
-        cosines = thin[start : start + step] @ wide
+        cosines = left32[start : start + step] @ right32
         # A product's last bits depend on where a column stands: what is close to the best is compared anew.
         row, column = np.nonzero(cosines >= cosines.max(axis=1, keepdims=True) - _ROUGH)
         exact = _cosines(one[start : start + step], other, row, column)

@@ -65,7 +65,7 @@ def knobs(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 def test_true_amplifications_are_far_apart() -> None:
-    truth = [true_amplification(captioner=knob, score="confidence", looks=True) for knob in KNOBS.values()]
+    truth = [true_amplification(captioner=knob, score="confidence", uses_images=True) for knob in KNOBS.values()]
     assert truth[0] == 0
     assert min(np.diff(truth)) > 0.1
 

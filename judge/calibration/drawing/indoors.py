@@ -65,7 +65,7 @@ def _stove(pen: Pen, rng: np.random.Generator, height: float) -> None:
 
 
 def office(pen: Pen, rng: np.random.Generator) -> None:
-    """Whiteboard, desks with lamps, ceiling lights, carpet, caches or a window with blinds."""
+    """Whiteboard, desks with lamps, ceiling lights, carpet, shelves or a window with blinds."""
     floor = float(rng.uniform(0.7, 0.76))
     wall = pick(rng, ((196, 206, 216), (214, 214, 210), (184, 200, 204)), 8)
     pen.rectangle(0, 0, 1, 1, wall)

@@ -1,4 +1,4 @@
-"""Word vectors: read from the files that people hold, taken from an encoder, or learnt from captions.
+"""Word vectors: read from files, taken from an encoder, or learnt from captions.
 
 Only the words in use are kept: a file of 5 GB costs the memory of a vocabulary.
 """
@@ -17,7 +17,7 @@ from judge.types import Words
 
 CORPUS = "corpus"
 HUGGING_FACE = "hf:"
-# The cosine distance below which one word may stand for another; what is near is another number in each source.
+# The cosine distance below which one word may replace another; vectors of different sources need different ones.
 # DBAC (supplement, A) chose 0.4 for GloVe, the least at which 60% of what a captioner lacks finds a word of its own. By
 # the same rule, in steps of 0.05, on the shared captions: the share of lacking tokens (occurrences of people's words
 # that a captioner never uses) that find one, over the captioners nic_balanced, nic_equalizer, nic_plus, nic_upweight,

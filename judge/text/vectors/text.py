@@ -73,7 +73,7 @@ def _width(body: bytes, where: str) -> int:
 
 
 def _word(body: bytes, width: int, where: str) -> bytes:
-    """What stands before the last ``width`` fields."""
+    """The word: all before the last ``width`` fields."""
     fields = body.count(b" ")
     if fields == width:
         return body[: body.find(b" ")]
@@ -93,5 +93,5 @@ def _numbers(body: bytes, width: int, where: str) -> FloatArray32:
         values = [float(field) for field in fields]
     except ValueError:
         raise JudgeError("a value is no number", where=where, mend=AGAIN) from None
-    with np.errstate(over="ignore"):  # What is too large is told as not finite.
+    with np.errstate(over="ignore"):  # A number that is too large is reported as not finite.
         return np.array(values, dtype=np.float32)
