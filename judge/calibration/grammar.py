@@ -261,7 +261,7 @@ def _write_files(
     ]
     _dump({"info": {"description": world.human.source}, "images": images, "annotations": annotations}, files.human)
     for captions in generated:
-        results = [{"image_id": int(image), "caption": told[0]} for image, told in captions.by_image.items()]
+        results = [{"image_id": int(image), "caption": texts[0]} for image, texts in captions.by_image.items()]
         _dump(results, files.captions[captions.name])
     _dump(truth(captioners, world.parameters), files.truth, indent=2)
     recipe = {
