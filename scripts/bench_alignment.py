@@ -2,10 +2,10 @@
 
     python scripts/bench_alignment.py ../shared/data/coco-captions
 
-All human captions of the folder (``captions_human.json``), cut into words and masked; a model vocabulary of 10,000
-words (a captioner's own, of ``results/``, filled up with made ones) and 300-dimensional vectors drawn by chance, near
+All human captions of the folder (``captions_human.json``), tokenised and masked; a model vocabulary of 10,000
+words (a captioner's own, of ``results/``, filled up with made ones) and random 300-dimensional vectors, near
 ones for some pairs. Loading is not timed. The loop is timed on a sample of captions and its time for all of them
-reckoned from that; both answers on the sample are compared. Figures: BENCHMARKS.md.
+estimated from that; both answers on the sample are compared. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations

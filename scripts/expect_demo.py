@@ -3,8 +3,8 @@
     python scripts/expect_demo.py --worlds 60 --seen 5
 
 Each world is that of ``judge demo`` with another seed, and is measured with the demo's own settings, without refits:
-all by the judges that read, the first --seen also by those that see. Worlds are kept in --out, and the command given
-again goes on from there. Two seconds a world, five minutes one that is seen, on two cores.
+all by the judges of captions, the first --seen also by those that use images. Results are kept in --out, and the
+same command resumes from there. On two cores two seconds a world, five minutes with images.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ FIRST_SEED = 1000
 
 def main(
     worlds: Annotated[int, typer.Option(min=2)] = 60,
-    seen: Annotated[int, typer.Option(help="worlds that are looked at too", min=2)] = 5,
+    seen: Annotated[int, typer.Option(help="worlds measured with images as well", min=2)] = 5,
     images: int = 1200,
-    out: Annotated[Path, typer.Option(help="file that worlds are kept in")] = Path("runs/expected.jsonl"),
+    out: Annotated[Path, typer.Option(help="file of the results so far")] = Path("runs/expected.jsonl"),
 ) -> None:
     """Measure worlds, and write their means."""
     out.parent.mkdir(parents=True, exist_ok=True)
     seeds = range(FIRST_SEED, FIRST_SEED + worlds)
     rows = [row for row in read_rows(out) if row["images"] == images and row["seed"] in seeds]
     for seed in seeds:
-        looks = seed < FIRST_SEED + seen
-        if sum(row["seed"] == seed for row in rows) >= len(CAPTIONERS) * (2 if looks else 1):
+        with_images = seed < FIRST_SEED + seen
+        if sum(row["seed"] == seed for row in rows) >= len(CAPTIONERS) * (2 if with_images else 1):
             continue
-        found = measure(seed, images, looks=looks)
+        found = measure(seed, images, with_images=with_images)
         with out.open("a") as file:
             file.write(json.dumps(found) + "\n")
         rows += found
@@ -52,13 +52,13 @@ def main(
     EXPECTED.write_text(json.dumps(summarise(rows, images), indent=1) + "\n", encoding="utf-8")
 
 
-def measure(seed: int, images: int, *, looks: bool) -> list[dict[str, Any]]:
+def measure(seed: int, images: int, *, with_images: bool) -> list[dict[str, Any]]:
     """The table of one world."""
-    pictures = PIXELS if looks else None
+    pictures = PIXELS if with_images else None
     with TemporaryDirectory() as folder:
         files = write_world(make_world(images, seed=seed), CAPTIONERS, Path(folder) / "world", pictures=pictures)
         settings = demo_settings(files, Path(folder)) | {"seed": seed, "refits": 0, "chance": 0, "out": None}
-        if not looks:
+        if not with_images:
             settings |= {"metrics": ("lic",), "judge": ("linear",), "images": None, "instances": None}
         result = run(make_config(settings, RunConfig))
     return [

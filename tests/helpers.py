@@ -89,6 +89,15 @@ def judge(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+def caption_options(files: WorldFiles) -> list[str]:
+    """People's captions and those of every captioner, as options of ``judge evaluate``."""
+    return [
+        "--human",
+        str(files.human),
+        *(part for path in files.captions.values() for part in ("--captions", str(path))),
+    ]
+
+
 def few(files: WorldFiles, count: int = 1) -> WorldFiles:
     """The first human captions of each image alone: judges of one index stand for those of all."""
     human = json.loads(files.human.read_text(encoding="utf-8"))

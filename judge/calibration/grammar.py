@@ -18,12 +18,13 @@ from functools import cache
 from importlib import resources
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
 
 from judge.calibration.truth import truth
-from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, draw_scenes, stream, told_by
+from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, described_by, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Labels, Progress
 from judge.utils.files import OutputFolder
@@ -103,9 +104,10 @@ def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None 
     rng = stream(world.seed if seed is None else seed, f"captioner {name}")
     by_image = {
         scene.image_id: (sentence(_content(scene, world.parameters, rng), rng=rng, vocabulary=captioner.vocabulary),)
-        for scene in told_by(world.scenes, captioner, rng)
+        for scene in described_by(world.scenes, captioner, rng)
     }
-    return Captions(name, by_image, f"simulated ({_knobs(captioner)}), {world.human.source}")
+    knobs = ", ".join(f"{name} {value:g}" for name, value in asdict(captioner).items())
+    return Captions(name, by_image, f"simulated ({knobs}), {world.human.source}")
 
 
 def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | None = None) -> str:
@@ -116,23 +118,19 @@ def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | No
     """
     grammar = _grammar()
     plain = vocabulary is not None
-    phrase = {
-        "person": _pick(grammar.people[content.attribute], rng, first=vocabulary),
-        "place": "",
-        "where": "",
-        "thing": "",
-    }
+    person = _pick(grammar["people"][content.attribute], rng, first=vocabulary)
+    phrase = {"person": person, "place": "", "where": "", "thing": ""}
     if content.setting is not None:
-        phrase["place"] = phrase["where"] = _pick(grammar.settings[content.setting], rng)
+        phrase["place"] = phrase["where"] = _pick(grammar["settings"][content.setting], rng)
     if content.task is None:
-        phrase["doing"] = _pick(grammar.idle, rng, first=vocabulary)
+        phrase["doing"] = _pick(grammar["idle"], rng, first=vocabulary)
     else:
         phrase["thing"] = _thing(content.task, rng, plain=plain)
-        phrase["doing"] = _pick(grammar.doing, rng, first=vocabulary).format(thing=phrase["thing"])
+        phrase["doing"] = _pick(grammar["doing"], rng, first=vocabulary).format(thing=phrase["thing"])
     frames = _frames(task=content.task is not None, setting=content.setting is not None, first=vocabulary)
     text = _pick(frames, rng).format(**phrase)
     if not plain and rng.random() < _ENDING:
-        text += " " + _pick(grammar.endings, rng).format(possessive=grammar.possessive[content.attribute])
+        text += " " + _pick(grammar["endings"], rng).format(possessive=grammar["possessive"][content.attribute])
     text = " ".join(text.split())
     if plain:
         return text
@@ -141,7 +139,7 @@ def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | No
 
 def task_words() -> dict[str, tuple[str, ...]]:
     """Task -> the nouns, one of which stands in every caption that tells it; no noun belongs to two tasks."""
-    return dict(_grammar().tasks)
+    return {task: tuple(nouns) for task, nouns in _grammar()["tasks"].items()}
 
 
 def write_world(
@@ -165,7 +163,7 @@ def write_world(
         folder: new or empty, or another world with ``overwrite``; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.
-        progress: told of progress.
+        progress: called with the progress.
 
     Raises:
         JudgeError: the folder holds something, or cannot be written; a name that is no file stem.
@@ -188,39 +186,13 @@ def write_world(
     return world_files(Path(folder), captioners)
 
 
-@dataclass(frozen=True, slots=True)
-class _Grammar:
-    """``grammar.yaml``; ``people`` and ``possessive`` by attribute, None where the attribute is not said."""
-
-    people: Mapping[str | None, tuple[str, ...]]
-    possessive: Mapping[str | None, str]
-    idle: tuple[str, ...]
-    frames: tuple[str, ...]
-    endings: tuple[str, ...]
-    settings: Mapping[str, tuple[str, ...]]
-    thing: str
-    doing: tuple[str, ...]
-    adjectives: tuple[str, ...]
-    tasks: Mapping[str, tuple[str, ...]]
-
-
 @cache
-def _grammar() -> _Grammar:
-    text = (resources.files("judge.calibration") / "grammar.yaml").read_text(encoding="utf-8")
-    data = yaml.safe_load(text)
-    people: dict[str | None, tuple[str, ...]] = dict(zip(CLASSES, zip(*data["people"], strict=True), strict=True))
-    return _Grammar(
-        people={**people, None: tuple(data["anyone"])},
-        possessive=dict(zip((*CLASSES, None), data["possessive"], strict=True)),
-        idle=tuple(data["idle"]),
-        frames=tuple(data["frames"]),
-        endings=tuple(data["endings"]),
-        settings={setting: tuple(phrases) for setting, phrases in data["settings"].items()},
-        thing=data["thing"],
-        doing=tuple(data["doing"]),
-        adjectives=tuple(data["adjectives"]),
-        tasks={task: tuple(nouns) for task, nouns in data["tasks"].items()},
-    )
+def _grammar() -> Mapping[str, Any]:
+    """``grammar.yaml``; people and possessives by attribute, None where the attribute is not said."""
+    data: dict[str, Any] = yaml.safe_load((resources.files(__package__) / "grammar.yaml").read_text(encoding="utf-8"))
+    people = dict(zip(CLASSES, zip(*data["people"], strict=True), strict=True))
+    possessive = dict(zip((*CLASSES, None), data["possessive"], strict=True))
+    return {**data, "people": {**people, None: data["anyone"]}, "possessive": possessive}
 
 
 @cache
@@ -228,7 +200,7 @@ def _frames(*, task: bool, setting: bool, first: int | None) -> tuple[str, ...]:
     """The frames that tell no more than there is to tell."""
     return tuple(
         frame
-        for frame in _grammar().frames[:first]
+        for frame in _grammar()["frames"][:first]
         if (task or "{thing}" not in frame) and (setting or "{place}" not in frame)
     )
 
@@ -246,14 +218,10 @@ def _pick(entries: Sequence[str], rng: np.random.Generator, *, first: int | None
 
 def _thing(task: str, rng: np.random.Generator, *, plain: bool) -> str:
     grammar = _grammar()
-    noun = _pick(grammar.tasks[task], rng)
+    noun = _pick(grammar["tasks"][task], rng)
     if not plain and rng.random() < _ADJECTIVE:
-        noun = f"{_pick(grammar.adjectives, rng)} {noun}"
-    return grammar.thing.format(noun=noun)
-
-
-def _knobs(captioner: Captioner) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in asdict(captioner).items())
+        noun = f"{_pick(grammar['adjectives'], rng)} {noun}"
+    return str(grammar["thing"].format(noun=noun))
 
 
 def _content(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> Content:
@@ -293,7 +261,7 @@ def _write_files(
     ]
     _dump({"info": {"description": world.human.source}, "images": images, "annotations": annotations}, files.human)
     for captions in generated:
-        results = [{"image_id": int(image), "caption": told[0]} for image, told in captions.by_image.items()]
+        results = [{"image_id": int(image), "caption": texts[0]} for image, texts in captions.by_image.items()]
         _dump(results, files.captions[captions.name])
     _dump(truth(captioners, world.parameters), files.truth, indent=2)
     recipe = {

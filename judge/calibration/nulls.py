@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -49,19 +48,14 @@ def people_as_captioner(
     human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
     others = [{image: (written[image][orders[image][place]],) for image in chosen} for place in range(captions, needed)]
     wrong = {image for image in chosen if generator.random() < mislabelled}
-    by_image = {image: _another(labels, image) if image in wrong else labels.by_image[image] for image in chosen}
+    other = dict(zip(labels.classes, (*labels.classes[1:], labels.classes[0]), strict=True))  # The next class.
+    classes = {image: labels.by_image[image] for image in chosen}
     return Corpus(
         Captions("human", human, corpus.human.source),
         tuple(
-            Captions(f"person {number}" if number > 1 else "a person", other, corpus.human.source)
-            for number, other in enumerate(others, start=1)
+            Captions(f"person {number}" if number > 1 else "a person", by_image, corpus.human.source)
+            for number, by_image in enumerate(others, start=1)
         ),
-        replace(labels, by_image=by_image),
+        replace(labels, by_image={image: other[name] if image in wrong else name for image, name in classes.items()}),
         corpus.tasks,
     )
-
-
-def _another(labels: Labels, image: str) -> str:
-    """The class after the image's own."""
-    by_image: Mapping[str, str] = labels.by_image
-    return labels.classes[(labels.classes.index(by_image[image]) + 1) % len(labels.classes)]

@@ -1,4 +1,4 @@
-"""Scenes drawn as pictures, with exact masks, so that all that looks at pixels can be tested with nothing downloaded.
+"""Scenes drawn as pictures, with exact masks, so that everything that uses images can be tested without downloads.
 
 The attribute shows on the foreground person alone, and only inside of the outline: two scenes that differ in nothing
 else have the same masks, and the same pixels outside of that person's mask. The looks are arbitrary devices that a
@@ -110,7 +110,7 @@ def write_pictures(
         seed: of the world.
         size: pixels along the side of a picture.
         workers: threads; None for one a core.
-        progress: told of the pictures written.
+        progress: called with the number of pictures written.
 
     Raises:
         JudgeError: as ``draw``.

@@ -29,22 +29,22 @@ def evidence_table(
     captioner: Captioner = FAITHFUL,
     *,
     direction: Direction = "A->T",
-    looks: bool = False,
+    uses_images: bool = False,
 ) -> FloatArray:
     """P(what is asked for, what one caption tells once the hidden words are gone); sums to 1, each class has 1/2.
 
     Args:
         parameters: the world.
         captioner: whose captions; ``FAITHFUL`` for people's too.
-        direction: "A->T": asked for is the attribute, told are task and setting, [2, 13, 9]. "T->A": asked for is the
-            scene's task, told are the word for the person and the setting, [12, 3, 9]. The last index of each axis of
-            what is told: silence.
-        looks: the judge also sees the drawn scene without its person: task and setting, [2, 13, 9, 12, 8] ("A->T").
+        direction: "A->T": the attribute is asked for, task and setting are evidence, [2, 13, 9]. "T->A": the
+            scene's task is asked for, the word for the person and the setting are evidence, [12, 3, 9]. The last index
+            of each axis of evidence: the caption does not say.
+        uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8] ("A->T").
 
     Raises:
-        JudgeError: a judge that looks for the task, which it sees.
+        JudgeError: a judge that uses images and is asked for the task, which it sees.
     """
-    if looks and direction == "T->A":
+    if uses_images and direction == "T->A":
         raise JudgeError("a judge that sees the scene need not guess its task", mend="ask for A->T")
     scenes = task_given_attribute(parameters.association)[:, :, None] * setting_given_scene(parameters) / len(CLASSES)
     places = _confusion(len(SETTINGS), captioner.error)
@@ -52,17 +52,19 @@ def evidence_table(
         sharp = task_given_attribute(0.0, knob=1.0)
         names = (1 - captioner.stereotype) * np.eye(len(TASKS)) + captioner.stereotype * sharp[:, None, :]
         names = names @ _confusion(len(TASKS), captioner.error)
-        if looks:
+        if uses_images:
             both = np.einsum("ats,atu,sv->tsauv", scenes, names, places)
-            seen = [[_with_silence(told, parameters.mention, parameters.place) for told in row] for row in both]
-            return np.moveaxis(np.array(seen), (0, 1), (3, 4))
-        told = np.einsum("ats,atu,sv->auv", scenes, names, places)
-        return _with_silence(told, parameters.mention, parameters.place)
+            views = [
+                [_with_silence(evidence, parameters.mention, parameters.place) for evidence in row] for row in both
+            ]
+            return np.moveaxis(np.array(views), (0, 1), (3, 4))
+        evidence = np.einsum("ats,atu,sv->auv", scenes, names, places)
+        return _with_silence(evidence, parameters.mention, parameters.place)
     leaning = np.repeat(np.eye(len(CLASSES)), HALF, axis=0)
     words = (1 - captioner.guess) * np.eye(len(CLASSES))[:, None, :] + captioner.guess * leaning
     words = words @ _confusion(len(CLASSES), captioner.error)
-    told = np.einsum("ats,atb,sv->tbv", scenes, words, places)
-    return _with_silence(told, parameters.gendered, parameters.place)
+    evidence = np.einsum("ats,atb,sv->tbv", scenes, words, places)
+    return _with_silence(evidence, parameters.gendered, parameters.place)
 
 
 def bayes_score(
@@ -71,7 +73,7 @@ def bayes_score(
     *,
     direction: Direction = "A->T",
     score: str = "confident_accuracy",
-    looks: bool = False,
+    uses_images: bool = False,
 ) -> float:
     """The score that an optimal judge reaches on one side, seeing one caption at a time.
 
@@ -84,22 +86,22 @@ def bayes_score(
         captioner: whose captions; ``FAITHFUL`` for people's too.
         direction: see ``evidence_table``.
         score: a key of ``scores.SCORES``.
-        looks: see ``evidence_table``.
+        uses_images: see ``evidence_table``.
 
     Raises:
         JudgeError: an unknown score.
     """
     if score not in SCORES:
         raise JudgeError(f"unknown score '{score}'", mend=nearest(score, list(SCORES)))
-    table = evidence_table(parameters, captioner, direction=direction, looks=looks)
+    table = evidence_table(parameters, captioner, direction=direction, uses_images=uses_images)
     joint = table.reshape(len(table), -1)
     total = joint.sum(axis=0)
     # Evidence that never comes has no posterior and no weight.
     posterior = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
     correct = posterior.argmax(axis=0) == np.arange(len(joint))[:, None]
     happens = joint > 0
-    said = Judged(posterior[happens], correct[happens], -np.log(posterior[happens]))
-    mean = SCORES[score].quantity(said) @ joint[happens]
+    judged = Judged(posterior[happens], correct[happens], -np.log(posterior[happens]))
+    mean = SCORES[score].quantity(judged) @ joint[happens]
     pool = SCORES[score].pool
     return float(pool(mean) if pool else mean)
 
@@ -110,11 +112,11 @@ def true_amplification(
     *,
     direction: Direction = "A->T",
     score: str = "confident_accuracy",
-    looks: bool = False,
+    uses_images: bool = False,
 ) -> float:
     """Generated minus human side for an optimal judge: LIC's truth (A->T), Leakage's with ``score="accuracy"``.
 
-    ImageCaptioner2's with ``score="confidence"`` and ``looks``.
+    ImageCaptioner2's with ``score="confidence"`` and ``uses_images``.
 
     Exactly 0.0 for a ``FAITHFUL`` captioner. Without errors it never decreases in ``stereotype`` (A->T), in ``guess``
     (T->A). T->A asks for the task where LIC asks for the attribute.
@@ -122,8 +124,8 @@ def true_amplification(
     Raises:
         JudgeError: an unknown score.
     """
-    generated = bayes_score(parameters, captioner, direction=direction, score=score, looks=looks)
-    return generated - bayes_score(parameters, direction=direction, score=score, looks=looks)
+    generated = bayes_score(parameters, captioner, direction=direction, score=score, uses_images=uses_images)
+    return generated - bayes_score(parameters, direction=direction, score=score, uses_images=uses_images)
 
 
 def truth(captioners: Mapping[str, Captioner], parameters: Parameters = DEFAULT) -> dict[str, dict[str, float]]:
@@ -142,12 +144,12 @@ def _confusion(outcomes: int, error: float) -> FloatArray:
     return np.where(np.eye(outcomes, dtype=np.bool_), 1 - error, error / (outcomes - 1))
 
 
-def _with_silence(told: FloatArray, first: float, second: float) -> FloatArray:
-    """[K, M + 1, N + 1]: of ``told``, [K, M, N], the first thing is said with probability ``first``, and so on."""
-    outcomes, rows, columns = told.shape
+def _with_silence(evidence: FloatArray, first: float, second: float) -> FloatArray:
+    """[K, M + 1, N + 1]: of ``evidence``, [K, M, N], the first thing is said with probability ``first``, and so on."""
+    outcomes, rows, columns = evidence.shape
     table = np.empty((outcomes, rows + 1, columns + 1))
-    table[:, :-1, :-1] = first * second * told
-    table[:, :-1, -1] = first * (1 - second) * told.sum(axis=2)
-    table[:, -1, :-1] = (1 - first) * second * told.sum(axis=1)
-    table[:, -1, -1] = (1 - first) * (1 - second) * told.sum(axis=(1, 2))
+    table[:, :-1, :-1] = first * second * evidence
+    table[:, :-1, -1] = first * (1 - second) * evidence.sum(axis=2)
+    table[:, -1, :-1] = (1 - first) * second * evidence.sum(axis=1)
+    table[:, -1, -1] = (1 - first) * (1 - second) * evidence.sum(axis=(1, 2))
     return table

@@ -92,9 +92,8 @@ class Parameters:
         if self.association == 1:
             raise JudgeError("association is 1", mend="take less: nothing could be amplified")
         if self.female_share in {0, 1}:
-            raise JudgeError(
-                f"female_share is {self.female_share}", mend="take a number between: there are two classes"
-            )
+            what = f"female_share is {self.female_share}"
+            raise JudgeError(what, mend="take a number between: there are two classes")
 
 
 DEFAULT = Parameters()
@@ -214,8 +213,8 @@ def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT)
     )
 
 
-def told_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Generator) -> tuple[Scene, ...]:
-    """The scenes as ``captioner`` tells of them, in the same order; the attribute is what its word says."""
+def described_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Generator) -> tuple[Scene, ...]:
+    """The scenes as ``captioner`` describes them, in the same order; the attribute is what its word says."""
     attributes = np.array([CLASSES.index(scene.attribute) for scene in scenes], dtype=np.int64)
     tasks = np.array([TASKS.index(scene.tasks[0]) for scene in scenes], dtype=np.int64)
     settings = np.array([SETTINGS.index(scene.setting) for scene in scenes], dtype=np.int64)
@@ -225,8 +224,8 @@ def told_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Genera
     task = _err(np.where(stereotyped, sharp, tasks), len(TASKS), captioner.error, rng)
     setting = _err(settings, len(SETTINGS), captioner.error, rng)
     return tuple(
-        replace(scene, attribute=CLASSES[said], setting=SETTINGS[place], tasks=(TASKS[doing],))
-        for scene, said, doing, place in zip(scenes, word, task, setting, strict=True)
+        replace(scene, attribute=CLASSES[named], setting=SETTINGS[place], tasks=(TASKS[doing],))
+        for scene, named, doing, place in zip(scenes, word, task, setting, strict=True)
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from judge.commands.captioner_checkpoints import settings_beside
 from judge.commands.pictures import prepare_masking
 from judge.config import CaptionConfig
-from judge.corpus.coco import records
+from judge.corpus.entries import records
 from judge.corpus.files import read_document
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, require

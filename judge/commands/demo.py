@@ -113,7 +113,7 @@ def _optima(metrics: Sequence[str], *, looks: bool) -> dict[str, str]:
         for metric in map(find_metric, metrics):
             if metric.uses_images or not looks:
                 human, generated = (
-                    bayes_score(captioner=of, score=metric.score, looks=looks) for of in (FAITHFUL, captioner)
+                    bayes_score(captioner=of, score=metric.score, uses_images=looks) for of in (FAITHFUL, captioner)
                 )
                 found[f"{name} {metric.name}"] = f"{human:.3f} / {generated:.3f} ({generated - human:+.3f})"
     return found

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, cast
+from typing import NoReturn
 
 from judge.corpus.columns import (
     CAPTIONS,
     LISTS,
     ROW_NUMBERS,
-    caption_column,
     chosen_column,
     columns_of,
     detect,
+    find_column,
     id_column,
 )
+from judge.corpus.entries import MISSING, Entry, mapping_entries, records, row_entries
 from judge.corpus.harness import flatten, is_lmms_eval, parse_list, row_number
-from judge.corpus.ids import kind_of
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
 from judge.types import Side
@@ -25,19 +25,6 @@ from judge.types import Side
 _SHAPES = (
     "give COCO captions or results, Karpathy's dataset, a list of records, {image: caption} or {image: [captions]}"
 )
-MISSING = object()
-
-
-class Item(NamedTuple):
-    """One caption as the file has it, nothing checked yet.
-
-    ``row``: the record it came from; an image in two records is a duplicate result. ``at``: that record, in words.
-    """
-
-    image: object
-    caption: object
-    row: int
-    at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +32,13 @@ class Found:
     """The captions of a file.
 
     Attributes:
-        items: in file order.
+        entries: one a caption, in file order.
         id_field: what the file calls the image id.
         caption_field: what it calls the caption.
         several: whether the format means several captions of an image to stand in several records.
     """
 
-    items: Sequence[Item]
+    entries: Sequence[Entry]
     id_field: str
     caption_field: str
     several: bool = False
@@ -66,7 +53,7 @@ def find_captions(
     - ``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``: Karpathy's dataset. His training set is
       split "train" and split "restval".
     - ``[{...}]`` or the rows of a table: COCO results, lmms-eval's samples, VLMEvalKit's answers, LIC's pickles or
-      any table, whose columns are told by name (:mod:`judge.corpus.columns`) or given in ``columns``.
+      any table, whose columns are recognised by name (:mod:`judge.corpus.columns`) or given in ``columns``.
     - ``{image: caption}`` and ``{image: [captions]}``.
 
     One set of options serves both sides, which may differ in format: a file of generated captions without splits is
@@ -87,51 +74,30 @@ def find_captions(
             _refuse_split(split, side, source)
             return _mapping(value, source)
         value = [value]
-    if not isinstance(value, list):
-        raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=_SHAPES)
-    rows = records(value, source=source)
+    rows = records(value, source=source, shapes=_SHAPES)
     if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
         rows = flatten(rows)
     return _rows(_with_split(rows, split, side, source), side=side, source=source, columns=columns)
 
 
-def records(value: Sequence[object], *, source: str) -> list[Row]:
-    """``value`` as rows.
-
-    Raises:
-        JudgeError: empty; a record that is not an object.
-    """
-    if not value:
-        raise JudgeError("holds no records", where=source, mend="give a file with at least one")
-    for number, row in enumerate(value, start=1):
-        if not isinstance(row, dict):
-            raise JudgeError(f"is {kind_of(row)}, not an object", where=f"{source}, record {number}", mend=_SHAPES)
-    return cast("list[Row]", value)
-
-
 def _annotations(annotations: Sequence[object], source: str) -> Found:
-    rows = records(annotations, source=source)
+    rows = records(annotations, source=source, shapes=_SHAPES)
     if "bbox" in rows[0] or "segmentation" in rows[0]:
         mend = "give captions_*.json in place of instances_*.json"
         raise JudgeError("holds object instances, not captions", where=source, mend=mend)
-    items = [
-        Item(
-            row.get("image_id", MISSING),
-            row.get("caption", MISSING),
-            number,
-            f"annotation {row['id']}" if "id" in row else f"record {number}",
-        )
-        for number, row in enumerate(rows, start=1)
+    entries = [
+        entry._replace(at=f"annotation {row['id']}") if "id" in row else entry
+        for row, entry in zip(rows, row_entries(rows, "image_id", "caption"), strict=True)
     ]
-    return Found(items, "image_id", "caption", several=True)
+    return Found(entries, "image_id", "caption", several=True)
 
 
 def _karpathy(images: Sequence[object], *, split: str | None, source: str) -> Found:
-    rows = records(images, source=source)
+    rows = records(images, source=source, shapes=_SHAPES)
     if "sentences" not in rows[0]:
         raise JudgeError("'images' without 'annotations' or 'sentences'", where=source, mend=_SHAPES)
     id_field = "cocoid" if "cocoid" in rows[0] else "filename"
-    items: list[Item] = []
+    entries: list[Entry] = []
     for number, row in enumerate(rows, start=1):
         if split is None or row.get("split") == split:
             sentences, at = row.get("sentences"), f"record {number}"
@@ -139,10 +105,10 @@ def _karpathy(images: Sequence[object], *, split: str | None, source: str) -> Fo
                 where = f"{source}, {at}, field 'sentences'"
                 raise JudgeError("is not a list of objects", where=where, mend="give [{'raw': caption}, ...]")
             image = row.get(id_field, MISSING)
-            items.extend(Item(image, sentence.get("raw", MISSING), number, at) for sentence in sentences)
-    if not items:
+            entries.extend(Entry(image, sentence.get("raw", MISSING), at) for sentence in sentences)
+    if not entries:
         _no_split(rows, split, source)
-    return Found(items, id_field, "raw", several=True)
+    return Found(entries, id_field, "raw", several=True)
 
 
 def _mapping(value: Mapping[object, object], source: str) -> Found:
@@ -154,12 +120,12 @@ def _mapping(value: Mapping[object, object], source: str) -> Found:
     ):
         keys = ", ".join(f"'{key}'" for key in list(value)[:5])
         raise JudgeError(f"JSON of the wrong shape (an object with {keys})", where=source, mend=_SHAPES)
-    items: list[Item] = []
-    for number, (image, captions) in enumerate(value.items(), start=1):
-        at = f"record {number} ('{str(image)[:60]}')"
-        held = captions if isinstance(captions, list) else [captions]
-        items.extend(Item(image, caption, number, at) for caption in held)
-    return Found(items, "key", "value")
+    entries = [
+        entry._replace(value=caption)
+        for entry in mapping_entries(value)
+        for caption in (entry.value if isinstance(entry.value, list) else [entry.value])
+    ]
+    return Found(entries, "key", "value")
 
 
 def _is_row(value: Mapping[object, object], side: Side, columns: Mapping[str, str]) -> bool:
@@ -176,7 +142,7 @@ def _rows(rows: Sequence[tuple[int, Row]], *, side: Side, source: str, columns: 
     image, caption = _columns(table, side=side, source=source, columns=columns)
     number_of_row = image.lower() in ROW_NUMBERS and image != columns.get("image_id")
     spelled = caption.strip().lower() in LISTS or caption == columns.get("caption")
-    items: list[Item] = []
+    entries: list[Entry] = []
     for number, row in rows:
         at = f"record {number}"
         name = row.get(image, MISSING)
@@ -184,8 +150,8 @@ def _rows(rows: Sequence[tuple[int, Row]], *, side: Side, source: str, columns: 
             name = row_number(image, name)
         cell = row.get(caption, MISSING)
         captions = _cell(cell, spelled, side, f"{source}, {at}, field '{caption}'")
-        items.extend(Item(name, text, number, at) for text in captions)
-    return Found(items, image, caption, several=False)
+        entries.extend(Entry(name, text, at) for text in captions)
+    return Found(entries, image, caption, several=False)
 
 
 def _columns(table: Sequence[Row], *, side: Side, source: str, columns: Mapping[str, str]) -> tuple[str, str]:
@@ -196,15 +162,17 @@ def _columns(table: Sequence[Row], *, side: Side, source: str, columns: Mapping[
         raise JudgeError(f"unknown column role '{unknown[0]}'", where=source, mend=mend)
     known = columns_of(table)
     named = {role: column for role, column in columns.items() if column in known}
+    what, option = f"{side} captions", "--column caption"
     try:
-        image = named.get("image_id") or id_column(table, source=source, option="--column image_id")
-        caption = named.get("caption") or caption_column(table, side, source=source)
+        return (
+            id_column(table, named.get("image_id"), source=source, option="--column image_id"),
+            find_column(table, CAPTIONS[side], named.get("caption"), what=what, source=source, option=option),
+        )
     except JudgeError:
         # What the user named is absent here, and nothing else will do.
         for column in columns.values():
             chosen_column(table, column, source=source)
         raise
-    return image, caption
 
 
 def _cell(cell: object, spelled: bool, side: Side, where: str) -> Sequence[object]:

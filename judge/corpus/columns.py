@@ -1,4 +1,4 @@
-"""Which column of a table holds the image ids, which the captions: by name, else the user says."""
+"""Which column of a table holds the image ids and which the captions: found by name, or chosen by the user."""
 
 from __future__ import annotations
 
@@ -55,31 +55,20 @@ def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
     return column
 
 
-def id_column(rows: Sequence[Row], *, source: str, option: str) -> str:
+def id_column(rows: Sequence[Row], chosen: str | None = None, *, source: str, option: str) -> str:
     """The column of image ids. Columns of pictures (base64, as VLMEvalKit keeps them) are passed over.
 
     Raises:
-        JudgeError: none or several; ``option`` ("--column image_id") is how the user names one.
+        JudgeError: as ``find_column``.
     """
-    usable = [name for name in columns_of(rows) if not any(_is_picture(row.get(name)) for row in rows[:_LOOK_AT])]
-    found = detect(usable, _IDS)
-    return only(found, columns_of(rows), what="image ids", source=source, option=option)
+    pictures = {name for name in columns_of(rows) if any(_is_picture(row.get(name)) for row in rows[:_LOOK_AT])}
+    return find_column(rows, _IDS, chosen, what="image ids", source=source, option=option, without=pictures)
 
 
 def _is_picture(value: object) -> bool:
     if isinstance(value, str):
         return len(value) > 255 or (len(value) > 40 and value.startswith(_PICTURES))
     return isinstance(value, dict | bytes)  # {"bytes": ..., "path": ...} is how datasets keep them
-
-
-def caption_column(rows: Sequence[Row], side: Side, *, source: str) -> str:
-    """The column of captions of ``side``.
-
-    Raises:
-        JudgeError: none or several.
-    """
-    known = columns_of(rows)
-    return only(detect(known, CAPTIONS[side]), known, what=f"{side} captions", source=source, option="--column caption")
 
 
 def detect(known: Collection[str], tiers: Sequence[Sequence[str]]) -> list[str]:
@@ -91,20 +80,39 @@ def detect(known: Collection[str], tiers: Sequence[Sequence[str]]) -> list[str]:
     return []
 
 
-def only(found: Sequence[str], known: Sequence[str], *, what: str, source: str, option: str) -> str:
-    """The one column of ``found``.
+def find_column(
+    rows: Sequence[Row],
+    tiers: Sequence[Sequence[str]],
+    chosen: str | None = None,
+    *,
+    what: str,
+    source: str,
+    option: str,
+    without: Collection[str] = (),
+) -> str:
+    """The column of ``what``: the one that the user chose, else the one that is called as ``tiers`` say.
+
+    Args:
+        rows: of the table.
+        tiers: names, those of earlier tiers preferred.
+        chosen: the user's choice.
+        what: the column holds, for messages.
+        source: the file, for messages.
+        option: names a column, for messages ("--column image_id").
+        without: columns that are passed over.
 
     Raises:
-        JudgeError: none or several of the ``known`` columns hold ``what``.
+        JudgeError: no such column; none or several that are called so.
     """
+    if chosen is not None:
+        return chosen_column(rows, chosen, source=source)
+    known = columns_of(rows)
+    found = detect([name for name in known if name not in without], tiers)
     if len(found) == 1:
         return found[0]
     names = ", ".join(f"'{name[:40]}'" for name in known[:20])
     if not found:
         raise JudgeError(f"no column of {what} among {names}", where=source, mend=f"name it with {option}=NAME")
     several = " and ".join(f"'{name}'" for name in found)
-    raise JudgeError(
-        f"columns {several} may both hold the {what} (columns: {names})",
-        where=source,
-        mend=f"choose one with {option}=NAME",
-    )
+    what = f"columns {several} may both hold the {what} (columns: {names})"
+    raise JudgeError(what, where=source, mend=f"choose one with {option}=NAME")

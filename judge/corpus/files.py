@@ -1,11 +1,11 @@
-"""Opening a file and telling its format from its content, never from its name."""
+"""Opening a file and recognising its format by its content, never by its name."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,12 @@ MAX_FILE = 2**30
 
 # Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
 # (or, where somebody hides a call, with a class).
-_PICKLE = re.compile(rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]+\n(?:\(|p[0-9]+\n|q)")
+_PICKLE = rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]+\n(?:\(|p[0-9]+\n|q)"
+_BINARY: Mapping[re.Pattern[bytes], Callable[..., object]] = {
+    re.compile(rb"PAR1"): load_parquet,
+    re.compile(rb"PK\x03\x04"): load_xlsx,
+    re.compile(_PICKLE): load_pickle,
+}
 _REFUSED = {
     b"\x1f\x8b": "a gzip archive",
     b"BZh": "a bzip2 archive",
@@ -55,15 +60,9 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     """
     source = os.fspath(path)
     data = _read_bytes(Path(path), source)
-    binary: Callable[..., object] | None = None
-    if data.startswith(b"PAR1"):
-        binary = load_parquet
-    elif data.startswith(b"PK\x03\x04"):
-        binary = load_xlsx
-    elif _PICKLE.match(data):
-        binary = load_pickle
-    if binary is not None:
-        return Document(binary(data, source=source), source)
+    for start, load in _BINARY.items():
+        if start.match(data):
+            return Document(load(data, source=source), source)
     text = _decode(data, source)
     if not text.strip():
         raise JudgeError("file is empty", where=source, mend="give a file with captions or labels in it")
@@ -87,9 +86,8 @@ def _read_bytes(path: Path, source: str) -> bytes:
         raise JudgeError("no such file", where=source, mend="check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise JudgeError(
-            f"cannot be read ({reason})", where=source, mend="check the path and its permissions"
-        ) from error
+        what = f"cannot be read ({reason})"
+        raise JudgeError(what, where=source, mend="check the path and its permissions") from error
 
 
 def _decode(data: bytes, source: str) -> str:
@@ -103,6 +101,5 @@ def _decode(data: bytes, source: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise JudgeError(
-            f"not UTF-8 (byte {data[error.start]:#04x} on line {line})", where=source, mend="save it as UTF-8"
-        ) from error
+        what = f"not UTF-8 (byte {data[error.start]:#04x} on line {line})"
+        raise JudgeError(what, where=source, mend="save it as UTF-8") from error

@@ -1,4 +1,4 @@
-"""What evaluation harnesses leave behind: lmms-eval's samples and VLMEvalKit's answers.
+"""The output of evaluation harnesses: lmms-eval's samples and VLMEvalKit's answers.
 
 lmms-eval, ``*_samples_<task>.jsonl``: a line per picture, ``doc_id``, ``target`` (the references, as the
 *text* of a Python list), ``filtered_resps`` (a list of one caption) and one object per metric. ``doc``,

@@ -6,10 +6,9 @@ import math
 import os
 from collections.abc import Sequence
 
-from judge.corpus.coco import records
 from judge.corpus.columns import columns_of
+from judge.corpus.entries import MISSING, Entry, mapping_entries, records, row_entries
 from judge.corpus.files import read_document
-from judge.corpus.ids import kind_of
 from judge.corpus.tables import Row
 from judge.errors import JudgeError
 
@@ -27,16 +26,15 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     document = read_document(path)
     value, source = document.value, document.source
     if isinstance(value, dict):
-        found = [(str(name), score, f"{source}, '{name}'") for name, score in value.items()]
-    elif isinstance(value, list):
-        found = _rows(records(value, source=source), source)
+        entries = mapping_entries(value)
     else:
-        raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend="write {captioner: score}")
+        entries = _rows(records(value, source=source, shapes="write {captioner: score}"), source)
     scores: dict[str, float] = {}
-    for name, score, where in found:
+    for captioner, score, at in entries:
+        name, where = "" if captioner is MISSING else str(captioner), f"{source}, {at}"
         if name in scores:
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
-        scores[name] = _number(score, where)
+        scores[name] = _number("" if score is MISSING else score, where)
     missing = [name for name in captioners if name not in scores]
     if missing:
         known = ", ".join(scores) or "none"
@@ -44,14 +42,13 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     return {name: scores[name] for name in captioners}
 
 
-def _rows(rows: Sequence[Row], source: str) -> list[tuple[str, object, str]]:
+def _rows(rows: Sequence[Row], source: str) -> list[Entry]:
     columns = {name.strip().lower(): name for name in columns_of(rows)}
     if not {"captioner", "score"} <= columns.keys():
         names = ", ".join(f"'{name[:40]}'" for name in list(columns.values())[:20])
         what = f"no columns 'captioner' and 'score' among {names}"
         raise JudgeError(what, where=source, mend="name the columns so")
-    name, score = columns["captioner"], columns["score"]
-    return [(str(row.get(name, "")), row.get(score), f"{source}, record {n}") for n, row in enumerate(rows, start=1)]
+    return row_entries(rows, columns["captioner"], columns["score"])
 
 
 def _number(value: object, where: str) -> float:

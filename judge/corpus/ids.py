@@ -1,4 +1,4 @@
-"""One spelling per image, so that files from different hands join."""
+"""One spelling per image, so that files from different sources join."""
 
 from __future__ import annotations
 

@@ -7,13 +7,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
 
-from judge.corpus.coco import MISSING, records
-from judge.corpus.columns import chosen_column, columns_of, detect, id_column, only
-from judge.corpus.files import read_document
-from judge.corpus.ids import canonical_id, kind_of
-from judge.corpus.tables import Row
+from judge.corpus.columns import find_column
+from judge.corpus.columns import id_column as column_of_ids
+from judge.corpus.entries import MISSING, Entry, image_id, mapping_entries, records, row_entries
+from judge.corpus.files import Document, read_document
+from judge.corpus.ids import kind_of
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import Lexicon
 from judge.types import Labels
@@ -23,20 +22,6 @@ IGNORED = frozenset({"", "both", "unsure", "unknown", "nan", "n/a", "na", "none"
 
 _CODE = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 _SHAPES = "give a table, a list of records or {image: label}"
-
-
-class _Columns(NamedTuple):
-    """The attribute, and what the user says about the columns."""
-
-    attribute: str
-    image: str | None
-    label: str | None
-
-
-class _Cell(NamedTuple):
-    image: object
-    label: object
-    at: str
 
 
 def read_labels(
@@ -72,10 +57,9 @@ def read_labels(
     labels: dict[str, str] = {}
     first: dict[str, str] = {}
     ignored: Counter[str] = Counter()
-    columns = _Columns(attribute, id_column, label_column)
-    for cell in _cells(document.value, columns, source=document.source):
-        where = f"{document.source}, {cell.at}"
-        image, value = _image(cell, where), _text(cell.label, where)
+    for entry in _entries(document, attribute, id_column, label_column):
+        where = f"{document.source}, {entry.at}"
+        image, value = image_id(entry.image, where), _text(entry.value, where)
         label = _label(value, spelled, lexicon, where)
         if label is None:
             ignored[value] += 1
@@ -83,10 +67,10 @@ def read_labels(
             what = f"image '{image}' is '{label}' here and '{labels[image]}' in {first[image]}"
             raise JudgeError(what, where=where, mend="keep one of the two")
         else:
-            first.setdefault(image, cell.at)
+            first.setdefault(image, entry.at)
     if not labels:
-        seen = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
-        what = f"no image has a label of {attribute} ({seen})"
+        values = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
+        what = f"no image has a label of {attribute} ({values})"
         raise JudgeError(what, where=document.source, mend="check the column")
     classes = sorted(lexicon.classes if lexicon is not None else set(labels.values()))
     return Labels(attribute, tuple(classes), labels, source=document.source, ignored=dict(ignored))
@@ -124,44 +108,22 @@ def derive_labels(
     return Labels(attribute, ordered, labels, source=rule, derived=True, ignored=dict(ignored))
 
 
-def _cells(value: object, columns: _Columns, *, source: str) -> Iterable[_Cell]:
+def _entries(document: Document, attribute: str, image: str | None, label: str | None) -> Sequence[Entry]:
+    value, source = document.value, document.source
     if isinstance(value, dict):
         if not value or any(isinstance(label, dict | list) for label in value.values()):
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
-        return (_Cell(image, label, f"record {n}") for n, (image, label) in enumerate(value.items(), start=1))
-    if not isinstance(value, list):
-        raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=_SHAPES)
-    rows = records(value, source=source)
-    image, label = _find(rows, columns, source)
-    return (_Cell(row.get(image, MISSING), row.get(label), f"record {n}") for n, row in enumerate(rows, start=1))
-
-
-def _find(rows: Sequence[Row], columns: _Columns, source: str) -> tuple[str, str]:
-    if columns.image is not None:
-        image = chosen_column(rows, columns.image, source=source)
-    else:
-        image = id_column(rows, source=source, option="--id-column")
-    if columns.label is not None:
-        return image, chosen_column(rows, columns.label, source=source)
-    name = columns.attribute.lower()
-    known = columns_of(rows)
-    found = detect(known, ((name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), ("label", "class")))
-    return image, only(found, known, what=f"{columns.attribute} labels", source=source, option="--label-column")
-
-
-def _image(cell: _Cell, where: str) -> str:
-    fault = "is missing"
-    if cell.image is not MISSING:
-        try:
-            return canonical_id(cell.image)
-        except (ValueError, OverflowError) as error:
-            fault = str(error)
-    raise JudgeError(f"image id {fault}", where=where, mend="give the record a number or a file name")
+        return mapping_entries(value)
+    rows = records(value, source=source, shapes=_SHAPES)
+    image = column_of_ids(rows, image, source=source, option="--id-column")
+    name, what = attribute.lower(), f"{attribute} labels"
+    tiers = ((name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), ("label", "class"))
+    return row_entries(rows, image, find_column(rows, tiers, label, what=what, source=source, option="--label-column"))
 
 
 def _text(value: object, where: str) -> str:
     """The label as a text; whole numbers lose their ".0", since pandas writes 1 as 1.0 beside an empty cell."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise JudgeError(f"label is {kind_of(value)}", where=where, mend="write the name of the class")
@@ -195,19 +157,12 @@ def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: 
         if key in IGNORED:
             return None
         if _CODE.fullmatch(value):
-            _number(value, sorted(set(spelled.values())), where)
+            name = max(spelled.values(), default="NAME")
+            what = f"label is the number {value}, and published tables disagree on what numbers mean"
+            raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={value}")
         if lexicon is not None:
             known = sorted(lexicon.classes)
             mend = f"known classes: {', '.join(known)}; tell what it means with --label-value {known[0]}={value[:60]}"
             raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
         spelled[key] = value
     return spelled[key]
-
-
-def _number(value: str, known: Sequence[str], where: str) -> NoReturn:
-    name = known[-1] if known else "NAME"
-    raise JudgeError(
-        f"label is the number {value}, and published tables disagree on what numbers mean",
-        where=where,
-        mend=f"say which class it is, as in --label-value {name}={value}",
-    )

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
-from judge.corpus.coco import MISSING, records
-from judge.corpus.columns import chosen_column, columns_of, detect, only
+from judge.corpus.columns import find_column
 from judge.corpus.columns import id_column as column_of_ids
+from judge.corpus.entries import MISSING, image_id, mapping_entries, records, row_entries
 from judge.corpus.files import read_document
 from judge.corpus.harness import parse_list
-from judge.corpus.ids import canonical_id, kind_of
+from judge.corpus.ids import kind_of
 from judge.corpus.labels import IGNORED
+from judge.corpus.tables import Row
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 
@@ -23,16 +23,10 @@ _COLUMNS = (
     ("object", "task", "category", "categories", "labels", "rmdup_object_list"),
     ("name", "label", "class"),
 )
+# An image id, what the image shows, and which record says so, in words.
+_Entry = tuple[object, Sequence[object], str]
 _SEPARATORS = (";", "|", ",")
 _SHAPES = "give {categories, objects}, a COCO instances file, {image: [objects]} or a table of images and objects"
-
-
-class _Said(NamedTuple):
-    """One record: an image, what it is said to show, and where that stands."""
-
-    image: object
-    tasks: Sequence[object]
-    at: str
 
 
 def read_tasks(
@@ -67,22 +61,19 @@ def read_tasks(
     value, source = document.value, document.source
     ignored: Counter[str] = Counter()
     names: Sequence[str] = ()
-    said: Iterable[_Said]
     if isinstance(value, dict) and "categories" in value and "objects" in value:
-        names, said = _indexed(value, source)
+        names, entries = _indexed(value, source)
     elif isinstance(value, dict) and "categories" in value and "annotations" in value:
-        names, said = _instances(value, source, ignored)
+        names, entries = _instances(value, source, ignored)
     elif isinstance(value, dict):
-        said = _mapping(value, source)
-    elif isinstance(value, list):
-        said = _table(value, source, (id_column, task_column), separator)
+        entries = _mapping(value, source)
     else:
-        raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=_SHAPES)
+        entries = _table(records(value, source=source, shapes=_SHAPES), source, (id_column, task_column), separator)
     found: dict[str, set[str]] = {}
-    for record in said:
-        where = f"{source}, {record.at}"
-        shown = found.setdefault(_image(record.image, where), set())
-        shown.update(name for task in record.tasks if (name := _name(task, where)))
+    for image, tasks, at in entries:
+        where = f"{source}, {at}"
+        shown = found.setdefault(image_id(image, where), set())
+        shown.update(name for task in tasks if (name := _name(task, where)))
     return _tasks(found, names, source=source, ignored=ignored)
 
 
@@ -96,7 +87,7 @@ def _tasks(found: Mapping[str, set[str]], names: Sequence[str], *, source: str, 
     return Tasks(ordered, by_image, source, ignored=dict(ignored))
 
 
-def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[_Said]]:
+def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[_Entry]]:
     categories, objects = value["categories"], value["objects"]
     if not isinstance(categories, list) or not categories or not isinstance(objects, dict):
         raise JudgeError("'categories' is no list, or 'objects' no object", where=source, mend=_SHAPES)
@@ -105,11 +96,10 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
         twice = next((name for name, count in Counter(names).items() if count > 1), "")
         what = f"category '{twice}' stands twice" if twice else "a category is empty"
         raise JudgeError(what, where=f"{source}, 'categories'", mend="give each a name of its own")
-    said = []
-    for number, (image, indices) in enumerate(objects.items(), start=1):
-        at = f"record {number} ('{str(image)[:60]}')"
-        said.append(_Said(image, [names[index] for index in _indices(indices, len(names), f"{source}, {at}")], at))
-    return names, said
+    return names, [
+        (image, [names[index] for index in _indices(indices, len(names), f"{source}, {at}")], at)
+        for image, indices, at in mapping_entries(objects)
+    ]
 
 
 def _indices(value: object, categories: int, where: str) -> list[int]:
@@ -123,69 +113,49 @@ def _indices(value: object, categories: int, where: str) -> list[int]:
     return value
 
 
-def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) -> tuple[list[str], Iterable[_Said]]:
-    parts = []
+def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) -> tuple[list[str], list[_Entry]]:
     for key in ("categories", "annotations", "images"):
-        part = value.get(key, [] if key == "images" else None)
-        if not isinstance(part, list):
+        if not isinstance(part := value.get(key, [] if key == "images" else None), list):
             raise JudgeError(f"'{key}' is {kind_of(part)}", where=source, mend=_SHAPES)
-        parts.append(part)
-    categories, annotations, images = parts
     names: dict[int, str] = {}
-    for number, row in enumerate(records(categories, source=f"{source}, 'categories'"), start=1):
-        where = f"{source}, categories, record {number}"
-        number_of = row.get("id")
-        if not isinstance(number_of, int) or number_of in names:
-            what = f"category id is {kind_of(number_of)}, or stands twice"
+    for number, row in enumerate(records(value["categories"], source=f"{source}, 'categories'"), start=1):
+        where, category = f"{source}, categories, record {number}", row.get("id")
+        if not isinstance(category, int) or category in names:
+            what = f"category id is {kind_of(category)}, or stands twice"
             raise JudgeError(what, where=where, mend="give each a number of its own")
-        names[number_of] = _name(row.get("name"), where)
-    said = [
-        _Said(row.get("id", MISSING), (), f"images, record {number}")
-        for number, row in enumerate(records(images, source=f"{source}, 'images'") if images else (), start=1)
-    ]
-    listed = {record.image for record in said if isinstance(record.image, int | str)}
-    for number, row in enumerate(records(annotations, source=f"{source}, 'annotations'"), start=1):
-        at = f"annotations, record {number}"
-        category, image = row.get("category_id"), row.get("image_id", MISSING)
-        if not isinstance(category, int) or category not in names:
-            what = "no category_id" if category is None else f"category_id {str(category)[:40]} is no category"
-            raise JudgeError(what, where=f"{source}, {at}", mend="give the id of one of 'categories'")
+        names[category] = _name(row.get("name"), where)
+    images = records(value["images"], source=f"{source}, 'images'") if value.get("images") else []
+    entries: list[_Entry] = [(row.get("id", MISSING), (), f"images, record {n}") for n, row in enumerate(images, 1)]
+    listed = {image for image, _, _ in entries if isinstance(image, int | str)}
+    annotations = records(value["annotations"], source=f"{source}, 'annotations'")
+    for image, shown, at in row_entries(annotations, "image_id", "category_id"):
+        if not isinstance(shown, int) or shown not in names:
+            what = f"category_id {str(shown)[:40]} is no category"
+            if shown is MISSING or shown is None:
+                what = "no category_id"
+            raise JudgeError(what, where=f"{source}, annotations, {at}", mend="give the id of one of 'categories'")
         if listed and isinstance(image, int | str) and image not in listed:
             ignored["annotation of an image that is not listed"] += 1
         else:
-            said.append(_Said(image, (names[category],), at))
-    return list(names.values()), said
+            entries.append((image, (names[shown],), f"annotations, {at}"))
+    return list(names.values()), entries
 
 
-def _mapping(value: Mapping[object, object], source: str) -> list[_Said]:
+def _mapping(value: Mapping[object, object], source: str) -> list[_Entry]:
     if not value or not all(isinstance(held, list | str) or held is None for held in value.values()):
         raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
-    return [
-        _Said(image, held if isinstance(held, list) else [held], f"record {number} ('{str(image)[:60]}')")
-        for number, (image, held) in enumerate(value.items(), start=1)
-    ]
+    return [(image, held if isinstance(held, list) else [held], at) for image, held, at in mapping_entries(value)]
 
 
 def _table(
-    value: Sequence[object], source: str, columns: tuple[str | None, str | None], separator: str | None
-) -> Iterable[_Said]:
-    rows = records(value, source=source)
-    image, task = columns
-    if image is not None:
-        image = chosen_column(rows, image, source=source)
-    else:
-        image = column_of_ids(rows, source=source, option="--object-id-column")
-    if task is not None:
-        task = chosen_column(rows, task, source=source)
-    else:
-        known = columns_of(rows)
-        task = only(detect(known, _COLUMNS), known, what="objects", source=source, option="--object-column")
+    rows: Sequence[Row], source: str, columns: tuple[str | None, str | None], separator: str | None
+) -> list[_Entry]:
+    ids = column_of_ids(rows, columns[0], source=source, option="--object-id-column")
+    task = find_column(rows, _COLUMNS, columns[1], what="objects", source=source, option="--object-column")
     if separator is None:
         texts = [cell for row in rows if isinstance(cell := row.get(task), str)]
         separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), None)
-    for number, row in enumerate(rows, start=1):
-        at = f"record {number}"
-        yield _Said(row.get(image, MISSING), _cell(row.get(task), separator, f"{source}, {at}"), at)
+    return [(image, _cell(cell, separator, f"{source}, {at}"), at) for image, cell, at in row_entries(rows, ids, task)]
 
 
 def _cell(cell: object, separator: str | None, where: str) -> Sequence[object]:
@@ -200,19 +170,9 @@ def _cell(cell: object, separator: str | None, where: str) -> Sequence[object]:
     return cell if isinstance(cell, list | tuple) else [cell]
 
 
-def _image(value: object, where: str) -> str:
-    fault = "is missing"
-    if value is not MISSING:
-        try:
-            return canonical_id(value)
-        except (ValueError, OverflowError) as error:
-            fault = str(error)
-    raise JudgeError(f"image id {fault}", where=where, mend="give the record a number or a file name")
-
-
 def _name(value: object, where: str) -> str:
     """A task's name in lower case; "" where the value says that there is none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
         return ""
     if not isinstance(value, str):
         raise JudgeError(f"an object is {kind_of(value)}", where=where, mend="write its name")

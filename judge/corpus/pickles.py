@@ -65,8 +65,5 @@ def load_pickle(data: bytes, *, source: str) -> object:
         raise JudgeError(f"{error}, which is refused", where=source, mend=_MEND) from None
     except Exception as error:
         # Garbage fails in as many ways as there are instructions: IndexError, KeyError, struct.error, EOFError ...
-        raise JudgeError(
-            f"pickle cannot be read ({type(error).__name__}: {error})",
-            where=source,
-            mend="it may be cut off: copy it again, or give JSON",
-        ) from error
+        what = f"pickle cannot be read ({type(error).__name__}: {error})"
+        raise JudgeError(what, where=source, mend="it may be cut off: copy it again, or give JSON") from error

@@ -1,4 +1,4 @@
-"""Captions of one side, out of any of the files that people hold."""
+"""Reading the captions of one side from a file of any known format."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
-from judge.corpus.coco import MISSING, Found, Item, find_captions
+from judge.corpus.coco import Found, find_captions
+from judge.corpus.entries import MISSING, image_id
 from judge.corpus.files import read_document
-from judge.corpus.ids import canonical_id, is_encodable, kind_of
+from judge.corpus.ids import is_encodable, kind_of
 from judge.errors import JudgeError
 from judge.types import Captions, Side
 
@@ -62,7 +62,7 @@ DEFAULT_OPTIONS = ReadOptions()
 def read_captions(
     path: str | os.PathLike[str], options: ReadOptions = DEFAULT_OPTIONS, *, side: Side, name: str | None = None
 ) -> Captions:
-    """Read the captions of one side; the format is told from the content, not from the file's name.
+    """Read the captions of one side; the format is recognised by the content, not by the file's name.
 
     COCO captions and results JSON, Karpathy's dataset, ``{image: caption}``, ``{image: [captions]}``, JSON lines,
     CSV, TSV, Parquet, Excel, LIC's pickles, lmms-eval's samples, VLMEvalKit's answers (see
@@ -97,47 +97,33 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     refused = _compile(options.refusals)
     unique = side == "generated" and not (found.several or options.several)
     by_image: dict[str, list[str]] = {}
-    rows: dict[str, int] = {}
+    first: dict[str, str] = {}
     empty = refusals = 0
     silent: set[str] = set()
-    for item in found.items:
-        image = _image(item, found.id_field, source)
-        if unique and rows.setdefault(image, item.row) != item.row:
-            _duplicate(image, item, rows[image], found.id_field, source)
-        caption = _caption(item, found.caption_field, source)
+    for entry in found.entries:
+        where = f"{source}, {entry.at}, field '{found.id_field}'"
+        image = image_id(entry.image, where)
+        if unique and first.setdefault(image, entry.at) != entry.at:
+            what = f"duplicate results for image '{image}' ({first[image]} has one)"
+            mend = "keep one record per image, or allow several captions with --several"
+            raise JudgeError(what, where=where, mend=mend)
+        caption = _caption(entry.value, f"{source}, {entry.at}, field '{found.caption_field}'")
         if not caption.strip():
             empty += 1
             silent.add(image)
-        elif refused is not None and refused.match(caption):
+        elif refused.match(caption):
             refusals += 1
             silent.add(image)
         else:
             by_image.setdefault(image, []).append(caption)
     if not by_image:
-        raise JudgeError(
-            f"no caption is left ({empty} empty, {refusals} refusals)", where=source, mend="give captions that describe"
-        )
+        what = f"no caption is left ({empty} empty, {refusals} refusals)"
+        raise JudgeError(what, where=source, mend="give captions that describe")
     kept = {image: tuple(captions) for image, captions in by_image.items()}
     return Captions(name, kept, source=source, empty=empty, refused=refusals, silent=frozenset(silent - kept.keys()))
 
 
-def _image(item: Item, field: str, source: str) -> str:
-    if item.image is MISSING:
-        fault = "is missing"
-    else:
-        try:
-            return canonical_id(item.image)
-        except (ValueError, OverflowError) as error:
-            fault = str(error)
-    raise JudgeError(
-        f"image id {fault}",
-        where=f"{source}, {item.at}, field '{field}'",
-        mend="give the record a number or a file name",
-    )
-
-
-def _caption(item: Item, field: str, source: str) -> str:
-    caption = item.caption
+def _caption(caption: object, where: str) -> str:
     if not isinstance(caption, str):
         fault = "is missing" if caption is MISSING else f"is {kind_of(caption)}"
     elif len(caption) > MAX_CAPTION:
@@ -146,28 +132,16 @@ def _caption(item: Item, field: str, source: str) -> str:
         fault = "is not valid Unicode (half of a surrogate pair)"
     else:
         return caption
-    raise JudgeError(
-        f"caption {fault}", where=f"{source}, {item.at}, field '{field}'", mend="give the record a text, or remove it"
-    )
+    raise JudgeError(f"caption {fault}", where=where, mend="give the record a text, or remove it")
 
 
-def _duplicate(image: str, item: Item, first: int, field: str, source: str) -> NoReturn:
-    raise JudgeError(
-        f"duplicate results for image '{image}' (record {first} has one)",
-        where=f"{source}, {item.at}, field '{field}'",
-        mend="keep one record per image, or allow several captions with --several",
-    )
-
-
-def _compile(patterns: Sequence[str]) -> re.Pattern[str] | None:
+def _compile(patterns: Sequence[str]) -> re.Pattern[str]:
     for pattern in patterns:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise JudgeError(
-                f"refusal pattern '{pattern}' is no regular expression ({error})", mend="escape it, or leave it out"
-            ) from error
-    if not patterns:
-        return None
-    # Models like to open with a quotation mark or Markdown.
+            what = f"refusal pattern '{pattern}' is no regular expression ({error})"
+            raise JudgeError(what, mend="escape it, or leave it out") from error
+    # Models like to open with a quotation mark or Markdown. Without patterns nothing matches.
+    patterns = patterns or ["(?!)"]
     return re.compile(r"[\s\"'“”*_#>]*(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")", re.IGNORECASE)

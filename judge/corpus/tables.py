@@ -9,7 +9,7 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from judge.errors import JudgeError
 
@@ -25,29 +25,23 @@ def load_json(text: str, *, source: str) -> object:
     Raises:
         JudgeError: not JSON; an object with the same key twice (the second would hide the first).
     """
+    where = source
     try:
-        return _decode(text, source)
+        try:
+            return _decode(text, where)
+        except json.JSONDecodeError as error:
+            if error.msg != "Extra data" or not text.lstrip().startswith("{"):
+                raise
+        rows = []
+        # Not splitlines(): captions may hold U+2028, which is a line break only to Python.
+        for number, line in enumerate(text.split("\n"), start=1):
+            where = f"{source}, line {number}"
+            if line.strip():
+                rows.append(_decode(line, where))
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data" and text.lstrip().startswith("{"):
-            return _load_json_lines(text, source=source)
-        _not_json(error, where=source)
-
-
-def _load_json_lines(text: str, *, source: str) -> list[object]:
-    rows = []
-    # Not splitlines(): captions may hold U+2028, which is a line break only to Python.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                rows.append(_decode(line, f"{source}, line {number}"))
-            except json.JSONDecodeError as error:
-                _not_json(error, where=f"{source}, line {number}")
+        what = f"not JSON ({error.msg} at line {error.lineno}, column {error.colno})"
+        raise JudgeError(what, where=where, mend="mend the file, or export it again") from error
     return rows
-
-
-def _not_json(error: json.JSONDecodeError, *, where: str) -> NoReturn:
-    at = f"{error.msg} at line {error.lineno}, column {error.colno}"
-    raise JudgeError(f"not JSON ({at})", where=where, mend="mend the file, or export it again") from error
 
 
 def _decode(text: str, where: str) -> object:
@@ -83,31 +77,26 @@ def load_csv(text: str, *, source: str) -> list[Row]:
     try:
         lines = [line for line in reader if line]
     except csv.Error as error:
-        raise JudgeError(
+        what, mend = (
             f"table cannot be read ({error})",
-            where=f"{source}, line {reader.line_num}",
-            mend='put captions in double quotes, with quotes inside them doubled ("")',
-        ) from error
+            'put captions in double quotes, with quotes in them doubled ("")',
+        )
+        raise JudgeError(what, where=f"{source}, line {reader.line_num}", mend=mend) from error
     finally:
         csv.field_size_limit(previous)
     header = _header(lines[0], source)
-    return [
-        dict(zip(header, _whole(line, header, number, source), strict=True)) for number, line in enumerate(lines[1:], 1)
-    ]
-
-
-def _whole(line: list[str], header: Sequence[str], number: int, source: str) -> list[str]:
-    if len(line) != len(header):
-        raise JudgeError(
-            f"row of {len(line)} under a header of {len(header)}",
-            where=f"{source}, record {number}",
-            mend="put captions that hold the separator in double quotes",
-        )
-    return line
+    for number, line in enumerate(lines[1:], start=1):
+        if len(line) != len(header):
+            what, mend = (
+                f"row of {len(line)} under a header of {len(header)}",
+                "put captions that hold the separator in quotes",
+            )
+            raise JudgeError(what, where=f"{source}, record {number}", mend=mend)
+    return [dict(zip(header, line, strict=True)) for line in lines[1:]]
 
 
 def _header(names: Iterable[object], source: str) -> list[str]:
-    header = ["" if name is None else str(name).strip() for name in names]
+    header = [str(name).strip() for name in names]
     twice = _twice([name for name in header if name])
     if twice is not None:
         raise JudgeError(f"column '{twice}' occurs twice", where=source, mend="rename one of the two")
@@ -137,9 +126,8 @@ def load_parquet(data: bytes, *, source: str) -> list[Row]:
         _header(names, source)
         rows: list[Row] = file.read(columns=names).to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise JudgeError(
-            f"Parquet cannot be read ({error})", where=source, mend="it may be cut off: copy or write it again"
-        ) from error
+        mend = "it may be cut off: copy or write it again"
+        raise JudgeError(f"Parquet cannot be read ({error})", where=source, mend=mend) from error
     return rows
 
 
@@ -147,15 +135,8 @@ def _is_readable(kind: Any) -> bool:  # a pyarrow.DataType; pyarrow has no stubs
     from pyarrow import types
 
     held = kind.value_type if types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind) else kind
-    return bool(
-        types.is_integer(held)
-        or types.is_floating(held)
-        or types.is_boolean(held)
-        or types.is_null(held)
-        or types.is_string(held)
-        or types.is_large_string(held)
-        or str(held) == "string_view"
-    )
+    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null, types.is_string)
+    return any(check(held) for check in (*plain, types.is_large_string)) or str(held) == "string_view"
 
 
 def load_xlsx(data: bytes, *, source: str) -> list[Row]:
@@ -181,25 +162,20 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
     except JudgeError:
         raise
     except Exception as error:  # openpyxl raises whatever the XML library or its own parsing meets
-        raise JudgeError(
-            f"Excel file cannot be read ({error})", where=source, mend="save it again, or as CSV"
-        ) from error
-    return _fill(lines, source)
+        what = f"Excel file cannot be read ({error})"
+        raise JudgeError(what, where=source, mend="save it again, or as CSV") from error
+    if not lines:
+        raise JudgeError("the first sheet is empty", where=source, mend="put the table on the first sheet")
+    width = max(len(line) for line in lines)
+    filled = [["" if cell is None else cell for cell in (*line, *[None] * (width - len(line)))] for line in lines]
+    header = _header(filled[0], source)
+    return [dict(zip(header, line, strict=True)) for line in filled[1:]]
 
 
 def _check_archive(archive: zipfile.ZipFile, source: str) -> None:
     if "xl/workbook.xml" not in archive.namelist():
         raise JudgeError("is a zip archive, not a table", where=source, mend="unpack it and give the file inside")
     _refuse_bomb(sum(entry.file_size for entry in archive.infolist()), source)
-
-
-def _fill(lines: Sequence[Sequence[object]], source: str) -> list[Row]:
-    if not lines:
-        raise JudgeError("the first sheet is empty", where=source, mend="put the table on the first sheet")
-    width = max(len(line) for line in lines)
-    padded = [[*line, *[None] * (width - len(line))] for line in lines]
-    header = _header(padded[0], source)
-    return [dict(zip(header, ("" if cell is None else cell for cell in line), strict=True)) for line in padded[1:]]
 
 
 def _refuse_bomb(size: int, source: str) -> None:

@@ -23,7 +23,7 @@ from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
 from judge.text.tokens import Contractions, first_sentence, tokenize
-from judge.text.vectors.cache import VectorCache
+from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
 # Who has the attribute, and so is no task: what a caption calls a person ("a surfer", "a child") says nothing else.

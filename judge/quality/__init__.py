@@ -203,9 +203,8 @@ def _words(
 def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
     """Images, their references and their candidate; without images whose references hold no word."""
     following = iter(lines)
-    refs = [[next(following) for _ in human.by_image[image]] for image in images]
-    found = [(image, [ref for ref in of if ref], hyp) for image, of, hyp in zip(images, refs, following, strict=True)]
-    kept = [row for row in found if row[1]]
+    refs = [[ref for ref in [next(following) for _ in human.by_image[image]] if ref] for image in images]
+    kept = [row for row in zip(images, refs, following, strict=True) if row[1]]
     return [row[0] for row in kept], [row[1] for row in kept], [row[2] for row in kept]
 
 
@@ -289,15 +288,10 @@ def _gaps(
 
 def _gap_intervals(part: Part, pair: Sequence[IntArray], bootstrap: Bootstrap) -> list[Interval | None]:
     """Of the first group's scores minus the second's: sums of both, side by side."""
-    first, second = (part.table[rows] for rows in pair)
     width = part.table.shape[1]
-    table = np.zeros((len(first) + len(second), 2 * width))
-    table[: len(first), :width], table[len(first) :, width:] = first, second
-
-    def gap(sums: FloatArray) -> FloatArray:
-        return part.pool(sums[:width]) - part.pool(sums[width:])
-
-    joint = Part(part.names, table, gap)
+    sides = ((0, width), (width, 0))
+    table = np.vstack([np.pad(part.table[rows], ((0, 0), side)) for rows, side in zip(pair, sides, strict=True)])
+    joint = Part(part.names, table, lambda sums: part.pool(sums[:width]) - part.pool(sums[width:]))
     return bootstrap.intervals(table, joint, key="gap")
 
 

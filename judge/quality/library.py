@@ -33,7 +33,7 @@ _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 
 
 class JavaFault(Exception):  # noqa: N818
-    """Why what needs Java does not run, in a clause."""
+    """Java, or what needs it, does not run; the message says why, in a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def _java(command: Sequence[str], lines: Sequence[str]) -> list[str]:
 
 
 def _folder() -> Path:
-    """Where pycocoevalcap lies, with its jars. It is a namespace package: it has a folder, but no file."""
+    """The folder of pycocoevalcap, with its jars; a namespace package has a folder, but no file."""
     spec = find_spec("pycocoevalcap")
     assert spec is not None
     assert spec.submodule_search_locations is not None

@@ -1,1 +1,1 @@
-"""Captions as words: cut, looked up, masked, aligned."""
+"""Captions as words: tokenised, looked up in lexicons, masked, aligned."""

@@ -56,21 +56,6 @@ class AlignmentReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
-    """Words, the nearest candidate of each, and how far it is.
-
-    Attributes:
-        words: as given.
-        neighbours: the nearest candidate; None where the word, or every candidate, has no vector.
-        distances: [N], cosine distance in [0, 2]; NaN where there is no neighbour.
-    """
-
-    words: Words
-    neighbours: tuple[str | None, ...]
-    distances: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
 class Substitution:
     """A word of the human side, the generated side's word in its place, their cosine distance, and how often."""
 
@@ -82,37 +67,38 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """What the human side says and the generated side never does; distances are known once, for every threshold.
+    """What the human side says and the generated side never does; distances are computed once, for every threshold.
 
     Attributes:
         counts: every word of the human side, special tokens apart -> its occurrences.
-        nearest: of the words that the generated side never uses, in alphabetical order.
+        lacking: the words that the generated side never uses, in alphabetical order.
+        nearest: of those, the words that have a neighbour on the generated side, as :func:`nearest` finds it.
     """
 
     counts: Counter[str]
-    nearest: Nearest
+    lacking: Words
+    nearest: Mapping[str, tuple[str, float]]
 
     def substitutes(self, delta: float) -> dict[str, str]:
-        """Word -> what stands in its place: its neighbour, if nearer than ``delta``, else "<unk>".
+        """Lacking word -> what stands in its place: its neighbour, if nearer than ``delta``, else "<unk>".
 
         Raises:
             ValueError: ``delta`` outside [0, 2].
         """
         if not 0 <= delta <= 2:
             raise ValueError(f"a cosine distance lies between 0 and 2, not at {delta}")
-        found = zip(self.nearest.words, self.nearest.neighbours, self.nearest.distances.tolist(), strict=True)
-        return {word: near if near is not None and far < delta else UNKNOWN for word, near, far in found}
+        return {**dict.fromkeys(self.lacking, UNKNOWN), **{row.word: row.substitute for row in self._near(delta)}}
 
     def substitutions(self, delta: float) -> list[Substitution]:
         """What is substituted at ``delta``, the most frequent words first, then in alphabetical order."""
-        table = self.substitutes(delta)
-        distances = dict(zip(self.nearest.words, self.nearest.distances.tolist(), strict=True))
-        rows = [
-            Substitution(word, near, distances[word], self.counts[word])
-            for word, near in table.items()
-            if near != UNKNOWN
+        return sorted(self._near(delta), key=lambda row: (-row.tokens, row.word))
+
+    def _near(self, delta: float) -> list[Substitution]:
+        return [
+            Substitution(word, near, distance, self.counts[word])
+            for word, (near, distance) in self.nearest.items()
+            if distance < delta
         ]
-        return sorted(rows, key=lambda row: (-row.tokens, row.word))
 
     def report(self, delta: float) -> AlignmentReport:
         """Shares at ``delta``."""
@@ -173,41 +159,36 @@ def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vecto
         del counts[word]
     vocabulary = {word for words in generated for word in words}
     lacking = sorted(word for word in counts if word not in vocabulary)
-    return Gaps(counts, nearest(lacking, vocabulary if vectors else (), vectors))
+    return Gaps(counts, tuple(lacking), nearest(lacking, vocabulary, vectors) if vectors else {})
 
 
 def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Words]:
-    """``captions`` with each word of ``table`` exchanged."""
+    """``captions`` with each word of ``table`` replaced."""
     get = table.get
     return [tuple([get(word, word) for word in words]) for words in captions]
 
 
-def nearest(words: Sequence[str], candidates: Iterable[str], vectors: Vectors | None) -> Nearest:
-    """The candidate at the least cosine distance from each of ``words``: a matrix product, in blocks, for each kind.
+def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -> dict[str, tuple[str, float]]:
+    """Word -> the candidate at the least cosine distance, and that distance, in [0, 2]; of words that have one.
 
-    The kinds are content words, function words, numbers and marks (``judge.text.tokens``). Of candidates at the same
-    distance (to 1e-9) the first in alphabetical order. Special tokens and words without a vector are never chosen, nor
-    do they find a neighbour.
+    Words are compared within their kind: content words, function words, numbers and marks (``judge.text.tokens``). Of
+    candidates at the same distance (to 1e-9) the first in alphabetical order is taken. Special tokens and words
+    without a vector are never chosen, nor do they find a neighbour.
     """
-    neighbours: list[str | None] = [None] * len(words)
-    distances = np.full(len(words), np.nan)
-    rows = vectors.rows if vectors else {}
-    asking = [place for place, word in enumerate(words) if word in rows and not is_special(word)]
+    rows = vectors.rows
+    asking = [word for word in words if word in rows and not is_special(word)]
     offered = sorted({word for word in candidates if word in rows and not is_special(word)})
-    for kind in sorted({kind_of(words[place]) for place in asking}):
-        places = [place for place in asking if kind_of(words[place]) == kind]
-        names = [word for word in offered if kind_of(word) == kind]
-        if vectors and places and names:
-            left = vectors.matrix[[rows[words[place]] for place in places]]
-            columns, found = _nearest(left, vectors.matrix[[rows[word] for word in names]])
-            distances[places] = found
-            for place, column in zip(places, columns.tolist(), strict=True):
-                neighbours[place] = names[column]
-    return Nearest(tuple(words), tuple(neighbours), distances)
+    found = {}
+    for kind in sorted({kind_of(word) for word in asking} & {kind_of(word) for word in offered}):
+        these, names = ([word for word in side if kind_of(word) == kind] for side in (asking, offered))
+        left, right = (vectors.matrix[[rows[word] for word in side]] for side in (these, names))
+        for word, column, distance in zip(these, *_nearest(left, right), strict=True):
+            found[word] = names[column], distance
+    return found
 
 
 def hardly_contextual(captioner: str, found: float | None, delta: float) -> Iterator[str]:
-    """A line where fewer of people's lacking tokens than ``ENOUGH`` find another word; ``found``: their share."""
+    """A warning where fewer of people's lacking tokens than ``ENOUGH`` find a substitute; ``found``: their share."""
     if found is not None and found < ENOUGH:
         yield (
             f"{captioner}: at delta {delta:g} alignment finds a word for {found:.1%} of people's tokens that it lacks; "
@@ -216,19 +197,19 @@ def hardly_contextual(captioner: str, found: float | None, delta: float) -> Iter
 
 
 def is_special(word: str) -> bool:
-    """Whether ``word`` is a token of ours; the tokeniser never writes "<" beside a letter."""
+    """Whether ``word`` is a special token such as "<gender>"; the tokeniser never writes "<" beside a letter."""
     return len(word) > 2 and word[0] == "<" and word[-1] == ">"
 
 
-def _nearest(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, FloatArray]:
+def _nearest(left: np.ndarray, right: np.ndarray) -> tuple[list[int], list[float]]:
     """Of each row of ``left`` [N, D] the row of ``right`` [M, D] that is nearest, and its cosine distance."""
     one, other = _unit(left), _unit(right)
-    thin, wide = one.astype(np.float32), np.ascontiguousarray(other.astype(np.float32).T)
+    left32, right32 = one.astype(np.float32), np.ascontiguousarray(other.astype(np.float32).T)
     columns = np.zeros(len(left), dtype=np.int64)
     distances = np.zeros(len(left))
     step = max(1, _BLOCK // len(right))
     for start in range(0, len(left), step):
-        cosines = thin[start : start + step] @ wide
+        cosines = left32[start : start + step] @ right32
         # A product's last bits depend on where a column stands: what is close to the best is compared anew.
         row, column = np.nonzero(cosines >= cosines.max(axis=1, keepdims=True) - _ROUGH)
         exact = _cosines(one[start : start + step], other, row, column)
@@ -238,7 +219,7 @@ def _nearest(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, FloatArra
         _, first = np.unique(row[tied], return_index=True)
         columns[start : start + step] = column[tied][first]
         distances[start : start + step] = 1 - np.clip(best, -1, 1)
-    return columns, distances
+    return columns.tolist(), distances.tolist()
 
 
 def _unit(matrix: np.ndarray) -> FloatArray:

@@ -101,22 +101,17 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
         elif shipped.is_file():
             text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
         else:
-            said = f"{within[-1]}, 'extends'" if within else ""
+            extending = f"{within[-1]}, 'extends'" if within else ""
             mend = f"{nearest(name_or_path, shipped_lexicons())}; or give a .yaml path"
-            raise JudgeError(f"no lexicon '{name_or_path}'", where=said, mend=mend)
+            raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
         data = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise JudgeError(
-            f"lexicon cannot be read ({_first_line(error)})", where=name_or_path, mend="give a UTF-8 YAML file"
-        ) from error
+        what = f"lexicon cannot be read ({str(error).splitlines()[0]})"
+        raise JudgeError(what, where=name_or_path, mend="give a UTF-8 YAML file") from error
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
     extended = data.get("extends") if isinstance(data, dict) else None
     base = None if extended is None else _load(str(extended), within=[*within, name_or_path])
     return _parse(data, where, source, base or Lexicon("", "", {}))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
 
 
 def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
@@ -148,21 +143,19 @@ def _lists(
 
 def _words(value: object, where: str, at: str) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(word, str) and word.strip() for word in value):
-        raise JudgeError(
-            f"'{at}' is not a list of words", where=where, mend="quote words that YAML reads otherwise, like 'no'"
-        )
+        mend = "quote words that YAML reads otherwise, like 'no'"
+        raise JudgeError(f"'{at}' is not a list of words", where=where, mend=mend)
     return frozenset(" ".join(word.lower().split()) for word in value)
 
 
 def _refuse_shared(classes: Mapping[str, frozenset[str]], hidden_only: frozenset[str], where: str) -> None:
-    seen: dict[str, str] = {}
+    first: dict[str, str] = {}
     for name, words in [*classes.items(), ("hidden_only", hidden_only)]:
         for word in sorted(words):
-            if word in seen:
-                raise JudgeError(
-                    f"'{word}' stands in '{seen[word]}' and in '{name}'", where=where, mend="keep it in one of them"
-                )
-            seen[word] = name
+            if word in first:
+                what = f"'{word}' stands in '{first[word]}' and in '{name}'"
+                raise JudgeError(what, where=where, mend="keep it in one of them")
+            first[word] = name
 
 
 @dataclass(frozen=True, slots=True)

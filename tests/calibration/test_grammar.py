@@ -32,11 +32,11 @@ from judge.calibration.world import (
     TASKS,
     Captioner,
     Parameters,
+    described_by,
     draw_scenes,
     setting_given_task,
     stream,
     task_given_attribute,
-    told_by,
 )
 from judge.errors import JudgeError
 from judge.text.alignment import align
@@ -90,14 +90,14 @@ def test_class_share_is_exact() -> None:
 def test_what_captioners_tell() -> None:
     scenes = draw_scenes(500)
     rng = np.random.default_rng(0)
-    assert told_by(scenes, FAITHFUL, rng) == scenes
-    for seen, scene in zip(told_by(scenes, Captioner(stereotype=1), rng), scenes, strict=True):
+    assert described_by(scenes, FAITHFUL, rng) == scenes
+    for seen, scene in zip(described_by(scenes, Captioner(stereotype=1), rng), scenes, strict=True):
         assert (TASKS.index(seen.tasks[0]) < 6) == (scene.attribute == "female")
         assert seen == replace(scene, tasks=seen.tasks)
-    for seen, scene in zip(told_by(scenes, Captioner(guess=1), rng), scenes, strict=True):
+    for seen, scene in zip(described_by(scenes, Captioner(guess=1), rng), scenes, strict=True):
         assert (TASKS.index(scene.tasks[0]) < 6) == (seen.attribute == "female")
         assert seen == replace(scene, attribute=seen.attribute)
-    for seen, scene in zip(told_by(scenes, Captioner(error=1), rng), scenes, strict=True):
+    for seen, scene in zip(described_by(scenes, Captioner(error=1), rng), scenes, strict=True):
         assert seen.image_id == scene.image_id
         assert seen.attribute != scene.attribute
         assert seen.setting != scene.setting

@@ -20,11 +20,11 @@ from judge.calibration.world import (
     TASKS,
     Captioner,
     Parameters,
+    described_by,
     draw_scenes,
     setting_given_scene,
     setting_given_task,
     task_given_attribute,
-    told_by,
 )
 from judge.errors import JudgeError
 from judge.metrics.scores import SCORES
@@ -158,7 +158,7 @@ def test_closed_form_equals_simulation(captioner: Captioner, direction: Directio
     """Posterior from the counts of half of 120,000 simulated views, scored on the other half."""
     rng = np.random.default_rng(5)
     scenes = draw_scenes(120_000, seed=3)
-    views = told_by(scenes, captioner, rng)
+    views = described_by(scenes, captioner, rng)
     if direction == "A->T":
         first = np.array([TASKS.index(view.tasks[0]) for view in views])
         asked = np.array([CLASSES.index(scene.attribute) for scene in scenes])
@@ -229,8 +229,10 @@ def test_captioners_are_well_apart() -> None:
 def test_what_people_say_adds_nothing_to_what_is_seen() -> None:
     """The task is seen, and leans to its class by (1 + 0.3) / 2: confidence is the sum of the squares."""
     by_hand = 0.65**2 + 0.35**2
-    assert bayes_score(score="confidence", looks=True) == pytest.approx(by_hand)
-    assert bayes_score(Parameters(mention=0.0, place=0.0), score="confidence", looks=True) == pytest.approx(by_hand)
+    assert bayes_score(score="confidence", uses_images=True) == pytest.approx(by_hand)
+    assert bayes_score(Parameters(mention=0.0, place=0.0), score="confidence", uses_images=True) == pytest.approx(
+        by_hand
+    )
 
 
 def test_a_stereotyped_task_beside_the_true_one_by_hand() -> None:
@@ -244,21 +246,21 @@ def test_a_stereotyped_task_beside_the_true_one_by_hand() -> None:
     # Given the task seen, of the half of class 1: P(class, named = seen) = 1/2 * own or 1/2 * other.
     same = Fraction(1, 2) * (own * own / (own + other) + other * other / (own + other))
     apart = Fraction(1, 2) * (1 - own) + Fraction(1, 2) * (1 - other)
-    found = bayes_score(parameters, captioner, score="confidence", looks=True)
+    found = bayes_score(parameters, captioner, score="confidence", uses_images=True)
     assert found == pytest.approx(float(same + apart))
 
 
 @given(LEANING, CAPTIONING)
 def test_who_also_looks_knows_as_much_or_more(parameters: Parameters, captioner: Captioner) -> None:
     """More evidence never lowers what an optimal judge reaches; and what was told is still told as before."""
-    table = evidence_table(parameters, captioner, looks=True)
+    table = evidence_table(parameters, captioner, uses_images=True)
     assert table.sum(axis=(3, 4)) == pytest.approx(evidence_table(parameters, captioner), abs=1e-12)
     for score in ("accuracy", "confidence"):
-        looking = bayes_score(parameters, captioner, score=score, looks=True)
+        looking = bayes_score(parameters, captioner, score=score, uses_images=True)
         assert looking >= bayes_score(parameters, captioner, score=score) - 1e-9
-    assert true_amplification(parameters, FAITHFUL, score="confidence", looks=True) == 0
+    assert true_amplification(parameters, FAITHFUL, score="confidence", uses_images=True) == 0
 
 
 def test_a_task_that_is_seen_is_not_asked_for() -> None:
     with pytest.raises(JudgeError, match="need not guess its task"):
-        evidence_table(direction="T->A", looks=True)
+        evidence_table(direction="T->A", uses_images=True)

@@ -7,31 +7,19 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers import caption_options
 from typer.testing import CliRunner
 
-from judge.calibration.grammar import make_world
+from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.cli import app
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Captions of two captioners and of people, as files; labels are derived."""
-    from judge.calibration.grammar import simulate
-
-    folder = tmp_path_factory.mktemp("quality")
-    world = make_world(80, seed=2)
-    sides = [
-        world.human,
-        *(simulate(world, name=f"c{knob}", captioner=Captioner(stereotype=knob)) for knob in (0, 0.9)),
-    ]
-    arguments = []
-    for side in sides:
-        path = folder / f"{side.name}.json"
-        found = [{"image_id": image, "caption": text} for image, texts in side.by_image.items() for text in texts]
-        path.write_text(json.dumps(found), encoding="utf-8")
-        arguments += ["--human" if side is world.human else "--captions", str(path)]
-    return arguments
+    """Captions of two captioners and of people, as options; labels are derived."""
+    captioners = {f"c{knob}": Captioner(stereotype=knob) for knob in (0, 0.9)}
+    return caption_options(write_world(make_world(80, seed=2), captioners, tmp_path_factory.mktemp("quality")))
 
 
 def test_scores_stand_beside_bias(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,11 +31,13 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def fault() -> Callable[..., str]:
-    """Read captions that cannot be read; the one-line message, without the path in front."""
+    """Read captions (or what ``read`` reads) that cannot be read; the one-line message, without the path in front."""
 
-    def fault(path: Path, side: Side = "generated", **options: object) -> str:
+    def fault(
+        path: Path, side: Side = "generated", read: Callable[..., object] | None = None, **options: object
+    ) -> str:
         with pytest.raises(JudgeError) as caught:
-            read_captions(path, ReadOptions(**options), side=side)
+            read(path, **options) if read else read_captions(path, ReadOptions(**options), side=side)
         message = str(caught.value)
         assert message.startswith(str(path))
         assert "\n" not in message

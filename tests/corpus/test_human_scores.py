@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import caption_options
 from typer.testing import CliRunner
 
-from judge.calibration.grammar import make_world, simulate
+from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.cli import app
 from judge.corpus.human_scores import read_human_scores
@@ -21,16 +22,8 @@ KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = tmp_path_factory.mktemp("people")
-    world = make_world(120, seed=4)
-    sides = [simulate(world, name=name, captioner=Captioner(stereotype=knob)) for name, knob in KNOBS.items()]
-    arguments = []
-    for side in (world.human, *sides):
-        path = folder / f"{side.name}.json"
-        found = [{"image_id": image, "caption": text} for image, texts in side.by_image.items() for text in texts]
-        path.write_text(json.dumps(found), encoding="utf-8")
-        arguments += ["--human" if side is world.human else "--captions", str(path)]
-    return arguments
+    captioners = {name: Captioner(stereotype=knob) for name, knob in KNOBS.items()}
+    return caption_options(write_world(make_world(120, seed=4), captioners, tmp_path_factory.mktemp("people")))
 
 
 def test_every_metric_is_compared_with_people(files: list[str], tmp_path: Path) -> None:
@@ -55,7 +48,7 @@ def test_every_metric_is_compared_with_people(files: list[str], tmp_path: Path) 
     ("content", "message"),
     [
         ('{"none": 0.1}', "no score of captioner 'some' (there are: none). Add it."),
-        ('{"none": 0.1, "some": "high"}', "'some': score 'high' is no number. Write it like 0.35."),
+        ('{"none": 0.1, "some": "high"}', "record 2 ('some'): score 'high' is no number. Write it like 0.35."),
         ("model,score\nnone,1\n", "no columns 'captioner' and 'score' among 'model', 'score'. Name the columns so."),
         ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
         ("captioner,score\nnone,1\nsome,\n", "record 2: score '' is no number"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
 
 Write = Callable[..., Path]
+Fault = Callable[..., str]
 
 INSTANCES = {
     "images": [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}, {"id": 3, "file_name": "3.jpg"}],
@@ -31,13 +33,9 @@ INSTANCES = {
 }
 
 
-def fault(path: Path, **options: object) -> str:
-    with pytest.raises(JudgeError) as caught:
-        read_tasks(path, **options)
-    message = str(caught.value)
-    assert message.startswith(str(path))
-    assert "\n" not in message
-    return message.removeprefix(str(path)).lstrip(":, ")
+@pytest.fixture
+def fault(fault: Fault) -> Fault:
+    return partial(fault, read=read_tasks)
 
 
 def shown(tasks: Tasks) -> dict[str, set[str]]:
@@ -92,7 +90,7 @@ def test_every_format(write: Write, content: object) -> None:
     assert shown(read_tasks(write(content))) == {"1": {"cat", "dog"}, "2": {"cat"}, "3": set()}
 
 
-def test_chosen_columns(write: Write) -> None:
+def test_chosen_columns(write: Write, fault: Fault) -> None:
     path = write("photo,what\na.jpg,dog/cat\nb.jpg,hot dog\n")
     tasks = read_tasks(path, id_column="photo", task_column="what", separator="/")
     assert shown(tasks) == {"a": {"cat", "dog"}, "b": {"hot dog"}}
@@ -114,15 +112,9 @@ def test_shared_objects(coco: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (
-            {"categories": ["a"], "objects": {"1": [1]}},
-            "record 1 ('1'): index 1 of 1 categories. Count from 0.",
-        ),
+        ({"categories": ["a"], "objects": {"1": [1]}}, "record 1 ('1'): index 1 of 1 categories. Count from 0."),
         ({"categories": ["a"], "objects": {"1": [-1]}}, "record 1 ('1'): index -1 of 1 categories. Count from 0."),
-        (
-            {"categories": ["a"], "objects": {"1": ["a"]}},
-            "record 1 ('1'): an index is a text. Give whole numbers.",
-        ),
+        ({"categories": ["a"], "objects": {"1": ["a"]}}, "record 1 ('1'): an index is a text. Give whole numbers."),
         ({"categories": ["a"], "objects": {"1": [True]}}, "record 1 ('1'): an index is true. Give whole numbers."),
         ({"categories": ["a"], "objects": {"1": 0}}, "record 1 ('1'): objects are a number. Give a list of indices."),
         (
@@ -130,7 +122,6 @@ def test_shared_objects(coco: Path) -> None:
             "'categories': category 'a' stands twice. Give each a name of its own.",
         ),
         ({"categories": ["a"], "objects": {" ": [0]}}, "record 1 (' '): image id is empty. "),
-        ({"categories": ["a"], "objects": {}}, "none of 0 images shows anything. Check the file."),
         ({"categories": ["a"], "objects": {"1": []}}, "none of 1 images shows anything. Check the file."),
         ({"categories": [], "objects": {}}, "'categories' is no list, or 'objects' no object. "),
         (
@@ -151,12 +142,10 @@ def test_shared_objects(coco: Path) -> None:
         ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),
         ("image_id,objects\n1,[dog\n", "record 1: looks like a list of objects but is none. "),
         ("image_id,objects\n,dog\n", "record 1: image id is empty. "),
-        ("", "file is empty. "),
-        ("[]", "holds no records. "),
         ("{}", "JSON of the wrong shape (an object). "),
     ],
 )
-def test_bad_files(write: Write, content: object, expected: str) -> None:
+def test_bad_files(write: Write, content: object, expected: str, fault: Fault) -> None:
     assert fault(write(content)).startswith(expected)
 
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.calibration.grammar import World
 from judge.corpus.labels import read_labels
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
@@ -66,7 +65,7 @@ def fasttext_bin(
     matrix: np.ndarray,
     *,
     grams: tuple[int, int] = (0, 0),
-    pruned: dict[int, int] | None = None,
+    pruned: int = -1,
     version: int = 12,
     quantised: bool = False,
 ) -> bytes:
@@ -75,9 +74,8 @@ def fasttext_bin(
     data = struct.pack("<ii", 793712314, version)
     # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
     data += struct.pack("<12id", matrix.shape[1], 5, 5, 5, 5, 1, 2, 2, buckets, *grams, 100, 1e-4)
-    data += struct.pack("<iiiqq", len(words), len(words), 0, 1000, -1 if pruned is None else len(pruned))
+    data += struct.pack("<iiiqq", len(words), len(words), 0, 1000, pruned)
     data += b"".join(word.encode() + b"\0" + struct.pack("<qb", 9, 0) for word in words)
-    data += b"".join(struct.pack("<ii", *pair) for pair in (pruned or {}).items())
     data += struct.pack("<?qq", quantised, *matrix.shape) + matrix.astype("<f4").tobytes()
     # The output matrix, which nobody asks for.
     return data + struct.pack("<?qq", False, 1, matrix.shape[1]) + bytes(4 * matrix.shape[1])
@@ -197,15 +195,6 @@ def test_fasttext_letters_alone_count_inside_a_word_only(tmp_path: Path) -> None
     np.testing.assert_allclose(row(load_vectors(path, ["aha"]), "aha"), matrix[places].mean(axis=0), rtol=1e-5)
 
 
-def test_fasttext_pruned(tmp_path: Path) -> None:
-    """Of n-grams only those that were kept count, at their new places."""
-    matrix = np.random.default_rng(3).normal(size=(1 + 40, 3)).astype(np.float32)
-    kept = _hash(b"cat") % 40
-    assert kept not in {_hash(gram) % 40 for gram in (b"<ca", b"at>")}
-    path = write(tmp_path, fasttext_bin(["cat"], matrix, grams=(3, 3), pruned={kept: 5}))
-    np.testing.assert_allclose(row(load_vectors(path, ["cat"]), "cat"), matrix[[0, 6]].mean(axis=0), rtol=1e-5)
-
-
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", ["glove", "word2vec binary", "fastText .bin"])
 def test_memory_is_that_of_the_words_in_use(name: str, packed: bool, tmp_path: Path) -> None:
@@ -252,17 +241,16 @@ FAULTS: dict[str, tuple[bytes, str]] = {
         fasttext_bin(["a"], np.ones((1, 2)), quantised=True),
         r"quantised fastText model \(\.ftz\)",
     ),
+    "pruned": (fasttext_bin(["a"], np.ones((1, 2)), pruned=1), r"quantised fastText model \(\.ftz\)"),
     "version": (fasttext_bin(["a"], np.ones((1, 2)), version=13), "of version 13"),
     "mixed, shorter": (MIXED, "line 11: holds 3 numbers where others hold 7"),
     "mixed, longer": (b"a 0.1 0.2\nb 0.1 0.2 0.3\n", "line 2: holds 3 numbers where others hold 2"),
-    "mixed under a first line": (b"2 2\na 0.1 0.2\nb 0.1\n", "line 3: holds 1 numbers where others hold 2"),
     "nan in text": (glove(NAN), "line 9: the vector of 'dog' holds a value that is no finite number"),
     "nan in word2vec": (word2vec_binary(NAN), "record 9: the vector of 'dog'"),
     "nan in fastText": (fasttext_bin(list(NAN), np.stack(list(NAN.values()))), "record 9: the vector of 'dog'"),
     "too large": (b"dog 1e300 1\n", "line 1: the vector of 'dog'"),
     "no number": (b"a 1 2\ndog 1 x\n", "line 2: a value is no number"),
     "not UTF-8": (b"a 1 2\ncaf\xe9 1 2\n", "line 2: its word is not UTF-8"),
-    "not UTF-8 under a first line": (b"1 2\ncaf\xe9 1 2\n", "line 2: its word is not UTF-8"),
     "not UTF-8 in word2vec": (word2vec_binary(TABLE).replace("犬".encode(), b"\xe7"), "record 8: its word is not"),
     "prose": (b"Dear reader, this is a letter.\nYours\n", "holds no word vectors of a known format"),
     "noise": (bytes(range(256)) * 9, "holds no word vectors of a known format"),
@@ -466,7 +454,7 @@ def test_default_deltas_are_the_least_that_find_enough(hidden: str, real: dict[t
                 vectors = load_vectors(reference, used_by((human, generated)), captions=human)
                 assert vectors.delta == delta
                 gaps = find_gaps(human, generated, vectors)
-                lacking = sum(gaps.counts[word] for word in gaps.nearest.words)
+                lacking = sum(gaps.counts[word] for word in gaps.lacking)
                 for shares, threshold in ((found, delta), (before, delta - 0.05)):
                     swapped = sum(row.tokens for row in gaps.substitutions(threshold))
                     shares.append(swapped / lacking)
@@ -475,14 +463,6 @@ def test_default_deltas_are_the_least_that_find_enough(hidden: str, real: dict[t
         assert min(found) > 0.6
         if hidden == "coco-objects":
             assert min(before) < 0.6
-
-
-def test_learnt_from_a_small_world(world: World) -> None:
-    captions = [tokenize(text) for texts in world.human.by_image.values() for text in texts]
-    used = {word for caption in captions for word in caption}
-    vectors = load_vectors("corpus", used, captions=captions)
-    assert len(vectors.rows) + vectors.missing == len(used)
-    assert np.isfinite(vectors.matrix).all()
 
 
 # Input embeddings.

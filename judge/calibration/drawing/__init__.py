@@ -1,1 +1,1 @@
-"""What pictures of scenes are made of: a canvas that knows whose each sub-pixel is, settings, people, objects."""
+"""What pictures of scenes are made of: a canvas of labelled sub-pixels, settings, people, objects."""

@@ -1,4 +1,4 @@
-"""Two buffers drawn with the same shapes: the colours, and whose each sub-pixel is.
+"""Two buffers drawn with the same shapes: the colours, and the label of the thing that each sub-pixel belongs to.
 
 Shapes have hard edges and cover whole sub-pixels, so that both buffers agree to the last one; colours become smooth
 when sub-pixels are averaged. The mask of a thing is every pixel that it has a part in: none of its colour is outside.
@@ -137,11 +137,11 @@ class Pen:
         """Squares of background at ``points``, [N, 2], in ``colours``, [N, 3]; those across the border are left out."""
         side, reach = len(self.canvas.pixels), max(1, round(width * self.scale))
         corners = np.floor(points @ self.matrix.T + self.offset).astype(np.int64)
-        seen = ((corners >= 0) & (corners <= side - reach)).all(axis=1)
-        x, y = corners[seen].T
+        inside = ((corners >= 0) & (corners <= side - reach)).all(axis=1)
+        x, y = corners[inside].T
         for down in range(reach):
             for right in range(reach):
-                self.canvas.pixels[y + down, x + right] = colours[seen]
+                self.canvas.pixels[y + down, x + right] = colours[inside]
 
     def speckle(
         self,

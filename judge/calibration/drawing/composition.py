@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from judge.calibration.drawing.canvas import BACKGROUND, Canvas, Pen
-from judge.calibration.drawing.objects import WAYS, Draw, Place, draw_table
+from judge.calibration.drawing.objects import WAYS, Place
 from judge.calibration.drawing.people import make_figure, paint_bystander, paint_person
 from judge.calibration.drawing.settings import DRAWN
+from judge.calibration.drawing.sketches import Draw, sketch
 from judge.calibration.world import Scene, stream
 from judge.masking.instances import PERSON, Pixels
 from judge.types import FloatArray
@@ -137,7 +138,7 @@ def _draw_items(picture: Pen, stance: _Stance, items: list[_Item], rng: np.rando
         own = pen.at(item.side * place.origin[0], place.origin[1], flip=item.side < 0, angle=tilt)
         if place.table:
             with picture.canvas.drawing(BACKGROUND):
-                draw_table(own, rng)
+                sketch("table")(own, rng)
         with picture.canvas.drawing(item.label):
             item.draw(own, rng)
 

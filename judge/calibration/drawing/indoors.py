@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from judge.calibration.drawing.canvas import Colour, Pen, pick, shade
+from judge.calibration.drawing.sketches import sketch
 
 _WHITE: Colour = (246, 246, 242)
 _STEEL: Colour = (150, 154, 160)
@@ -41,7 +42,7 @@ def kitchen(pen: Pen, rng: np.random.Generator) -> None:
         pen.stroke(((left + 0.06, top + 0.085), (left + 0.115, top + 0.085)), 0.012, _STEEL)
     pen.rectangle(0, top - 0.005, 1, top + 0.03, pick(rng, ((92, 88, 86), (226, 222, 214), (70, 80, 84))))
     _stove(pen.at(float(rng.uniform(0.04, 0.2)), top), rng, floor - top)
-    _fridge(pen.at(float(rng.uniform(0.74, 0.82)), floor + 0.015), rng)
+    sketch("fridge")(pen.at(float(rng.uniform(0.74, 0.82)), floor + 0.015), rng)
 
 
 def _tiled_floor(pen: Pen, top: float, tile: Colour) -> None:
@@ -63,16 +64,8 @@ def _stove(pen: Pen, rng: np.random.Generator, height: float) -> None:
     pen.stroke(((0.135, -0.07), (0.19, -0.075)), 0.014, shade(pot, 0.6))
 
 
-def _fridge(pen: Pen, rng: np.random.Generator) -> None:
-    colour = pick(rng, ((232, 236, 238), (196, 202, 208), (160, 210, 206)))
-    pen.rectangle(0, -0.66, 0.24, 0, colour)
-    pen.stroke(((0, -0.44), (0.24, -0.44)), 0.009, shade(colour, 0.6))
-    for top, bottom in ((-0.6, -0.5), (-0.38, -0.2)):
-        pen.stroke(((0.03, top), (0.03, bottom)), 0.016, shade(colour, 0.55))
-
-
 def office(pen: Pen, rng: np.random.Generator) -> None:
-    """Whiteboard, desks with lamps, ceiling lights, carpet, caches or a window with blinds."""
+    """Whiteboard, desks with lamps, ceiling lights, carpet, shelves or a window with blinds."""
     floor = float(rng.uniform(0.7, 0.76))
     wall = pick(rng, ((196, 206, 216), (214, 214, 210), (184, 200, 204)), 8)
     pen.rectangle(0, 0, 1, 1, wall)
@@ -90,8 +83,8 @@ def office(pen: Pen, rng: np.random.Generator) -> None:
             pen.stroke(((left, y), (0.95, y)), 0.009, _WHITE)
     else:
         _shelves(pen.at(float(rng.uniform(0.6, 0.68)), floor), rng)
-    _desk(pen.at(float(rng.uniform(0.0, 0.12)), floor + 0.04), rng)
-    _desk(pen.at(float(rng.uniform(0.58, 0.66)), floor + 0.08), rng)
+    sketch("desk")(pen.at(float(rng.uniform(0.0, 0.12)), floor + 0.04), rng)
+    sketch("desk")(pen.at(float(rng.uniform(0.58, 0.66)), floor + 0.08), rng)
 
 
 def _whiteboard(pen: Pen, rng: np.random.Generator) -> None:
@@ -114,20 +107,6 @@ def _shelves(pen: Pen, rng: np.random.Generator) -> None:
             pen.rectangle(x, top + 0.035, x + 0.028, top + 0.165, pick(rng, binders))
 
 
-def _desk(pen: Pen, rng: np.random.Generator) -> None:
-    """With a heap of paper and a lamp."""
-    wood = pick(rng, _WOODS)
-    pen.rectangle(0, -0.2, 0.34, -0.17, wood)
-    pen.rectangle(0.22, -0.17, 0.33, 0, shade(wood, 0.8))
-    for y in (-0.15, -0.1, -0.05):
-        pen.rectangle(0.235, y, 0.315, y + 0.035, shade(wood, 1.1))
-    pen.rectangle(0.01, -0.17, 0.03, 0, shade(wood, 0.7))
-    pen.rectangle(0.05, -0.225, 0.15, -0.2, _WHITE)
-    pen.stroke(((0.27, -0.2), (0.29, -0.28), (0.24, -0.32)), 0.014, (60, 64, 70))
-    shade_ = pick(rng, ((220, 60, 50), (50, 140, 130), (60, 64, 70)))
-    pen.polygon(((0.25, -0.345), (0.27, -0.315), (0.215, -0.285), (0.2, -0.32)), shade_)
-
-
 def bedroom(pen: Pen, rng: np.random.Generator) -> None:
     """Bed, night lamp, curtained window, striped wallpaper, wooden floor, rug."""
     floor = float(rng.uniform(0.7, 0.75))
@@ -143,9 +122,9 @@ def bedroom(pen: Pen, rng: np.random.Generator) -> None:
     pen.ellipse(float(rng.uniform(0.3, 0.7)), 0.92, 0.36, 0.07, rug)
     _curtained_window(pen.at(float(rng.uniform(0.04, 0.12)), 0.08), rng)
     if rng.random() < 0.6:
-        _painting(pen.at(0.62, 0.08), pick(rng, ((150, 200, 230), (250, 230, 190))))
-    _bed(pen.at(float(rng.uniform(0.44, 0.54)), floor + 0.1), rng)
-    _night_lamp(pen.at(float(rng.uniform(0.36, 0.4)), floor + 0.02), rng)
+        sketch("painting")(pen.at(0.62, 0.08), rng)
+    sketch("bed")(pen.at(float(rng.uniform(0.44, 0.54)), floor + 0.1), rng)
+    sketch("night lamp")(pen.at(float(rng.uniform(0.36, 0.4)), floor + 0.02), rng)
 
 
 def _curtained_window(pen: Pen, rng: np.random.Generator) -> None:
@@ -160,31 +139,3 @@ def _curtained_window(pen: Pen, rng: np.random.Generator) -> None:
         half.polygon(((0, 0), (0.13, 0), (0.075, 0.24), (0.1, 0.42), (0, 0.42)), cloth)
         for fold in (0.03, 0.06):
             half.stroke(((fold, 0.01), (fold, 0.41)), 0.009, shade(cloth, 0.78))
-
-
-def _painting(pen: Pen, sky: Colour) -> None:
-    pen.rectangle(0, 0, 0.24, 0.16, (110, 80, 50))
-    pen.rectangle(0.02, 0.02, 0.22, 0.14, sky)
-    pen.polygon(((0.02, 0.14), (0.09, 0.06), (0.15, 0.11), (0.18, 0.08), (0.22, 0.14)), (80, 140, 90))
-
-
-def _bed(pen: Pen, rng: np.random.Generator) -> None:
-    wood, blanket = pick(rng, _WOODS), pick(rng, ((90, 120, 190), (200, 80, 100), (110, 170, 150), (240, 190, 90)))
-    pen.stroke(((0.02, -0.42), (0.02, -0.02)), 0.05, wood)
-    pen.rectangle(0.02, -0.21, 0.8, -0.05, shade(wood, 0.85))
-    pen.rectangle(0.04, -0.25, 0.8, -0.14, _WHITE)
-    pen.polygon(((0.2, -0.28), (0.8, -0.28), (0.8, -0.07), (0.17, -0.07)), blanket)
-    for x in np.arange(0.28, 0.7, 0.09).tolist():
-        pen.stroke(((x, -0.27), (x - 0.02, -0.08)), 0.014, shade(blanket, 1.2))
-    pen.polygon(((0.17, -0.07), (0.2, -0.28), (0.26, -0.28), (0.23, -0.07)), shade(blanket, 1.3))
-    pen.ellipse(0.12, -0.27, 0.075, 0.045, (255, 252, 246))
-    pen.ellipse(0.1, -0.31, 0.06, 0.04, shade(blanket, 1.35))
-
-
-def _night_lamp(pen: Pen, rng: np.random.Generator) -> None:
-    """On its table."""
-    pen.rectangle(-0.06, -0.18, 0.06, 0, pick(rng, _WOODS))
-    pen.ellipse(0, -0.1, 0.012, None, _STEEL)
-    pen.stroke(((0, -0.18), (0, -0.26)), 0.018, (90, 80, 70))
-    light = pick(rng, ((255, 236, 160), (250, 200, 150)))
-    pen.polygon(((-0.035, -0.36), (0.035, -0.36), (0.065, -0.25), (-0.065, -0.25)), light)

@@ -1,13 +1,13 @@
-"""Settings under the sky: street, beach, park."""
+"""Settings under the sky: street, beach, park, court, stadium."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from judge.calibration.drawing.canvas import Colour, Pen, jitter, oval, pick, shade
+from judge.calibration.drawing.sketches import sketch
 
 _WHITE: Colour = (246, 246, 242)
-_WOODS = ((166, 112, 66), (196, 150, 96), (120, 78, 50))
 _SKIES = (((112, 178, 236), (206, 230, 246)), ((84, 150, 220), (190, 220, 240)), ((150, 186, 214), (226, 232, 234)))
 
 
@@ -33,8 +33,8 @@ def street(pen: Pen, rng: np.random.Generator) -> None:
         pen.stroke(((x, kerb), (x - 0.03, road)), 0.006, shade(pavement, 0.82))
     pen.rectangle(0, road - 0.012, 1, road + 0.012, shade(pavement, 0.66))
     _road(pen, rng, road + 0.012)
-    _car(pen.at(float(rng.uniform(0.02, 0.65)), road + 0.02), rng)
-    _lamp_post(pen.at(float(rng.uniform(0.06, 0.88)), road - 0.02), rng)
+    sketch("car")(pen.at(float(rng.uniform(0.02, 0.65)), road + 0.02), rng)
+    sketch("lamp post")(pen.at(float(rng.uniform(0.06, 0.88)), road - 0.02), rng)
 
 
 def _building(pen: Pen, box: tuple[float, float, float, float], wall: Colour, *, lit: bool) -> None:
@@ -62,26 +62,6 @@ def _road(pen: Pen, rng: np.random.Generator, top: float) -> None:
             pen.stroke(((x, middle), (x + 0.13, middle)), 0.028, paint)
 
 
-def _car(pen: Pen, rng: np.random.Generator) -> None:
-    paint = pick(rng, ((196, 48, 44), (44, 92, 170), (230, 230, 226), (60, 64, 70), (236, 190, 60)))
-    pen.polygon(((0.06, -0.09), (0.1, -0.155), (0.23, -0.155), (0.28, -0.09)), paint)
-    pen.polygon(((0.085, -0.09), (0.115, -0.14), (0.22, -0.14), (0.255, -0.09)), (180, 214, 230))
-    pen.rectangle(0, -0.095, 0.34, -0.025, paint)
-    for x in (0.075, 0.265):
-        pen.ellipse(x, -0.02, 0.035, None, (30, 30, 32))
-        pen.ellipse(x, -0.02, 0.014, None, (170, 170, 174))
-
-
-def _lamp_post(pen: Pen, rng: np.random.Generator) -> None:
-    """Half of them with a traffic light."""
-    pen.stroke(((0, 0), (0, -0.6), (0.04, -0.64), (0.11, -0.64)), 0.018, (56, 60, 62))
-    pen.ellipse(0.11, -0.625, 0.04, 0.02, (255, 240, 170))
-    if rng.random() < 0.5:
-        pen.rectangle(-0.03, -0.5, 0.03, -0.34, (40, 42, 44))
-        for y, light in ((-0.475, (230, 60, 50)), (-0.42, (244, 190, 50)), (-0.365, (60, 200, 90))):
-            pen.ellipse(0, y, 0.02, None, light)
-
-
 def beach(pen: Pen, rng: np.random.Generator) -> None:
     """Sun, sea with a sailing boat, a wave on the sand, shells, often a palm."""
     horizon, shore = float(rng.uniform(0.36, 0.44)), float(rng.uniform(0.6, 0.68))
@@ -104,14 +84,7 @@ def beach(pen: Pen, rng: np.random.Generator) -> None:
     for x, y in rng.uniform((0, 0.8), (1, 0.98), size=(3, 2)).tolist():
         pen.ellipse(x, y, 0.018, 0.012, pick(rng, ((250, 160, 140), (255, 250, 240), (230, 120, 90))))
     if rng.random() < 0.6:
-        _palm(pen.at(float(rng.uniform(0.04, 0.14)), shore + 0.12, scale=float(rng.uniform(0.8, 1.1))), rng)
-
-
-def _palm(pen: Pen, rng: np.random.Generator) -> None:
-    leaf = jitter(rng, (52, 140, 66))
-    pen.stroke(((0, 0), (0.02, -0.25), (0.06, -0.46)), 0.035, (140, 100, 64))
-    for x, y in ((-0.16, 0.02), (-0.12, -0.1), (0.02, -0.15), (0.15, -0.08), (0.17, 0.05)):
-        pen.stroke(((0.06, -0.47), (0.06 + x * 0.6, -0.5 + y * 0.8), (0.06 + x, -0.45 + y)), 0.03, leaf)
+        sketch("palm")(pen.at(float(rng.uniform(0.04, 0.14)), shore + 0.12, scale=float(rng.uniform(0.8, 1.1))), rng)
 
 
 def park(pen: Pen, rng: np.random.Generator) -> None:
@@ -132,7 +105,7 @@ def park(pen: Pen, rng: np.random.Generator) -> None:
     pen.speckle(rng, (0, meadow + 0.1, 1, 1), ((250, 220, 80), (250, 250, 250), (230, 110, 150)), 30)
     for x in rng.uniform((0.0, 0.35, 0.8), (0.2, 0.6, 1.0)).tolist():
         _tree(pen.at(x, meadow + float(rng.uniform(0.03, 0.12)), scale=float(rng.uniform(0.8, 1.25))), rng)
-    _bench(pen.at(float(rng.uniform(0.0, 0.65)), meadow + 0.2), rng)
+    sketch("bench")(pen.at(float(rng.uniform(0.0, 0.65)), meadow + 0.2), rng)
 
 
 def _tree(pen: Pen, rng: np.random.Generator) -> None:
@@ -144,9 +117,60 @@ def _tree(pen: Pen, rng: np.random.Generator) -> None:
         pen.ellipse(x, y, 0.025, None, shade(crown, 1.25))
 
 
-def _bench(pen: Pen, rng: np.random.Generator) -> None:
-    wood = pick(rng, _WOODS)
-    for x in (0.04, 0.28):
-        pen.stroke(((x, 0), (x, -0.16)), 0.02, (60, 60, 62))
-    for y in (-0.15, -0.115, -0.065):
-        pen.stroke(((0, y), (0.32, y)), 0.024, wood)
+def court(pen: Pen, rng: np.random.Generator) -> None:
+    """Fenced, with white lines: for tennis with a net, or for basketball with a hoop."""
+    far = float(rng.uniform(0.5, 0.56))
+    sky(pen, rng, far)
+    pen.rectangle(0, far - 0.2, 1, far, jitter(rng, (60, 110, 74)))
+    for x in np.arange(-0.3, 1.0, 0.045).tolist():
+        pen.stroke(((x, far), (x + 0.3, far - 0.3)), 0.004, (196, 204, 200))
+        pen.stroke(((x + 0.3, far), (x, far - 0.3)), 0.004, (196, 204, 200))
+    pen.stroke(((0, far - 0.3), (1, far - 0.3)), 0.012, (110, 116, 116))
+    basketball = bool(rng.random() < 0.5)
+    grounds = ((196, 98, 60), (206, 120, 70)) if basketball else ((44, 122, 150), (60, 140, 92), (54, 96, 160))
+    ground = pick(rng, grounds)
+    pen.rectangle(0, far, 1, 1, ground)
+    pen.polygon(((0.1, far + 0.04), (0.9, far + 0.04), (1.25, 1.02), (-0.25, 1.02)), shade(ground, 1.18))
+    pen.stroke(((-0.25, 1.02), (0.1, far + 0.04), (0.9, far + 0.04), (1.25, 1.02)), 0.014, _WHITE)
+    if basketball:
+        pen.stroke(oval(0.5, far + 0.04, 0.2, 0.16, start=0.0, stop=0.5), 0.014, _WHITE)
+        pen.stroke(oval(0.5, 1.0, 0.3, 0.14, start=0.5, stop=1.0), 0.014, _WHITE)
+        sketch("hoop")(pen.at(float(rng.uniform(0.14, 0.3)), far + 0.06, scale=float(rng.uniform(0.9, 1.1))), rng)
+    else:
+        pen.stroke(((0.02, 0.82), (0.98, 0.82)), 0.014, _WHITE)
+        pen.stroke(((0.5, far + 0.04), (0.5, 0.82)), 0.012, _WHITE)
+        sketch("net")(pen.at(0, far + 0.16), rng)
+
+
+def stadium(pen: Pen, rng: np.random.Generator) -> None:
+    """Stands with a crowd of mere dots, hoardings, a striped pitch with lines and a goal, floodlights."""
+    wall = float(rng.uniform(0.52, 0.58))
+    sky(pen, rng, 0.14)
+    _stands(pen, rng, wall)
+    for left in np.arange(-0.02, 1, 0.255).tolist():
+        hoarding = pick(rng, ((230, 50, 50), (40, 90, 200), (250, 210, 40), (240, 240, 240)))
+        pen.rectangle(left, wall - 0.06, left + 0.25, wall, hoarding)
+        pen.stroke(((left + 0.05, wall - 0.03), (left + 0.2, wall - 0.03)), 0.016, (40, 40, 50))
+    grass = jitter(rng, (58, 150, 62))
+    for number, left in enumerate(np.arange(-0.4, 1.4, 0.2).tolist()):
+        far, colour = 0.5 + (left - 0.5) * 0.6, shade(grass, 1.18 if number % 2 else 1)
+        pen.polygon(((far, wall), (far + 0.135, wall), (left + 0.22, 1), (left, 1)), colour)
+    pen.stroke(((0, wall + 0.03), (1, wall + 0.03)), 0.011, _WHITE)
+    pen.stroke(oval(0.5, 1.02, 0.5, 0.22, start=0.5, stop=1.0), 0.015, _WHITE)
+    sketch("goal")(pen.at(float(rng.uniform(0.05, 0.2)), wall + 0.1), rng)
+    for x in (0.07, 0.93):
+        sketch("floodlight")(pen.at(x, 0.14), rng)
+
+
+def _stands(pen: Pen, rng: np.random.Generator, bottom: float) -> None:
+    seats = pick(rng, ((70, 80, 110), (120, 60, 60), (80, 84, 90)))
+    pen.rectangle(0, 0.12, 1, bottom, seats)
+    tiers = np.arange(0.145, bottom - 0.08, 0.034)
+    for y in tiers.tolist():
+        pen.stroke(((0, y + 0.018), (1, y + 0.018)), 0.006, shade(seats, 0.7))
+    places = np.stack(np.meshgrid(np.arange(0.0, 1.0, 0.026), tiers), axis=-1).reshape(-1, 2)
+    crowd = places[rng.random(len(places)) < 0.85]
+    crowd += rng.uniform(-0.006, 0.006, size=(len(crowd), 1)) * (1, 0)
+    pen.dots(crowd, 0.016, rng.integers(60, 256, size=(len(crowd), 3)).astype(np.uint8))
+    faces = np.array([(232, 190, 150), (120, 80, 56), (200, 150, 110)], dtype=np.uint8)
+    pen.dots(crowd + np.array((0.003, -0.01)), 0.01, faces[rng.integers(len(faces), size=len(crowd))])

@@ -7,11 +7,13 @@ a skirt or a coat. The looks are arbitrary devices that a judge can learn; they 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from judge.calibration.drawing.canvas import Colour, Pen, Points, jitter, oval, pick, shade
+from judge.calibration.drawing.sketches import sketch
 from judge.types import FloatArray
 
 Point = tuple[float, float]
@@ -24,7 +26,6 @@ _EITHER = ((240, 240, 236), (60, 150, 160), (150, 190, 222))
 _RAINCOATS = ((226, 188, 60), (70, 140, 140), (130, 110, 160), (150, 156, 160), (196, 110, 70), (90, 130, 84))
 _LEGGINGS = ((70, 58, 92), (168, 110, 140), (196, 76, 128), (128, 84, 150))
 _TROUSERS = ((58, 76, 116), (70, 66, 62), (128, 112, 84), (44, 48, 60))
-_DARK: Colour = (38, 30, 30)
 _WHITE: Colour = (246, 244, 240)
 _FACELESS: Colour = (116, 112, 112)
 
@@ -77,11 +78,10 @@ class Figure:
 
     def paint(self, pen: Pen, colour: Colour) -> None:
         """Fill the whole outline."""
-        for part in (*self.legs, *self.feet, self.hem, self.volume, self.torso, self.neck, self.head):
+        trunk = (self.hem, self.volume, self.torso, self.neck, self.head)
+        for part in (*self.legs, *self.feet, *trunk, *self.arms, *self.hands):
             if part is not None:
                 part.paint(pen, colour)
-        for part in (*self.arms, *self.hands):
-            part.paint(pen, colour)
 
 
 def make_figure(
@@ -202,16 +202,8 @@ def _paint_first(pen: Pen, figure: Figure, look: _Look, rng: np.random.Generator
             pen.stroke(_along(arm, 0.5), arm.width, shade(look.top, 0.93))
     figure.neck.paint(pen, shade(look.skin, 0.92))
     figure.head.paint(pen, look.hair)
-    pen.ellipse(0, -0.855, 0.068, 0.085, look.skin)
-    if fringe:
-        pen.polygon(oval(0, -0.91, 0.08, 0.04), look.hair)
-    if band:
-        pen.stroke(oval(0, -0.9, 0.09, 0.06, start=0.53, stop=0.97), 0.02, look.accent)
-    _paint_eyes(pen, 0.011)
-    pen.ellipse(0, -0.812, 0.026, 0.011, (206, 40, 66))
-    for x in (-0.045, 0.045):
-        pen.ellipse(x, -0.83, 0.014, 0.01, shade(look.skin, 0.86))
-        pen.ellipse(2 * x, -0.8, 0.012, None, (248, 214, 90))
+    drawn = {"face": True, "fringe": fringe, "hair band": band, "features of the first": True}
+    _paint_sketches(pen, look, rng, [name for name, there in drawn.items() if there])
 
 
 def _paint_second(pen: Pen, figure: Figure, look: _Look, rng: np.random.Generator) -> None:
@@ -234,32 +226,20 @@ def _paint_second(pen: Pen, figure: Figure, look: _Look, rng: np.random.Generato
         arm.paint(pen, shade(look.top, 0.84))
         hand.paint(pen, look.skin)
     figure.neck.paint(pen, shade(look.skin, 0.88))
-    pen.polygon(((-0.07, -0.77), (0, -0.7), (0.07, -0.77), (0.085, -0.72), (0, -0.66), (-0.085, -0.72)), look.accent)
+    _paint_sketches(pen, look, rng, ["collar"])
     figure.head.paint(pen, look.skin)
-    pen.polygon(
-        ((-0.11, -0.9), (-0.075, -0.935), (0.03, -0.945), (0.075, -0.93), (0.11, -0.9), (0.1, -1.01), (-0.1, -1.01)),
-        look.hair,
-    )
-    if beard:
-        pen.polygon(
-            ((-0.11, -0.87), (-0.07, -0.845), (0, -0.84), (0.07, -0.845), (0.11, -0.87), (0.09, -0.74), (-0.09, -0.74)),
-            shade(look.hair, 0.85),
-        )
-    _paint_eyes(pen, 0.01)
-    for x in (-0.038, 0.038):
-        pen.stroke(((x - 0.018, -0.912), (x + 0.018, -0.912)), 0.012, shade(look.hair, 0.7))
-    pen.stroke(((-0.024, -0.813), (0.024, -0.813)), 0.012, (150, 84, 74))
+    _paint_sketches(pen, look, rng, ["short hair", *(["beard"] if beard else []), "features of the second"])
+
+
+def _paint_sketches(pen: Pen, look: _Look, rng: np.random.Generator, names: Sequence[str]) -> None:
+    for name in names:
+        sketch(name, skin=look.skin, hair=look.hair, accent=look.accent)(pen, rng)
 
 
 def _paint_legs(pen: Pen, figure: Figure, legs: Colour, shoes: Colour) -> None:
     for leg, foot in zip(figure.legs, figure.feet, strict=True):
         leg.paint(pen, legs)
         foot.paint(pen, shoes)
-
-
-def _paint_eyes(pen: Pen, radius: float) -> None:
-    for x in (-0.036, 0.036):
-        pen.ellipse(x, -0.878, radius, radius * 1.3, _DARK)
 
 
 def _along(arm: Part, share: float) -> FloatArray:

@@ -1,22 +1,23 @@
-"""Word vectors: read from the files that people hold, taken from an encoder, or learnt from captions.
+"""Word vectors: read from files, taken from an encoder, or learnt from captions.
 
 Only the words in use are kept: a file of 5 GB costs the memory of a vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from judge.text.vectors.files import read_file
 from judge.text.vectors.learnt import learn
-from judge.text.vectors.rows import FloatArray32, Rows
+from judge.text.vectors.reader import FloatArray32, Rows
+from judge.types import Words
 
 CORPUS = "corpus"
 HUGGING_FACE = "hf:"
-# The cosine distance below which one word may stand for another; what is near is another number in each source.
+# The cosine distance below which one word may replace another; vectors of different sources need different ones.
 # DBAC (supplement, A) chose 0.4 for GloVe, the least at which 60% of what a captioner lacks finds a word of its own. By
 # the same rule, in steps of 0.05, on the shared captions: the share of lacking tokens (occurrences of people's words
 # that a captioner never uses) that find one, over the captioners nic_balanced, nic_equalizer, nic_plus, nic_upweight,
@@ -87,3 +88,29 @@ def make_vectors(found: Rows, wanted: Iterable[str], source: str, *, delta: floa
     matrix = np.stack([found[word] for word in known]) if known else np.zeros((0, 1), dtype=np.float32)
     rows = {word: index for index, word in enumerate(known)}
     return Vectors(rows, matrix, source, sum(word not in rows for word in set(wanted)), delta)
+
+
+class VectorCache:
+    """The vectors of a run, read or learnt once.
+
+    Args:
+        reference: as of :func:`load_vectors`.
+        vocabulary: returns every word of the run, so that a file is read once.
+    """
+
+    def __init__(self, reference: str, vocabulary: Callable[[], Iterable[str]]) -> None:
+        self.reference, self._vocabulary = reference, vocabulary
+        self._known: dict[object, Vectors] = {}
+
+    def vectors(self, captions: Sequence[Words]) -> Vectors:
+        """Those of the reference; of ``corpus``, learnt from these masked human captions (or taken from the cache).
+
+        Raises:
+            JudgeError: as ``load_vectors``.
+        """
+        learnt = self.reference == "corpus"
+        key = tuple(captions) if learnt else self.reference
+        if key not in self._known:
+            words = {word for caption in captions for word in caption} if learnt else set(self._vocabulary())
+            self._known[key] = load_vectors(self.reference, words, captions=captions if learnt else ())
+        return self._known[key]

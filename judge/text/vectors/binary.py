@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.text.vectors.rows import AGAIN, MAX_WIDTH, UNREADABLE, FloatArray32, Rows, Tape, damaged, decode, finite
+from judge.text.vectors.reader import (
+    AGAIN,
+    MAX_WIDTH,
+    UNREADABLE,
+    FloatArray32,
+    RecordReader,
+    Rows,
+    damaged,
+    decode,
+    finite,
+)
 
 _MAGIC = 793712314
 FASTTEXT = struct.pack("<i", _MAGIC)
 _VERSIONS = (11, 12)
 _SUPERVISED = 3
-_END_OF_SENTENCE = b"</s>"
-# Rows of the input matrix summed at a time.
-_BLOCK = 4096
+_END_OF_SENTENCE = "</s>"
+_QUANTISED = "a quantised fastText model (.ftz)", "give the .bin that it was made from"
 
 
 def read_word2vec(stream: io.BufferedReader, wanted: Set[str], *, source: str) -> Rows:
@@ -32,54 +43,44 @@ def read_word2vec(stream: io.BufferedReader, wanted: Set[str], *, source: str) -
         JudgeError: cut off; more bytes than the first line says; a word that is not UTF-8; a value of a wanted word
             that is no finite number. Records count from 1.
     """
-    tape = Tape(stream, source)
-    count, width = map(int, tape.until(b"\n").split())
+    reader = RecordReader(stream, source)
+    count, width = map(int, reader.until(b"\n").split())
     rows: dict[str, FloatArray32] = {}
     for record in range(1, count + 1):
-        tape.record = record
-        word = decode(tape.until(b" ").lstrip(b"\n"), tape.where)
-        values = tape.take(4 * width)
+        reader.record = record
+        word = decode(reader.until(b" ").lstrip(b"\n"), reader.where)
+        values = reader.take(4 * width)
         if word in wanted and word not in rows:
-            rows[word] = finite(np.frombuffer(values, dtype="<f4").astype(np.float32), word, tape.where)
-    if not tape.at_end():
+            rows[word] = finite(np.frombuffer(values, dtype="<f4").astype(np.float32), word, reader.where)
+    if not reader.at_end():
         what = f"its first line says {count:,} vectors of {width:,} numbers, and it holds more"
-        raise JudgeError(what, where=tape.where, mend=AGAIN)
+        raise JudgeError(what, where=reader.where, mend=AGAIN)
     return rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What a fastText model says before its matrices."""
+    """The settings of a fastText model, and the rows of the wanted words in its input matrix."""
 
     width: int
     words: int
     buckets: int
     least: int
     most: int
-    pruned: dict[int, int] | None
+    rows: dict[str, int]
 
-    def subwords(self, word: bytes) -> list[int]:
+    def subwords(self, word: str) -> Iterator[int]:
         """Rows of the n-grams of "<word>", as ``Dictionary::computeSubwords`` lists them.
 
-        N-grams of ``least`` to ``most`` characters (not bytes), one that repeats as often as it stands there.
+        N-grams of ``least`` to ``most`` characters (not bytes), one that repeats as often as it occurs.
         """
-        if word == _END_OF_SENTENCE or self.most <= 0:
-            return []
-        text = [char.encode() for char in f"<{word.decode()}>"]
-        rows = []
-        for start in range(len(text)):
-            for length in range(max(1, self.least), self.most + 1):
-                stop = start + length
-                if stop > len(text):
-                    break
-                if length == 1 and (start == 0 or stop == len(text)):
-                    continue
-                bucket = _hash(b"".join(text[start:stop])) % self.buckets
-                if self.pruned is None:
-                    rows.append(self.words + bucket)
-                elif bucket in self.pruned:
-                    rows.append(self.words + self.pruned[bucket])
-        return rows
+        text = f"<{word}>"
+        starts = range(len(text)) if word != _END_OF_SENTENCE else ()
+        for start in starts:
+            for stop in range(start + max(1, self.least), min(start + self.most, len(text)) + 1):
+                gram = text[start:stop]
+                if gram not in {"<", ">"} or 0 < start < len(text) - 1:
+                    yield self.words + _hash(gram.encode()) % self.buckets
 
 
 def read_fasttext(stream: io.BufferedReader, wanted: Set[str], *, source: str) -> Rows:
@@ -92,17 +93,16 @@ def read_fasttext(stream: io.BufferedReader, wanted: Set[str], *, source: str) -
     Raises:
         JudgeError: another version, quantised (``.ftz``), cut off, damaged, not UTF-8, a value that is not finite.
     """
-    tape = Tape(stream, source)
-    model, found = _head(tape, wanted)
-    (quantised,) = struct.unpack("<?", tape.take(1))
+    reader = RecordReader(stream, source)
+    model = _read_model(reader, wanted)
+    quantised, height, width = struct.unpack("<?qq", reader.take(17))
     if quantised:
-        raise JudgeError("a quantised fastText model (.ftz)", where=source, mend="give the .bin that it was made from")
-    height, width = struct.unpack("<qq", tape.take(16))
+        raise JudgeError(_QUANTISED[0], where=source, mend=_QUANTISED[1])
     if width != model.width or not model.words <= height:
         what = f"its input matrix is {height:,} x {width:,}, which does not fit its dictionary"
         raise JudgeError(what, where=source, mend=AGAIN)
-    begin = tape.position
-    rows = {word: [index, *model.subwords(word.encode())] for word, index in found.items()}
+    begin = reader.position
+    rows = {word: [row, *model.subwords(word)] for word, row in model.rows.items()}
     for word, needed in rows.items():
         if max(needed) >= height:
             what = f"the n-grams of '{word}' lie beyond its input matrix of {height:,} rows"
@@ -117,52 +117,47 @@ def read_fasttext(stream: io.BufferedReader, wanted: Set[str], *, source: str) -
     if not whole:
         raise JudgeError("the file ends in the middle of it", where=f"{source}, input matrix", mend=AGAIN)
     return {
-        word: finite(mean, word, f"{source}, record {found[word] + 1}") for word, mean in zip(rows, means, strict=True)
+        word: finite(mean, word, f"{source}, record {model.rows[word] + 1}")
+        for word, mean in zip(rows, means, strict=True)
     }
 
 
-def _head(tape: Tape, wanted: Set[str]) -> tuple[_Model, dict[str, int]]:
-    """The settings, and the rows of the wanted words, out of the dictionary."""
-    _, version = struct.unpack("<ii", tape.take(8))
+def _read_model(reader: RecordReader, wanted: Set[str]) -> _Model:
+    _, version = struct.unpack("<ii", reader.take(8))
     if version not in _VERSIONS:
         what = f"a fastText model of version {version}; 11 and 12 are known"
-        raise JudgeError(what, where=tape.source, mend="convert it to .vec")
-    settings = struct.unpack("<12id", tape.take(56))
+        raise JudgeError(what, where=reader.source, mend="convert it to .vec")
+    settings = struct.unpack("<12id", reader.take(56))
     width, kind, buckets, least, most = settings[0], *settings[7:11]
-    size, words, _, _, pruned = struct.unpack("<iiiqq", tape.take(28))
+    size, words, _, _, pruned = struct.unpack("<iiiqq", reader.take(28))
     if not (0 < width <= MAX_WIDTH and 0 <= words <= size and buckets >= 0):
-        raise JudgeError("its settings make no sense", where=tape.where, mend=AGAIN)
-    found: dict[str, int] = {}
+        raise JudgeError("its settings make no sense", where=reader.where, mend=AGAIN)
+    if pruned >= 0:  # Only quantised models are pruned.
+        raise JudgeError(_QUANTISED[0], where=reader.source, mend=_QUANTISED[1])
+    rows: dict[str, int] = {}
     for index in range(size):
-        tape.record = index + 1
-        word = decode(tape.until(b"\0"), tape.where)
-        tape.take(9)  # How often it was seen (8 bytes), and whether it is a word or a label: words come first.
+        reader.record = index + 1
+        word = decode(reader.until(b"\0"), reader.where)
+        reader.take(9)  # Its count (8 bytes), and whether it is a word or a label: words come first.
         if index < words and word in wanted:
-            found.setdefault(word, index)
-    kept = dict(struct.iter_unpack("<ii", tape.take(8 * pruned))) if pruned >= 0 else None
+            rows.setdefault(word, index)
     # Version 11's classifiers had no n-grams, whatever they say.
     most = 0 if (version == 11 and kind == _SUPERVISED) or not buckets else most
-    return _Model(width, words, buckets, least, most, kept), found
+    return _Model(width, words, buckets, least, most, rows)
 
 
-def _means(stream: io.BufferedReader, rows: list[list[int]], *, begin: int, width: int) -> FloatArray32:
-    """Of each list of rows the mean; rows are read in the file's order, once, a block at a time."""
+def _means(stream: io.BufferedReader, rows: Sequence[Sequence[int]], *, begin: int, width: int) -> FloatArray32:
+    """The mean of each list of rows; each row is read once, in the file's order."""
     sums = np.zeros((len(rows), width))
-    owners = np.repeat(np.arange(len(rows)), [len(needed) for needed in rows])
-    flat = np.array([row for needed in rows for row in needed], dtype=np.int64)
-    order = np.argsort(flat, kind="stable")
-    flat, owners = flat[order], owners[order]
-    for start in range(0, len(flat), _BLOCK):
-        unique, where = np.unique(flat[start : start + _BLOCK], return_inverse=True)
-        block = np.zeros((len(unique), width), dtype=np.float32)
-        for index, row in enumerate(unique.tolist()):
-            stream.seek(begin + 4 * width * row)
-            values = stream.read(4 * width)
-            if len(values) < 4 * width:
-                raise EOFError(f"row {row + 1} is missing")
-            block[index] = np.frombuffer(values, dtype="<f4")
-        np.add.at(sums, owners[start : start + _BLOCK], block[where])
-    counts = np.array([len(needed) for needed in rows], dtype=np.float64).reshape(-1, 1)
+    needed = sorted((row, owner) for owner, of in enumerate(rows) for row in of)
+    for row, owners in groupby(needed, key=itemgetter(0)):
+        stream.seek(begin + 4 * width * row)
+        values = stream.read(4 * width)
+        if len(values) < 4 * width:
+            raise EOFError(f"row {row + 1} is missing")
+        for _, owner in owners:
+            sums[owner] += np.frombuffer(values, dtype="<f4")
+    counts = np.array([len(of) for of in rows], dtype=np.float64).reshape(-1, 1)
     return (sums / counts).astype(np.float32)
 
 

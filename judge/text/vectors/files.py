@@ -1,4 +1,4 @@
-"""Opening a file of vectors and telling its format from its content, never from its name."""
+"""Opening a file of vectors and recognising its format by its content, never by its name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import cast
 
 from judge.errors import JudgeError
 from judge.text.vectors.binary import FASTTEXT, read_fasttext, read_word2vec
-from judge.text.vectors.rows import AGAIN, MAX_WIDTH, UNREADABLE, Rows, damaged
+from judge.text.vectors.reader import AGAIN, MAX_WIDTH, UNREADABLE, Rows, damaged
 from judge.text.vectors.text import read_text
 
 _HEAD = 2**16
@@ -101,7 +101,7 @@ def _opened(reference: str) -> Iterator[io.BufferedReader]:
 
 
 def _is_text(body: bytes) -> bool:
-    """Whether ``body`` could be text at all: a file with a fault is told as what it is."""
+    """Whether ``body`` could be text at all: a damaged text file is reported as such."""
     whole = body if len(body) < _HEAD // 2 else body[: body.rfind(b" ")]
     try:
         whole.decode("utf-8")

@@ -1,6 +1,6 @@
-"""Vectors learnt from captions: words that keep like company get like vectors.
+"""Vectors learnt from captions: words used in similar contexts get similar vectors.
 
-Source: Levy, Goldberg and Dagan, TACL 2015 (positive pointwise mutual information, its context distribution smoothed
+Source: Levy, Goldberg and Dagan, TACL 2015 (positive pointwise mutual ppmi, its context distribution smoothed
 by 0.75, and the truncated SVD with singular values to the power of 0.5); 1 / distance as in GloVe (Pennington et al.,
 EMNLP 2014).
 """
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from judge.text.vectors.rows import Rows
+from judge.text.vectors.reader import Rows
 from judge.types import FloatArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# Two words on either side: wider windows join what is seen together (umpire, baseball), not what is alike.
+# Two words on either side: wider windows bring together what occurs together (umpire, baseball), not what is alike.
 WINDOW = 2
 # As word2vec and GloVe: of rarer words nothing can be learnt.
 MINIMUM = 5
@@ -27,7 +27,7 @@ MINIMUM = 5
 # dimensions they lie 0.2 to 0.5 apart. How far apart a word and its substitute may lie: ``DELTA_LEARNT`` of vectors.
 DIMENSION = 100
 _SMOOTHING = 0.75
-# Words of which a matrix is quickly taken apart as a whole.
+# Up to as many words the whole matrix is quickly decomposed.
 _FEW = 300
 
 
@@ -47,7 +47,7 @@ def learn(
         captions: as words, masked.
         wanted: words to give a vector.
         dimension: of the vectors, fewer where there are fewer words.
-        window: words on either side that count as company, each by 1 / distance, within its caption.
+        window: words on either side that count as context, each by 1 / distance, within its caption.
         minimum: occurrences.
     """
     counts = Counter(word for caption in captions for word in caption)
@@ -55,19 +55,19 @@ def learn(
     if not words:
         return {}
     index = {word: number for number, word in enumerate(words)}
-    # Rare words keep their places: what stands beside them is no closer for that.
+    # Rare words keep their places, so that the words around them come no closer to each other.
     flat = np.array([index.get(word, -1) for caption in captions for word in caption], dtype=np.int64)
     caption_of = np.repeat(np.arange(len(captions)), [len(caption) for caption in captions])
-    information = _information(_company(flat, caption_of, len(words), window))
-    if not information.nnz:
+    ppmi = _ppmi(_cooccurrence(flat, caption_of, len(words), window))
+    if not ppmi.nnz:
         return {}
-    matrix = _shortened(information, dimension).astype(np.float32)
-    # A word that keeps no company more than by chance has no row: what the SVD gives it is rounding.
-    known = np.flatnonzero(np.diff(information.indptr))
+    matrix = _truncated_svd(ppmi, dimension).astype(np.float32)
+    # A word that occurs beside no other more often than at chance level has no row: what the SVD gives it is rounding.
+    known = np.flatnonzero(np.diff(ppmi.indptr))
     return {words[row]: matrix[row] for row in known.tolist() if words[row] in wanted}
 
 
-def _shortened(information: csr_array, dimension: int) -> FloatArray:
+def _truncated_svd(ppmi: csr_array, dimension: int) -> FloatArray:
     """Left singular vectors times the roots of their singular values: [V, dimension], or [V, V] where V is less.
 
     Exact: singular values of captions fall slowly, and a randomised SVD, of 7 power iterations even, moved cosines by
@@ -76,20 +76,20 @@ def _shortened(information: csr_array, dimension: int) -> FloatArray:
     from scipy.sparse.linalg import svds
     from threadpoolctl import threadpool_limits
 
-    words = information.shape[0]
+    words = ppmi.shape[0]
     # The products are many and small: on several threads they took ten times as long, on a machine with other work.
     with threadpool_limits(1, user_api="blas"):
         if words <= max(dimension + 1, _FEW):
-            left, singular, _ = np.linalg.svd(information.toarray())
+            left, singular, _ = np.linalg.svd(ppmi.toarray())
         else:
             start = np.random.default_rng(0).normal(size=words)
-            left, singular, _ = svds(information, dimension, v0=start, ncv=min(words - 1, dimension * 3 // 2 + 10))
+            left, singular, _ = svds(ppmi, dimension, v0=start, ncv=min(words - 1, dimension * 3 // 2 + 10))
     order = np.argsort(-singular)[:dimension]
-    shortened: FloatArray = left[:, order] * np.sqrt(singular[order])
-    return shortened
+    truncated: FloatArray = left[:, order] * np.sqrt(singular[order])
+    return truncated
 
 
-def _company(flat: np.ndarray, caption_of: np.ndarray, words: int, window: int) -> csr_array:
+def _cooccurrence(flat: np.ndarray, caption_of: np.ndarray, words: int, window: int) -> csr_array:
     """How often each word stands near each other, weighted by 1 / distance: [V, V], symmetric."""
     from scipy.sparse import coo_array, csr_array
 
@@ -102,15 +102,15 @@ def _company(flat: np.ndarray, caption_of: np.ndarray, words: int, window: int) 
     return csr_array(found + found.T)
 
 
-def _information(company: csr_array) -> csr_array:
+def _ppmi(cooccurrence: csr_array) -> csr_array:
     """Positive PMI, [V, V]: log P(w, c) / (P(w) P(c)^0.75), where above 0."""
     from scipy.sparse import coo_array
 
-    pairs = company.tocoo()
-    seen = np.asarray(company.sum(axis=1), dtype=np.float64)
-    smoothed = seen**_SMOOTHING
+    pairs = cooccurrence.tocoo()
+    totals = np.asarray(cooccurrence.sum(axis=1), dtype=np.float64)
+    smoothed = totals**_SMOOTHING
     smoothed /= smoothed.sum() or 1.0
     row, column = pairs.coords
-    values = np.log(pairs.data / (seen[row] * smoothed[column]))
+    values = np.log(pairs.data / (totals[row] * smoothed[column]))
     kept = values > 0
-    return coo_array((values[kept], (row[kept], column[kept])), shape=company.shape).tocsr()
+    return coo_array((values[kept], (row[kept], column[kept])), shape=cooccurrence.shape).tocsr()

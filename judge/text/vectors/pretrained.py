@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.text.vectors.rows import Rows, finite
+from judge.text.vectors.reader import Rows, finite
 from judge.utils.hub import first_line, knows_words, quiet
 
 _OTHERWISE = "give hf:FOLDER of an encoder of text with its tokenizer, a file, or corpus"
@@ -65,16 +65,11 @@ def _load(name: str, where: str) -> tuple[Any, np.ndarray]:
             raise JudgeError(what, where=where, mend=_OTHERWISE) from error
     if not isinstance(table, torch.nn.Embedding):
         raise JudgeError("has no embeddings of words", where=where, mend=_OTHERWISE)
-    if any(model.get_parameter(missing) is table.weight for missing in _known(model, notes["missing_keys"])):
+    if any(name in notes["missing_keys"] and part is table.weight for name, part in model.named_parameters()):
         raise JudgeError("the weights of its embeddings are missing", where=where, mend=_OTHERWISE)
     if not knows_words(tokenizer):
         raise JudgeError("its tokenizer is missing", where=where, mend="save it beside the weights")
     return tokenizer, table.weight.detach().numpy()
-
-
-def _known(model: Any, names: Any) -> list[str]:
-    parameters = dict(model.named_parameters())
-    return [name for name in names if name in parameters]
 
 
 def _pieces(tokenizer: Any, word: str) -> list[int]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Set
+from functools import partial
 
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.text.vectors.rows import AGAIN, MAX_WIDTH, UNREADABLE, FloatArray32, Rows, damaged, decode, finite
+from judge.text.vectors.reader import AGAIN, MAX_WIDTH, UNREADABLE, FloatArray32, Rows, damaged, decode, finite
 
 MAX_LINE = 2**22
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
@@ -36,39 +37,25 @@ def read_text(stream: io.BufferedReader, wanted: Set[str], *, source: str, size:
     """
     width = size[1] if size else 0
     rows: dict[str, FloatArray32] = {}
-    count = 0
-    for number, line in _lines(stream, source):
-        if number == 1 and size:
-            continue
-        body = line.rstrip(b"\r\n ")
-        if not body:
-            continue
-        where = f"{source}, line {number}"
-        width = width or _width(body, where)
-        count += 1
-        word = decode(_word(body, width, where), where)
-        if word in wanted and word not in rows:
-            rows[word] = finite(_numbers(body, width, where), word, where)
+    count = number = 0
+    try:
+        for number, line in enumerate(iter(partial(stream.readline, MAX_LINE), b""), start=1):
+            where, body = f"{source}, line {number}", line.rstrip(b"\r\n ")
+            if len(line) == MAX_LINE:
+                raise JudgeError("too long for a vector", where=where, mend=AGAIN)
+            if not body or (size and number == 1):
+                continue
+            width = width or _width(body, where)
+            count += 1
+            word = decode(_word(body, width, where), where)
+            if word in wanted and word not in rows:
+                rows[word] = finite(_numbers(body, width, where), word, where)
+    except UNREADABLE as error:
+        raise damaged(error, f"{source}, line {number + 1}") from error
     if size and count != size[0]:
         what = f"its first line says {size[0]:,} vectors, and it holds {count:,}"
         raise JudgeError(what, where=f"{source}, line {count + 1}", mend=AGAIN)
     return rows
-
-
-def _lines(stream: io.BufferedReader, source: str) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while True:
-        number += 1
-        where = f"{source}, line {number}"
-        try:
-            line = stream.readline(MAX_LINE)
-        except UNREADABLE as error:
-            raise damaged(error, where) from error
-        if not line:
-            return
-        if len(line) == MAX_LINE:
-            raise JudgeError("too long for a vector", where=where, mend=AGAIN)
-        yield number, line
 
 
 def _width(body: bytes, where: str) -> int:
@@ -86,7 +73,7 @@ def _width(body: bytes, where: str) -> int:
 
 
 def _word(body: bytes, width: int, where: str) -> bytes:
-    """What stands before the last ``width`` fields."""
+    """The word: all before the last ``width`` fields."""
     fields = body.count(b" ")
     if fields == width:
         return body[: body.find(b" ")]
@@ -106,5 +93,5 @@ def _numbers(body: bytes, width: int, where: str) -> FloatArray32:
         values = [float(field) for field in fields]
     except ValueError:
         raise JudgeError("a value is no number", where=where, mend=AGAIN) from None
-    with np.errstate(over="ignore"):  # What is too large is told as not finite.
+    with np.errstate(over="ignore"):  # A number that is too large is reported as not finite.
         return np.array(values, dtype=np.float32)

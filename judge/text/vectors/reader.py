@@ -1,4 +1,4 @@
-"""What readers of vectors share: rows by word, their faults, and a stream read piece by piece."""
+"""What readers of vectors share: rows by word, errors, and a binary stream read record by record."""
 
 from __future__ import annotations
 
@@ -45,32 +45,31 @@ def decode(word: bytes, where: str) -> str:
 
 
 def damaged(error: BaseException, where: str) -> JudgeError:
-    """The fault of an archive, or of a disk, in one line."""
+    """The error of an archive that cannot be unpacked, or of a disk."""
     return JudgeError(f"cut off or damaged here ({error})", where=where, mend=AGAIN)
 
 
-class Tape:
-    """A binary stream in pieces; ``record`` counts for messages.
+class RecordReader:
+    """A binary stream, read record by record.
 
     Args:
         stream: at its beginning.
         source: the file, for messages.
+
+    Attributes:
+        record: number of the current record, for messages; 0 before the first.
+        position: bytes read so far.
     """
 
     def __init__(self, stream: io.BufferedReader, source: str) -> None:
         self.stream, self.source = stream, source
-        self.record = 0
-        self._piece, self._at, self._read = b"", 0, 0
+        self.record = self.position = 0
+        self._piece, self._at = b"", 0
 
     @property
     def where(self) -> str:
         """File and record, for messages."""
         return f"{self.source}, record {self.record}" if self.record else f"{self.source}, at its beginning"
-
-    @property
-    def position(self) -> int:
-        """Bytes taken so far."""
-        return self._read - len(self._piece) + self._at
 
     def take(self, count: int) -> bytes:
         """The next ``count`` bytes.
@@ -78,38 +77,40 @@ class Tape:
         Raises:
             JudgeError: there are fewer.
         """
-        while len(self._piece) - self._at < count:
-            if not self._more():
-                raise JudgeError("the file ends in the middle of it", where=self.where, mend=AGAIN)
+        while len(self._piece) < self._at + count:
+            self._fill()
         self._at += count
+        self.position += count
         return self._piece[self._at - count : self._at]
 
     def until(self, end: bytes) -> bytes:
-        """What stands before the next ``end`` (one byte), which is passed.
+        """The bytes before the next ``end`` (one byte), which is skipped.
 
         Raises:
             JudgeError: there is none, or none within ``MAX_WORD`` bytes.
         """
         while (found := self._piece.find(end, self._at, self._at + MAX_WORD)) < 0:
-            if len(self._piece) - self._at >= MAX_WORD:
+            if len(self._piece) >= self._at + MAX_WORD:
                 raise JudgeError("no word begins here, so it is damaged", where=self.where, mend=AGAIN)
-            if not self._more():
-                raise JudgeError("the file ends in the middle of it", where=self.where, mend=AGAIN)
-        word, self._at = self._piece[self._at : found], found + 1
-        return word
+            self._fill()
+        return self.take(found + 1 - self._at)[:-1]
 
     def at_end(self) -> bool:
         """Whether nothing but white space is left."""
-        while not (left := self._piece[self._at :].strip()) and self._more():
-            pass
-        return not left
+        while not self._piece[self._at :].strip():
+            if not self._read():
+                return True
+        return False
 
-    def _more(self) -> bool:
+    def _fill(self) -> None:
+        if not self._read():
+            raise JudgeError("the file ends in the middle of it", where=self.where, mend=AGAIN)
+
+    def _read(self) -> bool:
         try:
             # Not ``read``: of an archive that is cut off, all that is whole comes first.
             piece = self.stream.read1(_PIECE)
         except UNREADABLE as error:
             raise damaged(error, self.where) from error
         self._piece, self._at = self._piece[self._at :] + piece, 0
-        self._read += len(piece)
         return bool(piece)

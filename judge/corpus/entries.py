@@ -1,0 +1,70 @@
+"""What the readers of captions, labels, objects and scores share: records, and what each is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+from judge.corpus.ids import canonical_id, kind_of
+from judge.corpus.tables import Row
+from judge.errors import JudgeError
+
+MISSING = object()
+
+
+class Entry(NamedTuple):
+    """One record as the file has it, nothing checked yet.
+
+    ``image``: its image id; ``value``: its caption, label or objects; ``at``: which record it is, in words.
+    """
+
+    image: object
+    value: object
+    at: str
+
+
+def records(value: object, *, source: str, shapes: str = "write each record as an object") -> list[Row]:
+    """``value`` as rows; ``shapes``: what to give instead, for messages.
+
+    Raises:
+        JudgeError: not a list; empty; a record that is not an object.
+    """
+    if not isinstance(value, list):
+        raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=shapes)
+    if not value:
+        raise JudgeError("holds no records", where=source, mend="give a file with at least one")
+    for number, row in enumerate(value, start=1):
+        if not isinstance(row, dict):
+            raise JudgeError(f"is {kind_of(row)}, not an object", where=f"{source}, record {number}", mend=shapes)
+    return cast("list[Row]", value)
+
+
+def row_entries(rows: Sequence[Row], image: str, value: str) -> list[Entry]:
+    """Entries of a table, given its column of image ids and its column of values."""
+    return [
+        Entry(row.get(image, MISSING), row.get(value, MISSING), f"record {number}")
+        for number, row in enumerate(rows, start=1)
+    ]
+
+
+def mapping_entries(value: Mapping[object, object]) -> list[Entry]:
+    """Entries of ``{image: value}``."""
+    return [
+        Entry(image, held, f"record {number} ('{str(image)[:60]}')")
+        for number, (image, held) in enumerate(value.items(), start=1)
+    ]
+
+
+def image_id(image: object, where: str) -> str:
+    """The canonical image id.
+
+    Raises:
+        JudgeError: it is missing, or no id.
+    """
+    fault = "is missing"
+    if image is not MISSING:
+        try:
+            return canonical_id(image)
+        except (ValueError, OverflowError) as error:
+            fault = str(error)
+    raise JudgeError(f"image id {fault}", where=where, mend="give the record a number or a file name")

@@ -1,0 +1,169 @@
+"""Controlled sets: captions balanced in attribute and task, in which the verb alone tells the attribute.
+
+DBAC, section 5.1 and Table 2: three tasks with two verbs each. Per task and class there are equally many captions; of
+the second class (male), 30 of 50 have the first verb and 20 the second, of the first class (female) the reverse.
+Counting attributes and tasks finds nothing (BA and DPA are 0.5); a judge that reads the captions guesses the attribute
+from the verb, right in 0.6 of them at 30:20, in 0.7, 0.8, 0.9 at 35:15, 40:10, 45:05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+
+from judge.calibration.world import CLASSES, stream
+from judge.corpus import Corpus
+from judge.corpus.tasks import Tasks
+from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.tokens import tokenize
+from judge.types import Captions, Labels
+
+#: Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first.
+SUBSETS: Mapping[str, tuple[str, str]] = {
+    "bed": ("lay", "sit"),
+    "frisbee": ("throw", "play"),
+    "umbrella": ("hold", "walk"),
+}
+#: The ratios of DBAC's sets C1 to C4 (Table 3).
+RATIOS = ((30, 20), (35, 15), (40, 10), (45, 5))
+_FORMS = {
+    "lay": "lay lays laid laying layed lie lies lying lain",  # Captions use "lie" and "lay" for each other.
+    "sit": "sit sits sat sitting",
+    "throw": "throw throws threw thrown throwing",
+    "play": "play plays played playing",
+    "hold": "hold holds held holding",
+    "walk": "walk walks walked walking",
+}
+VERBS = Lexicon(
+    name="verbs",
+    token="<verb>",  # not a password
+    classes={verb: frozenset(forms.split()) for verb, forms in _FORMS.items()},
+    hidden_only=frozenset({"side walk", "cross walk", "walk way"}),
+)
+
+
+class Cell(NamedTuple):
+    """What a caption is drawn for."""
+
+    attribute: str
+    task: str
+    verb: str
+
+
+Candidates = Mapping[Cell, Mapping[str, Sequence[str]]]
+"""Cell -> image -> its captions that fit."""
+
+
+@dataclass(frozen=True)
+class VerbSet:
+    """One caption an image; the attribute, the one task and the verb of each."""
+
+    corpus: Corpus
+    cells: Mapping[str, Cell]
+    ratio: tuple[int, int]
+
+    @property
+    def bayes_rate(self) -> float:
+        """How often the best guess of the attribute from task and verb is right, in [0.5, 1]."""
+        return max(self.ratio) / sum(self.ratio)
+
+
+def find_candidates(captions: Captions, labels: Labels, tasks: Tasks) -> Candidates:
+    """Captions of images that show exactly one of the tasks, with one of its verbs, naming the class and the task."""
+    gender, objects = load_lexicon("gender"), load_lexicon("coco-objects")
+    tasks = tasks.only(SUBSETS)
+    found: dict[Cell, dict[str, list[str]]] = {
+        Cell(attribute, task, verb): {}
+        for attribute, (task, verbs) in product(CLASSES, SUBSETS.items())
+        for verb in verbs
+    }
+    for image, attribute in labels.by_image.items():
+        if len(shown := tasks.by_image.get(image, ())) == 1:
+            task = tasks.names[shown[0]]
+            for caption in captions.by_image.get(image, ()):
+                words = tokenize(caption)
+                verbs = VERBS.mentions(words) & set(SUBSETS[task])
+                if len(verbs) == 1 and gender.mentions(words) == {attribute} and task in objects.mentions(words):
+                    found[Cell(attribute, task, min(verbs))].setdefault(image, []).append(caption)
+    return found
+
+
+def draw_set(candidates: Candidates, *, ratio: tuple[int, int], per_cell: int, seed: int = 0) -> VerbSet:
+    """``per_cell`` captions for each class and task, one an image, drawn at random."""
+    rng = stream(seed, "verb sets")
+    captions, cells = {}, {}
+    for attribute, (task, verbs) in product(CLASSES, SUBSETS.items()):
+        first, second = (candidates[Cell(attribute, task, verb)] for verb in verbs)
+        both = rng.permutation([image for image in first if image in second]).tolist()
+        numbers = _numbers(attribute, ratio, per_cell)
+        for verb, images, other, number in zip(verbs, (first, second), (second, first), numbers, strict=True):
+            # Images that fit this verb alone come before those that fit both.
+            taken = rng.permutation([image for image in images if image not in other]).tolist()[:number]
+            taken += [both.pop() for _ in range(number - len(taken))]
+            for image in taken:
+                captions[image] = (str(rng.choice(images[image])),)
+                cells[image] = Cell(attribute, task, verb)
+    return _as_set(captions, cells, ratio)
+
+
+def grammar_set(ratio: tuple[int, int], images: int = 600, seed: int = 0) -> VerbSet:
+    """A set made by grammar. Wording is drawn given the verb alone, so that ``bayes_rate`` is exact."""
+    rng = stream(seed, "verb sets by grammar")
+    drawn = [
+        Cell(attribute, task, verb)
+        for attribute, (task, verbs) in product(CLASSES, SUBSETS.items())
+        for verb, number in zip(verbs, _numbers(attribute, ratio, images // 6), strict=True)
+        for _ in range(number)
+    ]
+    # In random order, so that no split by position tells anything.
+    cells = {str(n): drawn[position] for n, position in enumerate(rng.permutation(len(drawn)), start=1)}
+    return _as_set({image: (_sentence(cell, rng),) for image, cell in cells.items()}, cells, ratio)
+
+
+def _numbers(attribute: str, ratio: tuple[int, int], size: int) -> tuple[int, int]:
+    """How many captions of a class and task have the first verb, and the second."""
+    more, fewer = (part * size // sum(ratio) for part in ratio)
+    assert more + fewer == size, f"{size} captions cannot be divided at {ratio}"
+    return (more, fewer) if attribute == CLASSES[1] else (fewer, more)
+
+
+def _as_set(by_image: Mapping[str, tuple[str, ...]], cells: Mapping[str, Cell], ratio: tuple[int, int]) -> VerbSet:
+    names = tuple(sorted(SUBSETS))
+    corpus = Corpus(
+        Captions("human", by_image, "controlled"),
+        (Captions("itself", by_image, "controlled"),),
+        Labels("gender", CLASSES, {image: cell.attribute for image, cell in cells.items()}, "controlled"),
+        Tasks(names, {image: (names.index(cell.task),) for image, cell in cells.items()}, "controlled"),
+    )
+    return VerbSet(corpus, cells, ratio)
+
+
+@cache
+def _grammar() -> Mapping[str, Any]:
+    data: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return data
+
+
+def _sentence(cell: Cell, rng: np.random.Generator) -> str:
+    """A caption of ``cell``; the words for the person are those of its attribute, nothing else depends on it."""
+    grammar, index = _grammar(), CLASSES.index(cell.attribute)
+
+    def pick(entries: Sequence[Any]) -> Any:
+        return entries[int(rng.integers(len(entries)))]
+
+    form = pick(("ing", "plain"))
+    text = pick(grammar["frames"][form]).format(
+        person=pick(grammar["people"])[index],
+        deed=pick(grammar["deeds"][cell.task][cell.verb][form]),
+        where=pick(grammar["where"][cell.task]),
+    )
+    ending = pick(grammar["endings"]).format(possessive=grammar["possessive"][index])
+    text = " ".join(f"{text} {ending}".split())
+    return f"{text[0].upper()}{text[1:]}."
