@@ -1,0 +1,195 @@
+"""Parts of the pages that are made from the code: commands, the table of metrics, what ``judge`` exports.
+
+Directives ``commands``, ``metrics-table``, ``judges-table`` and ``exports``; and references to names that a module
+imports or that have no docstring, which Sphinx by itself calls broken although the code has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import typer
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
+
+import judge
+from judge.cli import app as cli
+from judge.judges import FILES, Blueprint, find_judge
+from judge.metrics import METRICS
+
+_HEAD = (
+    "name", "metric", "hidden", "alignment", "judge of the paper", "judge guesses", "score", "amplification", "source"
+)  # fmt: skip
+
+
+class Commands(SphinxDirective):
+    """Every command with its options, a section each, as ``--help`` has them."""
+
+    def run(self) -> list[nodes.Node]:
+        """Sections, in the order of ``judge --help``."""
+        return [self._section(name, command) for name, command in walk("judge", typer.main.get_command(cli))]
+
+    def _section(self, name: str, command: Any) -> nodes.section:
+        section = nodes.section(ids=[nodes.make_id(name)], names=[name])
+        section += nodes.title(name, name)
+        context = command.make_context(name, ["x"], resilient_parsing=True)
+        usage = " ".join([name, *command.collect_usage_pieces(context)])
+        section += nodes.literal_block(usage, usage, language="text")
+        for part in (command.help or "").split("\n\n"):
+            section += nodes.paragraph("", " ".join(part.split()))
+        panels: dict[str, list[nodes.Node]] = {}
+        for parameter in command.params:
+            record = parameter.get_help_record(context)
+            if record and "--help" not in parameter.opts:
+                panel = getattr(parameter, "rich_help_panel", None) or ""
+                panels.setdefault(panel, []).append(_item(*record))
+        for panel, items in panels.items():
+            if panel:
+                section += nodes.rubric(panel, panel)
+            section += nodes.definition_list("", *items, classes=["options"])
+        return section
+
+
+def walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """(full name, command) of every command below a group."""
+    for key, child in getattr(command, "commands", {}).items():
+        yield from walk(f"{name} {key}", child)
+    if not hasattr(command, "commands"):
+        yield name, command
+
+
+def _item(term: str, text: str) -> nodes.definition_list_item:
+    words = nodes.term("", "", nodes.literal(term, term))
+    return nodes.definition_list_item("", words, nodes.definition("", nodes.paragraph(text, text)))
+
+
+class MetricsTable(SphinxDirective):
+    """METRICS, a row each: with the option ``counted`` those that ask no judge."""
+
+    option_spec = {"counted": lambda _: True}  # noqa: RUF012 - as docutils declares it
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        counted = "counted" in self.options
+        rows = [row for row in METRICS.values() if bool(row.counted) == counted]
+        if counted:
+            return [table(("name", "metric", "source", "what is counted"), map(_counted, rows))]
+        return [table(_HEAD, map(_judged, rows))]
+
+
+def _counted(row: judge.Metric) -> tuple[str, ...]:
+    return f"`{row.name}", row.title, row.reference, row.variant
+
+
+def _judged(row: judge.Metric) -> tuple[str, ...]:
+    hidden = ", ".join(row.hidden)
+    amplification = row.amplification.replace("_", " ")
+    source = "; ".join(part for part in (row.reference, row.variant) if part)
+    return (
+        f"`{row.name}",
+        row.title,
+        hidden,
+        row.alignment,
+        f"`{row.judge}",
+        row.target,
+        row.score,
+        amplification,
+        source,
+    )
+
+
+class JudgesTable(SphinxDirective):
+    """The registered judges, and how networks are trained."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        head = ("name", "takes in", "epochs", "learning rate", "batch", "weights kept", "source")
+        return [table(head, (_judge(find_judge(name)) for name in FILES))]
+
+
+def _judge(blueprint: Blueprint) -> tuple[str, ...]:
+    recipe, training = blueprint.recipe, ("", "", "", "")
+    if recipe:
+        training = f"{recipe.epochs}", f"{recipe.learning_rate:g}", f"{recipe.batch_size}", f"{recipe.keep} epoch's"
+    return f"`{blueprint.name}", " and ".join(sorted(blueprint.modalities)), *training, blueprint.reference
+
+
+def table(head: tuple[str, ...], rows: Any) -> nodes.table:
+    """A table of texts; a cell that begins with a backtick is code."""
+    body = [_row(cells) for cells in rows]
+    columns = [nodes.colspec(colwidth=1) for _ in head]
+    group = nodes.tgroup("", *columns, nodes.thead("", _row(head)), nodes.tbody("", *body), cols=len(head))
+    return nodes.table("", group)
+
+
+def _row(cells: tuple[str, ...]) -> nodes.row:
+    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", _cell(cell))) for cell in cells))
+
+
+def _cell(text: str) -> nodes.Node:
+    return nodes.literal(text[1:], text[1:]) if text.startswith("`") else nodes.Text(text)
+
+
+class Exports(SphinxDirective):
+    """What ``from judge import ...`` offers, with links to where each is documented."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        lines = [".. list-table::", ""]
+        for name in sorted(judge.__all__, key=str.lower):
+            thing = getattr(judge, name)
+            home = f"{getattr(thing, '__module__', '')}.{name}" if hasattr(thing, "__module__") else ""
+            first = (thing.__doc__ or "").strip().split("\n")[0] if home else "the published metrics, by name"
+            lines += [f"   * - :py:obj:`{name} <{home}>`" if home else f"   * - ``{name}``", f"     - {first}"]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+def find_in_code(
+    app: Sphinx, environment: BuildEnvironment, node: pending_xref, text: nodes.TextElement
+) -> nodes.Node | None:
+    """A reference that no page answers: to where the name was made, or plain text where the code has it at least."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or not target.startswith("judge."):
+        return None
+    found = look_up(target)
+    if found is None:
+        return None
+    home = f"{getattr(found, '__module__', '')}.{getattr(found, '__qualname__', '')}"
+    linked = environment.domains["py"].resolve_any_xref(environment, node["refdoc"], app.builder, home, node, text)
+    return linked[0][1] if linked else text
+
+
+def look_up(target: str) -> Any:
+    """The object called ``target``, e.g. "judge.corpus.Corpus.read"; None where there is none."""
+    parts = target.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        for name in parts[cut:]:
+            found = getattr(found, name, None)
+        return found
+    return None
+
+
+def plain_bars(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Bars around a name are its size in docstrings, "|L|"; reST would take them for a substitution."""
+    lines[:] = [re.sub(r"(?<![`\w])\|(\w+)\|(?!`)", r"\\|\1\\|", line) for line in lines]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls."""
+    app.add_directive("commands", Commands)
+    app.add_directive("metrics-table", MetricsTable)
+    app.add_directive("judges-table", JudgesTable)
+    app.add_directive("exports", Exports)
+    app.connect("missing-reference", find_in_code)
+    app.connect("autodoc-process-docstring", plain_bars)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
