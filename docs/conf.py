@@ -18,7 +18,6 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "from_code",
 ]
@@ -46,6 +45,8 @@ napoleon_attr_annotations = False  # the signature has the types
 suppress_warnings = ["ref.python"]
 nitpick_ignore_regex = [("py:.*", r"(?!judge\b).*")]
 
+smartquotes = False  # "--out" stays what users type
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "Caption Judge"
 html_static_path = ["_static"]

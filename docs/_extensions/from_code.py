@@ -1,7 +1,7 @@
 """Parts of the pages that are made from the code: commands, the table of metrics, what ``judge`` exports.
 
 Directives ``commands``, ``metrics-table``, ``judges-table`` and ``exports``; and references to names that a module
-imports or that have no docstring, which Sphinx by itself calls broken although the code has them.
+imports or that have no docstring, which Sphinx by itself calls broken although the code has them. Equations are MathML.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 import typer
 from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
+from sphinx.writers.html5 import HTML5Translator
 
 import judge
 from judge.cli import app as cli
 from judge.judges import FILES, Blueprint, find_judge
 from judge.metrics import METRICS
 
-_HEAD = (
-    "name", "metric", "hidden", "alignment", "judge of the paper", "judge guesses", "score", "amplification", "source"
-)  # fmt: skip
+_HEAD = ("name", "metric", "hidden", "alignment", "judge", "judge guesses", "score", "amplification")
 
 
 class Commands(SphinxDirective):
@@ -39,7 +39,7 @@ class Commands(SphinxDirective):
         section = nodes.section(ids=[nodes.make_id(name)], names=[name])
         section += nodes.title(name, name)
         context = command.make_context(name, ["x"], resilient_parsing=True)
-        usage = " ".join([name, *command.collect_usage_pieces(context)])
+        usage = " ".join([name, *command.collect_usage_pieces(context)]).replace("[[", "[").replace("]]", "]")
         section += nodes.literal_block(usage, usage, language="text")
         for part in (command.help or "").split("\n\n"):
             section += nodes.paragraph("", " ".join(part.split()))
@@ -70,38 +70,24 @@ def _item(term: str, text: str) -> nodes.definition_list_item:
 
 
 class MetricsTable(SphinxDirective):
-    """METRICS, a row each: with the option ``counted`` those that ask no judge."""
+    """METRICS, a row each: of those that ask a judge the axes and the sources, of ``counted`` ones the sources."""
 
     option_spec = {"counted": lambda _: True}  # noqa: RUF012 - as docutils declares it
 
     def run(self) -> list[nodes.Node]:
-        """One table."""
+        """One table, or two."""
         counted = "counted" in self.options
         rows = [row for row in METRICS.values() if bool(row.counted) == counted]
-        if counted:
-            return [table(("name", "metric", "source", "what is counted"), map(_counted, rows))]
-        return [table(_HEAD, map(_judged, rows))]
+        names = ("name", "metric") if counted else ("name",)
+        cells = [(f"`{row.name}", row.title)[: len(names)] for row in rows]
+        sources = [(*cell, row.reference, row.variant) for cell, row in zip(cells, rows, strict=True)]
+        found = [table((*names, "source", "as counted here" if counted else "as measured here"), sources)]
+        return found if counted else [table(_HEAD, map(_axes, rows)), *found]
 
 
-def _counted(row: judge.Metric) -> tuple[str, ...]:
-    return f"`{row.name}", row.title, row.reference, row.variant
-
-
-def _judged(row: judge.Metric) -> tuple[str, ...]:
-    hidden = ", ".join(row.hidden)
-    amplification = row.amplification.replace("_", " ")
-    source = "; ".join(part for part in (row.reference, row.variant) if part)
-    return (
-        f"`{row.name}",
-        row.title,
-        hidden,
-        row.alignment,
-        f"`{row.judge}",
-        row.target,
-        row.score,
-        amplification,
-        source,
-    )
+def _axes(row: judge.Metric) -> tuple[str, ...]:
+    judged = f"`{row.judge}", row.target, f"`{row.score}", f"`{row.amplification}"
+    return f"`{row.name}", row.title, ", ".join(row.hidden), row.alignment, *judged
 
 
 class JudgesTable(SphinxDirective):
@@ -184,12 +170,25 @@ def plain_bars(app: Sphinx, what: str, name: str, thing: Any, options: Any, line
     lines[:] = [re.sub(r"(?<![`\w])\|(\w+)\|(?!`)", r"\\|\1\\|", line) for line in lines]
 
 
+def visit_inline(writer: HTML5Translator, node: nodes.math) -> None:
+    """An equation within a line, as MathML: browsers show it without a script or a network."""
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def visit_display(writer: HTML5Translator, node: nodes.math_block) -> None:
+    """An equation by itself."""
+    writer.body.append(f'<div class="equation">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_directive("commands", Commands)
     app.add_directive("metrics-table", MetricsTable)
     app.add_directive("judges-table", JudgesTable)
     app.add_directive("exports", Exports)
+    app.add_html_math_renderer("mathml", (visit_inline, None), (visit_display, None))
     app.connect("missing-reference", find_in_code)
     app.connect("autodoc-process-docstring", plain_bars)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
