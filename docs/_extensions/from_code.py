@@ -111,7 +111,7 @@ def table(head: tuple[str, ...], rows: Any) -> nodes.table:
     body = [_row(cells) for cells in rows]
     columns = [nodes.colspec(colwidth=1) for _ in head]
     group = nodes.tgroup("", *columns, nodes.thead("", _row(head)), nodes.tbody("", *body), cols=len(head))
-    return nodes.table("", group)
+    return nodes.table("", group, classes=["from-code"])
 
 
 def _row(cells: tuple[str, ...]) -> nodes.row:
