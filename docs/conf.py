@@ -31,10 +31,11 @@ myst_heading_anchors = 3
 
 # Docstrings.
 autosummary_generate = True
-autodoc_default_options = {"members": True, "ignore-module-all": True, "show-inheritance": True}
+autodoc_default_options = {"members": True, "ignore-module-all": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("BoolArray", "FloatArray", "IntArray", "Pixels", "BoolMask")}
 python_use_unqualified_type_names = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -45,7 +46,6 @@ napoleon_attr_annotations = False  # the signature has the types
 suppress_warnings = ["ref.python"]
 nitpick_ignore_regex = [("py:.*", r"(?!judge\b).*")]
 
-smartquotes = False  # "--out" stays what users type
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "Caption Judge"

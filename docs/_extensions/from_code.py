@@ -6,6 +6,7 @@ imports or that have no docstring, which Sphinx by itself calls broken although 
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -17,6 +18,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
@@ -25,6 +27,7 @@ from judge.cli import app as cli
 from judge.judges import FILES, Blueprint, find_judge
 from judge.metrics import METRICS
 
+LOGGER = logging.getLogger(__name__)
 _HEAD = ("name", "metric", "hidden", "alignment", "judge", "judge guesses", "score", "amplification")
 
 
@@ -42,7 +45,7 @@ class Commands(SphinxDirective):
         usage = " ".join([name, *command.collect_usage_pieces(context)]).replace("[[", "[").replace("]]", "]")
         section += nodes.literal_block(usage, usage, language="text")
         for part in (command.help or "").split("\n\n"):
-            section += nodes.paragraph("", " ".join(part.split()))
+            section += _prose(" ".join(part.split()))
         panels: dict[str, list[nodes.Node]] = {}
         for parameter in command.params:
             record = parameter.get_help_record(context)
@@ -66,7 +69,14 @@ def walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _item(term: str, text: str) -> nodes.definition_list_item:
     words = nodes.term("", "", nodes.literal(term, term))
-    return nodes.definition_list_item("", words, nodes.definition("", nodes.paragraph(text, text)))
+    return nodes.definition_list_item("", words, nodes.definition("", _prose(text)))
+
+
+def _prose(text: str) -> nodes.paragraph:
+    """A paragraph in which options are code, so that their dashes stay dashes."""
+    parts = re.split(r"(?<![\w-])(--[a-z][a-z-]*)", text)
+    words = [nodes.literal(part, part) if part.startswith("--") else nodes.Text(part) for part in parts]
+    return nodes.paragraph("", "", *words)
 
 
 class MetricsTable(SphinxDirective):
@@ -141,9 +151,13 @@ def find_in_code(
 ) -> nodes.Node | None:
     """A reference that no page answers: to where the name was made, or plain text where the code has it at least."""
     target = node.get("reftarget", "")
-    if node.get("refdomain") != "py" or not target.startswith("judge."):
+    if node.get("refdomain") != "py":
         return None
-    found = look_up(target)
+    if "." not in target and "refexplicit" in node:  # Written in a docstring, not read off an annotation.
+        if look_up(f"{node.get('py:module')}.{target}") is None and not hasattr(builtins, target):
+            LOGGER.warning("nothing is called %r in %s", target, node.get("py:module"), location=node, type="ref")
+        return text
+    found = look_up(target) if target.startswith("judge.") else None
     if found is None:
         return None
     home = f"{getattr(found, '__module__', '')}.{getattr(found, '__qualname__', '')}"
