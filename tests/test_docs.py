@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,10 @@ def parse(words: list[str]) -> dict[str, Any]:
     return parameters
 
 
+def names_in(value: str | None) -> list[str]:
+    return value.split(",") if value else []
+
+
 def check(words: list[str]) -> None:
     """A command of ours is parsed; another must be one that we know."""
     if words[:2] == ["accelerate", "launch"]:
@@ -79,10 +84,10 @@ def check(words: list[str]) -> None:
         assert words[0] == "pytest" or words[:4] == ["python", "-m", "pip", "install"] or words[0] == "sphinx-build"
         return None
     given = parse(words[1:])
-    for name in spell_out((given.get("metrics") or "").split(",")) if given.get("metrics") else ():
+    for name in spell_out(names_in(given.get("metrics"))):
         find_metric(name)
-    for name in (given.get("judge") or "").split(","):
-        if name and not name.startswith(("hf:", "sentence:")):
+    for name in names_in(given.get("judge")):
+        if not name.startswith(("hf:", "sentence:")):
             find_judge(name)
     return None
 
@@ -115,9 +120,11 @@ def test_commands_are_found() -> None:
     assert len([words for _, words in COMMANDS if words[0] == "judge"]) > 20
 
 
+@cache
 def known_options() -> set[str]:
     def walk(command: Any) -> set[str]:
-        own = {name for parameter in command.params for name in parameter.opts}
+        context = command.make_context("judge", ["x"], resilient_parsing=True)
+        own = {name for parameter in command.get_params(context) for name in parameter.opts}
         return own.union(*(walk(child) for child in getattr(command, "commands", {}).values()))
 
     return walk(typer.main.get_command(app))

@@ -47,7 +47,7 @@ class Commands(SphinxDirective):
         for part in (command.help or "").split("\n\n"):
             section += _prose(" ".join(part.split()))
         panels: dict[str, list[nodes.Node]] = {}
-        for parameter in command.params:
+        for parameter in command.get_params(context):
             record = parameter.get_help_record(context)
             if record and "--help" not in parameter.opts:
                 panel = getattr(parameter, "rich_help_panel", None) or ""
@@ -74,7 +74,7 @@ def _item(term: str, text: str) -> nodes.definition_list_item:
 
 def _prose(text: str) -> nodes.paragraph:
     """A paragraph in which options are code, so that their dashes stay dashes."""
-    parts = re.split(r"(?<![\w-])(--[a-z][a-z-]*)", text)
+    parts = re.split(r"(?<![\w-])(--[a-z][a-z-]*)", text.replace("\\[", "["))
     words = [nodes.literal(part, part) if part.startswith("--") else nodes.Text(part) for part in parts]
     return nodes.paragraph("", "", *words)
 
