@@ -184,6 +184,14 @@ def plain_bars(app: Sphinx, what: str, name: str, thing: Any, options: Any, line
     lines[:] = [re.sub(r"(?<![`\w])\|(\w+)\|(?!`)", r"\\|\1\\|", line) for line in lines]
 
 
+def plain_aliases(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Sphinx leaves its own wrapper around aliases within ``Callable[...]``."""
+    wrapped = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
+    return signature and wrapped.sub(r"\1", signature), returns and wrapped.sub(r"\1", returns)
+
+
 def visit_inline(writer: HTML5Translator, node: nodes.math) -> None:
     """An equation within a line, as MathML: browsers show it without a script or a network."""
     writer.body.append(tex2mathml(node.astext()))
@@ -205,4 +213,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_display, None))
     app.connect("missing-reference", find_in_code)
     app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("autodoc-process-signature", plain_aliases)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
