@@ -141,8 +141,11 @@ class Exports(SphinxDirective):
         for name in sorted(judge.__all__, key=str.lower):
             thing = getattr(judge, name)
             home = f"{getattr(thing, '__module__', '')}.{name}" if hasattr(thing, "__module__") else ""
-            first = (thing.__doc__ or "").strip().split("\n")[0] if home else "the published metrics, by name"
-            lines += [f"   * - :py:obj:`{name} <{home}>`" if home else f"   * - ``{name}``", f"     - {first}"]
+            first = (thing.__doc__ or "").strip().split("\n")[0] if home else "The published metrics, by name."
+            lines += [
+                f"   * - :py:obj:`{name} <{home}>`" if home else f"   * - ``{name}``",
+                f"     - {without_bars(first)}",
+            ]
         return self.parse_text_to_nodes("\n".join(lines))
 
 
@@ -179,9 +182,14 @@ def look_up(target: str) -> Any:
     return None
 
 
-def plain_bars(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def without_bars(line: str) -> str:
     """Bars around a name are its size in docstrings, "|L|"; reST would take them for a substitution."""
-    lines[:] = [re.sub(r"(?<![`\w])\|(\w+)\|(?!`)", r"\\|\1\\|", line) for line in lines]
+    return re.sub(r"(?<![`\w])\|(\w+)\|(?!`)", r"\\|\1\\|", line)
+
+
+def plain_bars(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Every line of a docstring :func:`without_bars`."""
+    lines[:] = map(without_bars, lines)
 
 
 def plain_aliases(
