@@ -40,6 +40,7 @@ python_use_unqualified_type_names = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_use_rtype = False
 napoleon_attr_annotations = False  # the signature has the types
 # Annotations name other libraries' types: there are no pages of theirs to link to without a network.
 # Short names in docstrings ("images") may be those of several things; a link to the first of them is no fault.

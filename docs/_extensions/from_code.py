@@ -187,9 +187,25 @@ def without_bars(line: str) -> str:
     return re.sub(r"(?<![`\w])\|(\w+)\|(?!`)", r"\\|\1\\|", line)
 
 
-def plain_bars(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Every line of a docstring :func:`without_bars`."""
-    lines[:] = map(without_bars, lines)
+SENTENCES = {"attribute", "data", "property"}
+KEPT: dict[str, list[str]] = {}
+
+
+def before_napoleon(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Keeps what napoleon would take for a type: the start of an attribute's docstring, up to a colon."""
+    if what in SENTENCES:
+        KEPT[name] = list(lines)
+
+
+def after_napoleon(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Puts that back; "first, second: captioners" are two fields, not one of type "first"; no bars."""
+    kept = KEPT.pop(name, lines) if what in SENTENCES else lines
+    fields = (re.sub(r"^:(ivar|param) (\w+(?:, \w+)+):", _together, line) for line in kept)
+    lines[:] = map(without_bars, fields)
+
+
+def _together(found: re.Match[str]) -> str:
+    return f":{found[1]} {found[2].replace(' ', '')}:"
 
 
 def plain_aliases(
@@ -220,6 +236,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("exports", Exports)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_display, None))
     app.connect("missing-reference", find_in_code)
-    app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("autodoc-process-docstring", before_napoleon, priority=400)
+    app.connect("autodoc-process-docstring", after_napoleon, priority=600)
     app.connect("autodoc-process-signature", plain_aliases)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
