@@ -1,5 +1,6 @@
-"""``python -m judge`` is the ``judge`` command."""
+"""``python -m judge``."""
 
 from judge.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

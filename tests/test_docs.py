@@ -1,0 +1,250 @@
+"""README and docs say what is true: their commands, their example files, their Python, their links."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from judge.calibration.grammar import make_world, write_world
+from judge.calibration.world import Captioner
+from judge.cli import app
+from judge.config import RunConfig, make_config
+from judge.judges import find_judge
+from judge.metrics import find_metric, spell_out
+from judge.text.lexicon import load_lexicon
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+# Pages that people write; those of the Python interface are made from docstrings.
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("checkpoints/*.md"), *ROOT.glob("docs/**/*.md")]
+)
+SCRIPTS = {"scripts/evaluate.py": ["evaluate"], "scripts/train.py": ["train", "judges"]}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def all_blocks(language: str) -> list[tuple[str, str]]:
+    return [(str(page.relative_to(ROOT)), block) for page in PAGES for block in blocks(page, language)]
+
+
+def commands(block: str) -> list[list[str]]:
+    """The words of each command in a block: continued lines joined, comments dropped, ``a && b`` two commands."""
+    found: list[list[str]] = []
+    for line in block.replace("\\\n", " ").splitlines():
+        command: list[str] = []
+        for word in [*shlex.split(line, comments=True), "&&"]:
+            if word != "&&":
+                command.append(word)
+            elif command:
+                found.append(command)
+                command = []
+    return found
+
+
+COMMANDS = [(page, words) for page, block in all_blocks("bash") for words in commands(block)]
+
+
+def parse(words: list[str]) -> dict[str, Any]:
+    """What Typer makes of a command; it says itself which option or command does not exist."""
+    command: Any = typer.main.get_command(app)
+    # "..." stands for options that an earlier example gave.
+    name, given = "judge", [word for word in words if word != "..."]
+    context = command.make_context(name, given)
+    while hasattr(command, "resolve_command"):
+        name, command, given = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, given, parent=context)
+    parameters: dict[str, Any] = context.params
+    return parameters
+
+
+def names_in(value: str | None) -> list[str]:
+    return value.split(",") if value else []
+
+
+def check(words: list[str]) -> None:
+    """A command of ours is parsed; another must be one that we know."""
+    if words[:2] == ["accelerate", "launch"]:
+        (script,) = [word for word in words if word.startswith("scripts/") and word.endswith(".py")]
+        assert (ROOT / words[words.index("--config_file") + 1]).is_file()
+        return check(["judge", *SCRIPTS[script], *words[words.index(script) + 1 :]])
+    if words[0] != "judge":
+        assert words[0] == "pytest" or words[:4] == ["python", "-m", "pip", "install"] or words[0] == "sphinx-build"
+        return None
+    given = parse(words[1:])
+    for name in spell_out(names_in(given.get("metrics"))):
+        find_metric(name)
+    for name in names_in(given.get("judge")):
+        if not name.startswith(("hf:", "sentence:")):
+            find_judge(name)
+    return None
+
+
+@pytest.mark.parametrize("words", [words for _, words in COMMANDS], ids=[page for page, _ in COMMANDS])
+def test_commands_parse(words: list[str]) -> None:
+    check(words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "judge evaluate --humans a.json",
+        "judge evalute --human a.json",
+        "judge ablate faces run.yaml",
+        "judge evaluate --metrics lick",
+        "judge evaluate --judge linea",
+        "judge compare a b --level high",
+        "accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml --epoch 3",
+        "rm -r runs",
+    ],
+)
+def test_the_check_can_fail(line: str) -> None:
+    with pytest.raises((Exception, SystemExit)):
+        check(shlex.split(line))
+
+
+def test_commands_are_found() -> None:
+    assert commands("a --b \\\n  c && d  # e\n\nf 'g h'") == [["a", "--b", "c"], ["d"], ["f", "g h"]]
+    assert len([words for _, words in COMMANDS if words[0] == "judge"]) > 20
+
+
+@cache
+def known_options() -> set[str]:
+    def walk(command: Any) -> set[str]:
+        context = command.make_context("judge", ["x"], resilient_parsing=True)
+        own = {name for parameter in command.get_params(context) for name in parameter.opts}
+        return own.union(*(walk(child) for child in getattr(command, "commands", {}).values()))
+
+    return walk(typer.main.get_command(app))
+
+
+# Options of other programs, and of scripts/.
+OTHERS = {"--config_file", "--num_processes", "--keep-going", "--help", "--parts", "--plain", "--step"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_option_in_the_text_exists(page: Path) -> None:
+    text = re.sub(r"<!--.*?-->|^\| ?-.*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", text)) <= known_options() | OTHERS
+
+
+def test_every_metric_in_the_text_exists() -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z-]+(?::[a-zA-Z/_-]+)+)`", page)
+    assert len(named) > 15
+    for name in named:
+        assert [find_metric(row) for row in spell_out([name])]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"\]\((?!http|#)([^)#\s]+)[^)]*\)", text):
+        assert (page.parent / name).exists(), name
+
+
+def test_every_script_and_setting_that_is_named_exists() -> None:
+    for page in PAGES:
+        if page.name != "CHANGELOG.md":
+            for name in re.findall(r"`((?:scripts|tests|judge|docs)/[\w./-]+\.\w+)`", page.read_text(encoding="utf-8")):
+                assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_no_page_names_a_machine() -> None:
+    for page in PAGES:
+        assert not re.search(r"/work/|/opt/|/tmp/|/root/|localhost", page.read_text(encoding="utf-8")), page
+
+
+def test_ci_runs_the_readmes_own_two_commands() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    found = [line.strip() for block in blocks(README, "bash") for line in block.splitlines() if "pip install" in line]
+    assert len(found) == 2
+    for command in found:
+        assert command in script
+
+
+def test_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_what_readme_shows_stands_in_the_docs_too() -> None:
+    """Values of a table are those of the longer table in the docs."""
+    columns = {"docs/demo.md": "judge demo", "docs/guides/your-captioner.md": "judge evaluate, linear judge, crossfit"}
+    for page, title in columns.items():
+        short, long = (read_table(ROOT / name, title) for name in ("README.md", page))
+        assert short
+        assert [{key: row[key] for key in short[0]} for row in long] == short
+
+
+def read_table(page: Path, title: str) -> list[dict[str, str]]:
+    (found,) = re.findall(rf"<!-- table: {title}.*?-->\n((?:\|.*\n)+)", page.read_text(encoding="utf-8"))
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines())
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the examples name."""
+    folder = tmp_path_factory.mktemp("user")
+    files = write_world(
+        make_world(80, seed=0),
+        {"nic_plus": Captioner(stereotype=0.2), "nic_equalizer": Captioner(stereotype=0.6)},
+        folder / "world",
+    )
+    files.human.rename(folder / "captions_human.json")
+    files.labels.rename(folder / "gender.csv")
+    for name, path in files.captions.items():
+        path.rename(folder / f"{name}.json")
+    return folder
+
+
+def test_yaml_is_valid(tmp_path: Path) -> None:
+    for page, text in all_blocks("yaml"):
+        if "classes:" in text:
+            (tmp_path / "lexicon.yaml").write_text(text, encoding="utf-8")
+            found = load_lexicon(str(tmp_path / "lexicon.yaml"))
+            assert found.classes
+            assert text.startswith(f"# source: {found.source}")
+        else:
+            assert make_config(yaml.safe_load(text), RunConfig, where=page)
+
+
+def test_the_run_file_runs(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(user)
+    (text,) = [text for _, text in all_blocks("yaml") if "human:" in text]
+    (user / "run.yaml").write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(app, ["evaluate", "run.yaml", "--overwrite", "--workers", "1", "--folds", "2"])
+    assert done.exit_code == 0, done.output
+    assert (user / "runs" / "coco" / "metrics.json").exists()
+
+
+PYTHON = all_blocks("python")
+
+
+@pytest.mark.parametrize("code", [code for _, code in PYTHON], ids=[page for page, _ in PYTHON])
+def test_python_runs(
+    code: str, user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(user)
+    exec(compile(code, "docs", "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    """Ruff's rules D ask this of every module, class and function; here of what the package exports."""
+    for path in (ROOT / "judge").rglob("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+    package = import_module("judge")
+    assert all(getattr(package, name).__doc__ for name in package.__all__)
