@@ -564,10 +564,13 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         if first["type"] == "missing":
             mend = f"give {flag}, or '{key}:' in the YAML file"
             raise JudgeError(f"'{key}' is missing", where=where, mend=mend) from None
-        # A field of several types has a message of each.
-        told = [found["msg"].removeprefix("Value error, ") for found in error.errors() if found["loc"][0] == key]
-        message = ", or ".join(text[0].lower() + text[1:] for text in told)
-        raise JudgeError(f"'{key}': {message}", where=where, mend=f"see {flag} in {kind.command} --help") from None
+        # Entries of a list or mapping have a name of their own; a field of several types has a message of each.
+        entries = [part for part in first["loc"][1:] if isinstance(part, int) or isinstance(settings[key], Mapping)]
+        faults = [first] if entries else [found for found in error.errors() if found["loc"][0] == key]
+        messages = [found["msg"].removeprefix("Value error, ") for found in faults]
+        message = ", or ".join(text[0].lower() + text[1:] for text in messages)
+        name = ".".join(map(str, [key, *entries]))
+        raise JudgeError(f"'{name}': {message}", where=where, mend=f"see {flag} in {kind.command} --help") from None
 
 
 def shown(kind: type[Settings], name: str) -> dict[str, str]:
