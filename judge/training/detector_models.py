@@ -90,7 +90,7 @@ class Example:
         """[N, 4] float32: corners of the masks, in pixels, right and bottom exclusive."""
         from torchvision.ops import masks_to_boxes
 
-        corners = masks_to_boxes(torch.from_numpy(np.ascontiguousarray(self.masks))).numpy()
+        corners = masks_to_boxes(torch.from_numpy(self.masks.copy())).numpy()
         return np.asarray(corners + np.array([0, 0, 1, 1]), dtype=np.float32)
 
     def flipped(self) -> Example:
