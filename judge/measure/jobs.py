@@ -59,23 +59,23 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     builder = EvidenceBuilder(corpus, lexicons, options=plan.text, aligning=plan.aligning)
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
     counted = [metric for metric in metrics if metric.counted]
-    count_rows = [
-        count_captions(builder, captioner, counted, vocabulary=plan.vocabulary)
-        for captioner in corpus.generated
-        if counted
-    ]
-    return Work(builder.truth, metrics, tuple(_jobs(builder, plan, metrics)), tuple(count_rows))
+    captioners = corpus.generated if counted else ()
+    rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
+    return Work(builder.truth, metrics, tuple(_jobs(builder, plan, metrics)), rows)
 
 
 def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:
     """Every judge to train. Metrics that agree in their evidence share it, and its judges."""
-    judged = _group([metric for metric in metrics if not metric.counted])
+    groups: dict[object, list[Metric]] = {}
+    for metric in metrics:
+        if not metric.counted:
+            groups.setdefault(metric.training, []).append(metric)
     for captioner in builder.corpus.generated:
-        for alike in judged:
+        for alike in groups.values():
             evidence = builder.build(captioner, alike[0])
             _check_folds(evidence, plan)
             for judge in choose_judges(alike[0], plan.judges):
-                yield from jobs_of(evidence, alike, judge, plan)
+                yield from jobs_of(evidence, tuple(alike), judge, plan)
 
 
 def jobs_of(
@@ -126,18 +126,8 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]
 
 
-def _group(metrics: Sequence[Metric]) -> list[tuple[Metric, ...]]:
-    groups: dict[object, list[Metric]] = {}
-    for metric in metrics:
-        groups.setdefault(metric.training, []).append(metric)
-    return [tuple(group) for group in groups.values()]
-
-
 def _check_folds(evidence: Evidence, plan: Plan) -> None:
     rarest, size = Counter(evidence.classes.values()).most_common()[-1]
     if plan.protocol == "crossfit" and size < plan.folds:
-        raise JudgeError(
-            f"{plan.folds} folds, and only {size} images of class '{rarest}'",
-            where=evidence.captioner,
-            mend=f"use --folds {size} or fewer",
-        )
+        what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
+        raise JudgeError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")

@@ -71,12 +71,11 @@ def train_members(
     alike: dict[str, Alike] = {}
     for member, key in zip(members, keys, strict=True):
         alike.setdefault(key, []).append(replace(member, key=key))
-    batches = list(_batches(list(alike.values())))
-    share = _share(batches, setup) if launched() else batches
-    total = sum(setup.units(same[0].judge) for batch in share for same in batch)
+    together, own = _share(list(_batches(list(alike.values()))), setup)
+    total = sum(setup.units(same[0].judge) for batch in (*together, *own) for same in batch)
     with _progress(total, partial(progress, "training judges") if progress else None) as units:
         work = partial(_work, units=units, then=then)
-        parts = _launched(share, setup, work) if launched() else _local(batches, setup, work)
+        parts = _launched(together, own, setup, work) if launched() else _local(own, setup, work)
         done = {key: iter(results) for part in parts for key, results in part.items()}
     return [next(done[key]) for key in keys]
 
@@ -115,10 +114,7 @@ def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
 
 
 def _luggage(member: Member, setup: TrainingSetup) -> TrainingSetup:
-    """The part of a setup that a worker needs.
-
-    Features of its own samples alone, and masks of all pictures only for a judge that reads pictures itself.
-    """
+    """The part of a setup that a worker needs: features of its samples; masks, if its judge reads pictures itself."""
     judge = member.judge
     if setup.precomputed and setup.precomputed.features:
         own = setup.precomputed.features.get(judge.name)
@@ -131,26 +127,29 @@ def _luggage(member: Member, setup: TrainingSetup) -> TrainingSetup:
     return replace(setup, materials=replace(setup.materials, pictures=None))
 
 
-def _share(batches: Sequence[Batch], setup: TrainingSetup) -> list[Batch]:
-    """This process's batches in a launch: those that all processes do together, then its part of the whole ones."""
+def _share(batches: Sequence[Batch], setup: TrainingSetup) -> tuple[list[Batch], list[Batch]]:
+    """Batches that all processes of a launch train together, and this process's part of the others."""
+    if not launched():
+        return [], list(batches)
     from judge.training.processes import make_accelerator
 
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
     together = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
     whole = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "members"]
-    return together + whole[accelerator.process_index :: accelerator.num_processes]
+    return together, whole[accelerator.process_index :: accelerator.num_processes]
 
 
-def _launched(share: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]) -> list[Done]:
-    """Do the share of this process; everybody's results, in every process."""
+def _launched(
+    together: Sequence[Batch], own: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]
+) -> list[Done]:
+    """Everybody's results, in every process."""
     from judge.training.processes import gather, in_company
 
-    together = [batch for batch in share if setup.sharing_of(batch[0][0].judge) == "data"]
     with in_company():
         mine = [work(batch, setup) for batch in together]
     failure: JudgeError | None = None
     try:
-        mine += [work(batch, setup) for batch in share[len(together) :]]
+        mine += [work(batch, setup) for batch in own]
     except JudgeError as error:  # The other processes wait in gather: tell them before giving up.
         failure = error
     everybody = gather((mine, failure))

@@ -42,12 +42,10 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     # accelerate launch with MULTI_CPU starts one process for any --num_processes, and leaves this trace.
     silent = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ and "RANK" not in os.environ
     if accelerator.num_processes == 1 and (promised > 1 or silent):
-        raise JudgeError(
-            f"{promised if promised > 1 else 'several'} processes were asked for, and this one is alone",
-            where="accelerate launch",
-            mend="use the project's accelerate_config.yaml ('distributed_type: MULTI_GPU', on CPUs too), "
-            "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)",
-        )
+        what = f"{promised if promised > 1 else 'several'} processes were asked for, and this one is alone"
+        mend = "use the project's accelerate_config.yaml ('distributed_type: MULTI_GPU', on CPUs too), "
+        mend += "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)"
+        raise JudgeError(what, where="accelerate launch", mend=mend)
     return accelerator
 
 

@@ -136,10 +136,7 @@ def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
 
 
 def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:
-    """Fingerprint of what the member's judge perceives; of judges trained jointly, of what all of them do.
-
-    ``keys``: of pictures. ``known``: of samples, filled here: each judge trained jointly reads those of all.
-    """
+    """Fingerprint of what the member's judge perceives, or all judges trained jointly; fills ``known``, of samples."""
     slot, judge = member.samples, member.judge
     if isinstance(slot, Slot) and member.is_refit and not judge.blanked:
         # Not made before it is trained on.

@@ -169,11 +169,9 @@ class Trainer:
         return model, optimiser, scaled
 
     def _epoch(self, model: nn.Module, optimiser: Any, task: _Task, *, seed: int) -> float:
-        """One pass; returns the mean loss.
-
-        Every batch's gradient is that of the batch's weighted mean loss, however many processes and micro-batches
-        it is cut into: each piece adds its weighted sum over the whole batch's weight.
-        """
+        """One pass; returns the mean loss."""
+        # A batch's gradient is that of its weighted mean loss, however many processes and micro-batches it is cut
+        # into: each piece adds its weighted sum over the whole batch's weight.
         order = np.random.default_rng(seed).permutation(len(task.samples))
         total = torch.zeros((), dtype=torch.float64)
         starts = list(range(0, len(order), task.recipe.batch_size))
@@ -201,10 +199,8 @@ class Trainer:
         return loss.detach().double().cpu()
 
     def _pieces(self, batch: Sequence[Sample], size: int | None) -> list[Sequence[Sample]]:
-        """This process's share of a batch, cut up for forward passes; as many in every process.
-
-        A process with less to do joins in with a sample of weight 0: the others wait for its gradients, or its shards.
-        """
+        """This process's share of a batch, cut up for forward passes; as many in every process."""
+        # One with less to do joins in with a sample of weight 0: the others wait for its gradients, or its shards.
         mine, most = batch[self.rank :: self.world], -(-len(batch) // self.world)
         step = size or max(1, most)
         pieces: list[Sequence[Sample]] = [mine[start : start + step] for start in range(0, most, step)]
