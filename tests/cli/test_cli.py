@@ -321,7 +321,7 @@ def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path:
 
 
 def test_help_is_quick_and_light() -> None:
-    """Half a second is claimed in README; here only that nothing slow is imported."""
+    """Nothing slow is imported: how long it takes is measured elsewhere."""
     code = (
         "import sys\nsys.argv = ['judge', '--help']\nfrom judge.cli import main\ntry: main()\nexcept SystemExit: pass"
     )
@@ -345,7 +345,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path) ->
     assert {name: report["how"] for name, report in aligned.items()} == {"lic": "constant", "imagecaptioner2": "none"}
     kept = aligned["lic"]["tokens_kept"]
     assert kept < aligned["imagecaptioner2"]["tokens_kept"] == 1
-    assert f"alignment (LIC) keeps {kept:.1%} of human tokens" in done.stdout
+    assert any(f"alignment (LIC) keeps {kept:.1%} of human tokens" in line for line in found["notes"]["footnotes"])
     world = tmp_path / "demo" / "world"
     names = "captions captions_human.json contact_sheet.png images instances.json labels.csv truth.json world.yaml"
     assert sorted(path.name for path in world.iterdir()) == names.split()

@@ -49,7 +49,7 @@ def test_two_runs_are_compared_as_one(runs: dict[str, Path], tmp_path: Path) -> 
     assert apart[0]["ci"][0] > 0
     assert apart[0]["verdict"] == "much more"
     assert "much more" in done.stdout
-    assert "p (Holm): corrected for these 2 tests" in done.stdout
+    assert "p (Holm): corrected for the 2 tests" in done.stdout
     assert done.stdout.rstrip().endswith(f"The differences are in {out}")
 
 

@@ -23,7 +23,9 @@ from judge.calibration.world import Captioner
 from judge.judges.sat import ShowAttendTell
 
 SIZE = 64
-FILES = (2 + 2) * 3  # Judges that differ.
+# Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
+# captioner's captions, so that its judges of people's captions differ too.
+FILES = (2 + 2) * 2 + (2 + 1) * 2
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert first.exit_code == 0, first.output
     assert scores(run_file, kept, tmp_path / "out") == expected
     rows = json.loads((kept / "judges.json").read_text())
-    # 2 captioners x (2 human captions + 1) x 3 judges; the human side is one and the same for both.
+    # 2 captioners x (2 human captions + 1) x 3 judges; of two judges the human side is the same for both.
     assert len(rows) == 18
     assert len({row["answers"] for row in rows}) == FILES
     assert first.stdout.startswith(f"{FILES} judges, ")
@@ -174,7 +176,7 @@ def test_faults(settings: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for extra, message in [
         (["--checkpoints", tmp_path / "file"], "file: cannot be written (File exists)"),
-        (["--micro-batch", "0"], "'micro_batch.constrained-int': input should be greater than or equal to 1"),
+        (["--micro-batch", "0"], "'micro_batch': input should be greater than or equal to 1"),
         (["--model", "mine=nowhere"], "captioner 'mine' has no captions. Write them first: judge caption"),
     ]:
         done = judge("train", run_file, *extra)

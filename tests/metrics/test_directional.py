@@ -17,7 +17,8 @@ from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder
-from judge.measure import Result, judge_answers
+from judge.measure import Result
+from judge.measure.answers import judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
 from judge.report.notes import footnotes
