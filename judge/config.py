@@ -49,6 +49,11 @@ def _names(parts: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _split_text(value: object) -> object:
+    """A text of names; what else a file holds, such as a list of names with commas in them, is left as it is."""
+    return _names([value]) if isinstance(value, str) else value
+
+
 def _lower_names(parts: list[str]) -> tuple[str, ...]:
     """A model's name or folder keeps its capitals: ``hf:Salesforce/blip-image-captioning-base``."""
     return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in _names(parts)))
@@ -250,7 +255,7 @@ class HidingSettings(LabelSettings):
         "all", "instances to hide: all, the largest, or those above a share of the image, e.g. 0.05"
     )
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
-    mask_threshold: Share = option(0.5, "lowest probability of a pixel in a detected mask")
+    mask_threshold: Share = option(0.5, "lowest probability of a pixel in a detected mask; a lower one hides more")
     weights: Annotated[dict[str, str], _list_or_text(_weights), AfterValidator(_of_networks)] = option(
         {}, "weights of a detector: a file, or a name that its library knows", repeated="[DETECTOR=]FILE"
     )
@@ -328,7 +333,7 @@ class TrainDetectorConfig(Settings):
     kind: Literal["yolo", "maskrcnn"] = option(..., "detector: yolo (Ultralytics, AGPL-3.0) or maskrcnn (torchvision)")
     images: Path = option(..., IMAGES)
     instances: Path = option(..., "COCO instances of these images")
-    categories: Annotated[tuple[str, ...] | None, _list_or_text(_names)] = option(
+    categories: Annotated[tuple[str, ...] | None, BeforeValidator(_split_text)] = option(
         None, "categories to detect, comma-separated", "all of the file"
     )
     start: str | None = option(None, "weights to start from", "none: a small network from scratch")
@@ -407,7 +412,7 @@ class JudgeSettings(Settings):
         min_length=1,
     )
     protocol: Literal["crossfit", "paper"] = option(
-        "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: LIC's 90/10 hold-out"
+        "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: the hold-out of its paper"
     )
     seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", ge=1)
     seed: Seed = option(0, "first seed")
@@ -433,7 +438,7 @@ class TrainingSettings(Settings):
     epochs: int | None = option(None, "training epochs", "the judge's own", ge=1)
     batch_size: int | None = option(None, "samples per step", "the judge's own", ge=1)
     micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = option(
-        None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "--batch-size"
+        None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "the judge's own"
     )
     learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
     precision: Annotated[Literal["no", "bf16", "fp16"] | None, _NoIsAWord] = option(
@@ -454,7 +459,7 @@ class StatisticsSettings(Settings):
     refits: int | None = option(
         None, "refits of each judge for tests and intervals; 0 for none", "20 for linear (8 on tasks), else 0", ge=0
     )
-    chance: int | None = option(None, "refits on shuffled labels, for the chance level", "2 for linear, else 0", ge=0)
+    chance: int | None = option(None, "trainings on shuffled labels: what chance scores", "2 for linear, else 0", ge=0)
     resamples: int = option(2000, "resamples of bootstrap and permutation test", ge=100)
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
 
@@ -478,6 +483,7 @@ class RunSettings(StatisticsSettings, TrainingSettings, MaskedSettings, JudgeSet
     labels: Path | None = option(None, LABELS, "derived from the human captions")
     images: Path | None = option(None, f"{IMAGES}, for judges that use images")
     out: Path | None = option(None, RESULTS, "runs/evaluate")
+    verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
 
     def recipe(self) -> dict[str, Any]:
         """What overrides the judges' own recipes."""
@@ -491,7 +497,6 @@ class RunConfig(RunSettings):
     command = "judge evaluate"
 
     human: Path = option(..., HUMAN)
-    verbose: bool = option(False, "print all notes on captions, judges and alignment too", exclude=True)
 
 
 class TrainConfig(RunConfig):
@@ -511,7 +516,7 @@ class AblateDetectorsConfig(RunSettings):
     essential = (
         "images", "instances", "detectors", "weights", "human", "captions", "labels", "metrics", "judge", "out",
     )  # fmt: skip
-    only_in_file = frozenset({"detector"})
+    only_in_file = frozenset({"detector", "verbose"})
 
     images: Path = option(..., IMAGES)
     instances: Path = option(..., "COCO instances of these images: the ground truth")
@@ -595,7 +600,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend="check the path") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
-        raise JudgeError(f"not YAML ({reason})", where=str(path), mend="see the example in README.md") from error
+        mend = "write lines like 'human: captions.json'"
+        raise JudgeError(f"not YAML ({reason})", where=str(path), mend=mend) from error
     if not isinstance(data, dict):
         raise JudgeError("not a mapping of settings", where=str(path), mend="write lines like 'human: captions.json'")
     return {str(key): value for key, value in data.items()}

@@ -14,7 +14,7 @@ IntArray = npt.NDArray[np.int64]
 
 Side = Literal["human", "generated"]
 Progress = Callable[[str, int, int], None]
-"""MaskedCaption (what is being done, units done, units in all)."""
+"""Called with (what is being done, units done, units in all)."""
 Direction = Literal["A->T", "T->A"]
 TargetKind = Literal["attribute", "tasks"]
 Words = tuple[str, ...]

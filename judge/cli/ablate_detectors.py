@@ -27,10 +27,8 @@ def ablate_detectors(config: AblateDetectorsConfig) -> None:
     if not found.rows:
         tell_failures(found.failures, len(found.failures), "read")
     print_table(detector_table(found.rows))
-    say("\nShares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks.\n")
     if found.results:
         print_table(detector_scores(found.results))
-        say("\nAmplification where each detector hides people.")
         for line in agreement_lines(found.agreements, next(iter(found.results))):
             say(line)
         say("")

@@ -23,6 +23,4 @@ def ablate_masks(config: AblateMasksConfig) -> None:
     with show_progress() as progress:
         rows = run_ablation(config, progress=progress)
     print_table(mask_table(rows))
-    say("\nover chance: generated score minus that of a judge that knows nothing. over original: minus that with")
-    say("images as they are. object: the category most correlated with the attribute (BA), or --category.")
-    say(f"The results are in {config.out}")
+    say(f"\nThe results are in {config.out}")

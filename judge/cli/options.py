@@ -69,7 +69,7 @@ def _option(kind: type[Settings], name: str) -> Any:
     field, repeated = kind.model_fields[name], shown(kind, name)["repeated"]
     types = _parts(field.annotation)
     choices = [part for part in types if isinstance(part, str)]
-    text = str(field.description)
+    text = str(field.description) + ("; repeatable" if repeated else "")
     if not all(choice in text for choice in choices):
         text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
     default = shown(kind, name)["unset"] or ("" if field.is_required() else _as_text(field.default))

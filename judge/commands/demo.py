@@ -29,7 +29,7 @@ PIXELS = 160
 # The heading of what is expected of these judges at this size.
 EXPECTED = "expected here"
 # Judges that see are trained from nothing but a random, frozen network, in minutes: fewer folds, epochs, and a larger
-# step than the papers' own. What a random network tells apart in drawn scenes is enough (README, "Weights").
+# step than the papers' own. What a random network tells apart in drawn scenes is enough (docs: Weights).
 QUICK: dict[str, Any] = {
     "backbone": "resnet18",
     "backbone_weights": "random",

@@ -193,6 +193,7 @@ def _captioned(
     lay_out(stand_ins(corpus, list(silent), plain.names), plan, lexicons)
     if _uses_images(plan):
         pictures.hidden([])
+    pictures.free()  # The captioner needs the memory, for hours.
     return add_captions(config, corpus, silent, plain, directory=directory, progress=pictures.progress)
 
 

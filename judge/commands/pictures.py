@@ -217,7 +217,15 @@ class RunPictures:
         """
         from judge.training.processes import in_main_process
 
-        return in_main_process(lambda: self._hidden(image_ids))
+        found = in_main_process(lambda: self._hidden(image_ids))
+        if image_ids:
+            self.free()
+        return found
+
+    def free(self) -> None:
+        """Give back what is read again if it is asked for: instances (a gigabyte of COCO's) and the detector."""
+        for name in ("truth", "_hiding"):
+            self.__dict__.pop(name, None)
 
     def _hidden(self, image_ids: Sequence[str]) -> HiddenPictures:
         names = name_pictures(self.plain.names, image_ids, self.plain.folder)
@@ -227,8 +235,6 @@ class RunPictures:
             detector = self.truth  # Things of all categories, which no other judge needs.
         if detector is None:
             return replace(self.plain, names=names)
-        if image_ids:  # Not needed again: what is held in memory may go, a gigabyte of COCO's instances.
-            del self.truth, self._hiding
         return find_hidden(
             self.plain.folder,
             names,

@@ -44,7 +44,7 @@ class Corpus:
         objects: PathLike | Tasks | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
     ) -> Self:
-        """Read files of any known format (README lists them; they are recognised by content).
+        """Read files of any known format (data/README.md lists them; they are recognised by content).
 
         Args:
             human: captions by people.

@@ -146,7 +146,7 @@ class MaskFolder:
         taken = {place: place for place in self.reserved}
         folders: dict[str, str] = {}
         for name in names:
-            with collected(result.failures, name):
+            with collected(result.failures, name, what="cannot be masked"):
                 inside(self.images, name)
                 path = PurePosixPath(name.replace("\\", "/")).with_suffix(f".{self.kind}")
                 target, above = path.as_posix(), [parent.as_posix() for parent in path.parents]
@@ -172,7 +172,7 @@ class MaskFolder:
             lock=self._detecting,
         )
         for picture, [instances] in found:
-            with collected(done.failures, picture.name):
+            with collected(done.failures, picture.name, what="cannot be masked"):
                 pixels, region, count = self.hiding.apply(picture, instances)
                 self._write(targets[picture.name], pixels)
                 share = np.count_nonzero(region) / region.size

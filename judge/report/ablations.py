@@ -86,6 +86,6 @@ def mask_table(rows: Sequence[MaskRow]) -> Table[MaskRow]:
     ]
     note = (
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "
-        "as they are. object: what goes most with the attribute by BA, or --category."
+        "as they are. object: the category most correlated with the attribute (BA), or --category."
     )
     return Table(tuple(columns), tuple(sorted(rows, key=lambda row: keys.index(row.summary.key))), notes=(note,))

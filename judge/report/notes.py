@@ -22,14 +22,25 @@ def summary_lines(result: Result) -> list[str]:
     """The two or three lines that stand below the table in any case."""
     left_out = max((sum(_left_out(entry).values()) for entry in result.run["captioners"].values()), default=0)
     tests = sum(row.p_value is not None for row in result.summaries)
-    holm = f"p (Holm): corrected for {_tests(tests)}, verdict at {SIGNIFICANT:g}. " if tests else ""
-    labels = result.run["labels"]
+    holm = f"p (Holm): corrected for {_tests(tests)}. " if tests else ""
+    most = "up to " if len(result.run["captioners"]) > 1 and left_out else ""
     return [
         _protocol(result),
         *_scope(result),
-        f"{holm}Left out: {left_out:,} images, captions or tasks.",
-        *([f"Labels DERIVED: {labels['source']}."] if labels["derived"] else []),
+        f"{holm}Left out: {most}{left_out:,} images, captions or tasks.",
+        *([" ".join(more)] if (more := list(_to_know(result))) else []),
     ]
+
+
+def _to_know(result: Result) -> Iterator[str]:
+    """What holds for some results, and changes how they are read."""
+    metrics = metrics_of(result)
+    if result.run["labels"]["derived"]:
+        yield "Labels DERIVED from human captions."
+    if len({bool(row.counted) for row in metrics}) == 2:
+        yield "Counted: the published value less the chance level."
+    if any(row.prior == OF_NAMED for row in metrics):
+        yield "T->A: captions that name one class."
 
 
 def footnotes(result: Result) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from textwrap import shorten
 from typing import Any
 
 from rich.console import Console
@@ -72,14 +73,10 @@ def _print_briefly(result: Result, console: Console) -> None:
     lines = [*summary_lines(result), *_lost(result, MOST_DIFFERENCES)]
     for line in lines:
         print_text(line, console)
-    left = MOST_LINES - sum(len(page_lines(line, console)) for line in lines)
-    found = [f"NOTE: {line}" for line in warnings(result)]
-    heights = [len(page_lines(line, console)) for line in found]
-    printed = len(found)
-    while printed and sum(heights[:printed]) + (printed < len(found)) > left:
-        printed -= 1
-    for line in found[:printed]:
-        print_text(line, console, bold=True)
-    if more := len(found) - printed:
-        warned = f"{more} more warning{'s' * (more > 1)}" if printed else f"{more} warning{'s' * (more > 1)}"
-        print_text(f"NOTE: {warned}: --verbose, or metrics.json.", console, bold=True)
+    room = max(1, MOST_LINES - sum(len(page_lines(line, console)) for line in lines))
+    found = warnings(result)
+    for number, line in enumerate(found[:room], 1):
+        more = f" (+{len(found) - room} more: --verbose)" if number == room < len(found) else ""
+        # Each begins with what matters most.
+        brief = shorten(f"NOTE: {line}", console.width - len(more), placeholder=" ...")
+        print_text(brief + more, console, bold=True)

@@ -59,11 +59,12 @@ class DetectorRecipe:
     def __post_init__(self) -> None:
         if self.kind not in MODELS:
             raise JudgeError(f"unknown kind of detector '{self.kind}'", mend=nearest(self.kind, list(MODELS)))
+        sound_rate = self.learning_rate is None or 0 < self.learning_rate < 1
         sound_size = 64 <= self.image_size <= 2048 and not self.image_size % 32
         for name, value, sound, mend in (
             ("epochs", self.epochs, self.epochs >= 0, "0 or more"),
             ("batch size", self.batch_size, self.batch_size >= 1, "1 or more"),
-            ("learning rate", self.learning_rate, 0 < (self.learning_rate or 0.5) < 1, "a number in (0, 1)"),
+            ("learning rate", self.learning_rate, sound_rate, "a number in (0, 1)"),
             ("image size", self.image_size, sound_size, "a multiple of 32 from 64 to 2048"),
             ("validation share", self.validation, 0 <= self.validation < 1, "a number in [0, 1)"),
         ):

@@ -27,7 +27,7 @@ class Member:
         index: the caption index.
         settings: what was chosen for it before, e.g. (("C", 0.1),); of a refit.
         validates: whether its loss on validation images is wanted, to choose among seeds by.
-        key: name of its result; "" until :func:`~judge.training.setup.name_members` gave it.
+        key: name of its result (:func:`~judge.training.setup.name_members`); "" before it is named.
     """
 
     judge: Blueprint

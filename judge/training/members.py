@@ -68,6 +68,12 @@ def train_members(
         return []
     setup = setup.precompute(members, progress)
     keys = name_members(members, setup)
+    if launched():
+        from judge.training.processes import gather, make_accelerator
+
+        make_accelerator(mixed_precision=setup.mixed_precision)
+        # Names may hold what is local to a machine, such as times of files: the main process's count everywhere.
+        keys = gather(keys)[0]
     alike: dict[str, Alike] = {}
     for member, key in zip(members, keys, strict=True):
         alike.setdefault(key, []).append(replace(member, key=key))
@@ -313,7 +319,8 @@ class _Counter:
     done: int = 0
 
     def reach(self, units: int) -> None:
-        with self.path.open("ab") as file:
+        # No training ends because its progress cannot be told.
+        with suppress(OSError), self.path.open("ab") as file:
             file.write(bytes(max(0, units - self.done)))
         self.done = units
 

@@ -90,6 +90,7 @@ def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
     splits: dict[int, str] = {}
     digests: dict[object, str] = {}
     names = []
+    assert setup.precomputed or not any(member.judge.backbone or member.judge.reader for member in members)
     keys = setup.precomputed.keys if setup.precomputed else {}
     for member in one_by_one(members):
         view = id(member.samples), member.judge.blanked, bool(member.judge.joint)

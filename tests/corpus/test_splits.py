@@ -79,7 +79,7 @@ def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str,
         assert {images[image] for image in chosen} == set(images.values())
     assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
     assert make_splits("crossfit", dict(reversed(images.items())), seed=seed, folds=5, holdout=(0.2, 0.1)) == splits
-    # Folds choose apart from each other (two may agree by chance where classes are small),
-    # and a metric without validation learns from all.
-    assert len({split.validation for split in splits}) > 1
+    # Folds choose apart from each other (of few images two may agree by chance), and a metric without validation learns
+    # from all.
+    assert len({split.validation for split in splits}) == len(splits) or min(Counter(images.values()).values()) < 40
     assert not any(split.validation for split in make_splits("crossfit", images, seed=seed, folds=5))

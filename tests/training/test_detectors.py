@@ -241,6 +241,7 @@ def test_faults(
         ({"epochs": -1}, "epochs is -1"),
         ({"batch_size": 0}, "batch size is 0"),
         ({"learning_rate": 1.0}, "learning rate is 1.0"),
+        ({"learning_rate": 0.0}, "learning rate is 0.0"),
         ({"image_size": 100}, "multiple of 32"),
         ({"validation": 1.0}, "validation share is 1.0"),
     ],

@@ -54,7 +54,7 @@ class Detector(Protocol):
 
 @contextmanager
 def collected(
-    failures: Failures, name: str, *, what: str = "cannot be masked", mend: str = "leave it out, or make it smaller"
+    failures: Failures, name: str, *, what: str = "cannot be read", mend: str = "leave it out, or make it smaller"
 ) -> Iterator[None]:
     """Add a fault of the picture ``name`` to ``failures`` and go on; an ``OSError``, such as a full disk, is raised."""
     try:

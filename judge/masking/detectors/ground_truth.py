@@ -69,7 +69,7 @@ class GroundTruth:
         entries, strays = _entries(images, source)
         truth = cls(source, tuple(dict.fromkeys(names.values())), None, entries, names)
         truth = truth if labels is None else truth.only(labels)
-        by_id = {entry.image_id: entry for entry in entries.values() if entry.image_id is not None}
+        by_id = {entry.image_id: entry for entry in truth._entries.values() if entry.image_id is not None}
         joined = False
         for number, annotation in enumerate(annotations):
             image_id = annotation.get("image_id")
@@ -97,7 +97,14 @@ class GroundTruth:
             if label not in self.categories:
                 mend = nearest(label, sorted(self.categories))
                 raise JudgeError(f"no category '{label}'", where=self.source, mend=mend)
-        return replace(self, labels=frozenset(labels))
+        wanted = {None, *labels}
+        entries = {
+            name: replace(
+                entry, annotations=[one for one in entry.annotations if _category(one, self._category_names) in wanted]
+            )
+            for name, entry in self._entries.items()
+        }
+        return replace(self, labels=frozenset(labels), _entries=entries)
 
     @property
     def key(self) -> str:

@@ -1,6 +1,6 @@
 """Vectors learnt from captions: words used in similar contexts get similar vectors.
 
-Source: Levy, Goldberg and Dagan, TACL 2015 (positive pointwise mutual ppmi, its context distribution smoothed
+Source: Levy, Goldberg and Dagan, TACL 2015 (positive pointwise mutual information, its context distribution smoothed
 by 0.75, and the truncated SVD with singular values to the power of 0.5); 1 / distance as in GloVe (Pennington et al.,
 EMNLP 2014).
 """

@@ -1,0 +1,47 @@
+"""What ``judge evaluate`` prints: little by default, everything with ``--verbose``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from judge import Corpus, evaluate
+from judge.measure import Result
+from judge.report.caveats import warnings
+from judge.report.notes import footnotes
+from judge.report.result import MOST_LINES, print_result
+
+
+@pytest.fixture(scope="module")
+def result(corpus: Corpus) -> Result:
+    """Of judges trained once, with labels derived from captions: there is much to warn of."""
+    derived = replace(corpus, labels=None)
+    return evaluate(
+        derived, metrics="lic,leakage,dbac,ba", least=1, judge="linear", folds=3, refits=0, chance=0, resamples=100
+    )
+
+
+def test_a_table_and_six_lines(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(result)
+    lines = capsys.readouterr().out.splitlines()
+    below = lines[len(lines) - lines[::-1].index("") :]
+    assert 0 < len(below) <= MOST_LINES
+    assert all(len(line.rstrip()) <= 100 for line in below)
+    assert below[0].startswith("Protocol crossfit: 3 folds")
+    told = " ".join(below)
+    assert "Labels DERIVED from human captions. Counted: the published value less the chance level." in told
+    assert "T->A: captions that name one class." in told
+    # The first warning is there, however many there are: these intervals are too narrow.
+    assert "NOTE: intervals headed 'these judges' leave out training noise" in told
+    assert f"(+{len(warnings(result)) - 1} more: --verbose)" in told
+    assert not {"detectable", "chance level", "images"} & set(lines[0].split("  "))
+
+
+def test_verbose_prints_all_columns_notes_and_warnings(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(result, verbose=True)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "chance level" in printed
+    notes = [*footnotes(result), *(f"NOTE: {line}" for line in warnings(result))]
+    assert len(notes) > MOST_LINES
+    assert [line for line in notes if " ".join(line.split()) not in printed] == []
