@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def ablate_masks(config: AblateMasksConfig) -> None:
-    """Hide more and more of the images, from captioners and from judges, and measure each time.
+    """Vary what is hidden in the images, from captioners and from judges, and measure each time.
 
     Takes the settings file and the options of judge evaluate. A captioner given with --model captions the masked
     images anew; for one given with --captions, only the judges see less. Leaves masks.json and ablate.yaml in --out.

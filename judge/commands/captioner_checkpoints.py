@@ -43,7 +43,7 @@ def known_models(config: RunConfig) -> dict[str, str]:
     return found | config.models
 
 
-def silent_models(config: RunConfig, corpus: Corpus | None) -> dict[str, str]:
+def models_to_caption(config: RunConfig, corpus: Corpus | None) -> dict[str, str]:
     """Captioner -> checkpoint, of those without captions; ``corpus``: None where files are still to be read.
 
     Raises:

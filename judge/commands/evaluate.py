@@ -12,8 +12,8 @@ from typing import Any
 from judge.commands.captioner_checkpoints import (
     add_captions,
     known_models,
+    models_to_caption,
     pictures_to_caption,
-    silent_models,
     stand_ins,
 )
 from judge.commands.labels import choose_lexicons, labels_of
@@ -103,7 +103,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress |
     if directory:
         directory.check()
         directory.keep(config.inputs())
-    silent = silent_models(config, corpus)
+    silent = models_to_caption(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = corpus or read_corpus(config, lexicons)
     people = describe_people(config, corpus)
@@ -126,7 +126,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress |
             # Where captions have been written, the folder has been begun.
             ready=directory.begin if directory and not silent else None,
         )
-        sight = describe_sight(config, plan, lexicons.attribute)
+        sight = describe_images(config, plan, lexicons.attribute)
         result = replace(result, run={**result.run, **sight, **people})
         if directory and is_main_process():
             directory.finish(config.to_yaml(), result)
@@ -141,7 +141,7 @@ def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
     return {"human_scores": read_human_scores(config.human_scores, captioners=names)}
 
 
-def describe_sight(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:
+def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:
     """What numbers of judges that see images depend on beside captions, for ``metrics.json`` and the notes."""
     if not _uses_images(plan):
         return {}

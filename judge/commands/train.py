@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from judge.commands.captioner_checkpoints import silent_models
+from judge.commands.captioner_checkpoints import models_to_caption
 from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus
 from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import RunPictures
@@ -57,7 +57,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     started = time.monotonic()
     lexicons = choose_lexicons(config)
     corpus = read_corpus(config, lexicons)
-    if silent := silent_models(config, corpus):
+    if silent := models_to_caption(config, corpus):
         name, model = next(iter(silent.items()))
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)

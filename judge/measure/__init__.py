@@ -47,7 +47,7 @@ def measure(
         plan: what to measure.
         lexicons: the words that reveal the attribute, and tasks.
         setup: how judges are trained.
-        progress: told of progress.
+        progress: called with the progress.
         open_pictures: gives the pictures of images, people hidden; None where there are none.
         ready: called once all that can be refused was checked, before the first judge is trained.
 

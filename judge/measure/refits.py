@@ -51,7 +51,7 @@ def refit(
         notes: what each of their judges chose.
         plan: how many refits of which kind; see :meth:`~judge.measure.plan.Plan.resamples_of`.
         setup: how judges are trained.
-        progress: told of progress.
+        progress: called with the progress.
 
     Raises:
         JudgeError: fewer images than the resampling needs.

@@ -78,7 +78,7 @@ class Metric:
 
     @property
     def neutral(self) -> float:
-        """The amplification where nothing is amplified; of counted metrics an excess over what there is by chance."""
+        """The amplification where nothing is amplified; of counted metrics an excess over the chance level."""
         return 0.0 if self.counted else NEUTRAL[self.amplification]
 
     @property

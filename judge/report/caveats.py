@@ -23,7 +23,7 @@ def warnings(result: Result) -> list[str]:
         *_training_noise(result),
         *_few_refits(result),
         *_learnt_nothing(result),
-        *_quiet(result.run),
+        *_seldom_naming(result.run),
         *_unlike_the_paper(result.run),
         *_hardly_contextual(result.run),
         *_other_judge(result),
@@ -93,7 +93,7 @@ def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
         yield from hardly_contextual(name, *min(shares, default=(None, 0.0)))
 
 
-def _quiet(run: Mapping[str, Any]) -> Iterator[str]:
+def _seldom_naming(run: Mapping[str, Any]) -> Iterator[str]:
     """Captioners that mostly avoid the attribute: a small amplification is then no praise."""
     for name, entry in run["captioners"].items():
         if entry["coverage"]:

@@ -47,7 +47,7 @@ def footnotes(result: Result) -> list[str]:
     """All that a reader may want to know beside the table, a line each."""
     return [
         *_method(result),
-        *_judges_that_see(result.run),
+        *_image_judges(result.run),
         *_chance(result),
         *_naming_one(result),
         *_captioners(result.run),
@@ -152,7 +152,7 @@ def _alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(", ".join(names), note) for note, names in found.items()]
 
 
-def _judges_that_see(run: Mapping[str, Any]) -> Iterator[str]:
+def _image_judges(run: Mapping[str, Any]) -> Iterator[str]:
     """What judges see, through which backbone, and what they are asked."""
     if not (sight := run.get("sight")):
         return

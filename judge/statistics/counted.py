@@ -3,7 +3,7 @@
 Images count equally on each side, whatever the number of their captions; where all have as many, this is the papers'
 plain count. A metric that chooses its pairs by one side (BA, DBA), or adds up sizes (Multi), is not 0 where nothing is
 amplified: pairs chosen by one side regress. So captions of an image change sides, as many as each has, and pairs are
-chosen anew each time: the mean of these values is what there is by chance, p is against them, and the headline is the
+chosen anew each time: the mean of these values is the chance level, p is against them, and the headline is the
 excess over their mean. (Exchanging sides whole would not do where people wrote five captions and the captioner one:
 shares of five are steadier, so that less is preferred by chance.) Its interval is from halves of the images, as that of
 judged metrics (``inference.py``), each with its own pairs and its own mean of exchanged captions; a bootstrap of the

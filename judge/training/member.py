@@ -111,7 +111,7 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
 
 
 def one_by_one(members: Iterable[Member]) -> Iterator[Member]:
-    """The members; what was made of a refit's evidence is forgotten when the next refit's turn comes."""
+    """The members; what was made of a refit's evidence is freed before the next refit."""
     held: Slot | None = None
     for member in members:
         slot = member.samples

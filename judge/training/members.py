@@ -96,7 +96,7 @@ def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., D
         # loky renews a worker that has grown by 300 MB (importing torch does) and says so from its manager's thread.
         # Where warnings are errors, that thread would die of it and this one wait for ever.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-        travelling = (delayed(_each)(work, task, _luggage(task[0][0][0], setup)) for task in _tasks(batches))
+        travelling = (delayed(_each)(work, task, _setup_for_worker(task[0][0][0], setup)) for task in _tasks(batches))
         yield from chain.from_iterable(pool(travelling))
 
 
@@ -119,7 +119,7 @@ def _tasks(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     yield from waiting.values()
 
 
-def _luggage(member: Member, setup: TrainingSetup) -> TrainingSetup:
+def _setup_for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """The part of a setup that a worker needs: features of its samples; masks, if its judge reads pictures itself."""
     judge = member.judge
     if setup.precomputed and setup.precomputed.features:
@@ -149,9 +149,9 @@ def _launched(
     together: Sequence[Batch], own: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]
 ) -> list[Done]:
     """Everybody's results, in every process."""
-    from judge.training.processes import gather, in_company
+    from judge.training.processes import fail_together, gather
 
-    with in_company():
+    with fail_together():
         mine = [work(batch, setup) for batch in together]
     failure: JudgeError | None = None
     try:

@@ -42,7 +42,7 @@ def precompute(
         members: with the samples whose pictures and captions are needed.
         materials: with the pictures.
         folder: feature cache folder.
-        progress: told of progress.
+        progress: called with the progress.
 
     Raises:
         JudgeError: no pictures; one that is missing or at fault; weights that cannot be had; a folder that cannot be
@@ -117,7 +117,7 @@ def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> Fea
 
 @contextmanager
 def _together() -> Iterator[None]:
-    """Processes meet at the end; a fault of one is raised in all, so that none waits for another that has gone."""
+    """A barrier at the end; an error in one process is raised in all, so that none waits for one that has ended."""
     fault: JudgeError | None = None
     try:
         yield

@@ -78,8 +78,8 @@ def in_main_process(work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def in_company() -> Iterator[None]:
-    """Where processes train one judge together, a fault of any ends all: the others wait for it in the midst of a sum.
+def fail_together() -> Iterator[None]:
+    """End all processes that train one judge if one of them fails: the others wait for it in a collective operation.
 
     They cannot be told there: this process ends, and its launcher ends the others. The main process says what was
     wrong; where it has not met the fault, the one that has.

@@ -26,7 +26,7 @@ from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.readers import FrozenEncoder, load_reader
 from judge.training.features import CaptionCache, FeatureStore, name_words
 from judge.training.member import Member
-from judge.training.members import _luggage, train_members
+from judge.training.members import _setup_for_worker, train_members
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Sample
 from judge.utils.hub import quiet
@@ -287,7 +287,7 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
     looked = setup.precompute(members)
     assert looked.precomputed
     # To a worker goes what its own judge reads.
-    sent = _luggage(members[0], looked).precomputed
+    sent = _setup_for_worker(members[0], looked).precomputed
     assert sent
     ((judge, store),) = sent.features.items()
     assert judge == f"sentence:{plain}+mlp3"

@@ -21,7 +21,7 @@ from judge.masking.hidden import HiddenPictures
 from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member
-from judge.training.members import _luggage, train_members
+from judge.training.members import _setup_for_worker, train_members
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Predictions, Side, Target
 
@@ -251,7 +251,7 @@ def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
     setup = TrainingSetup(materials=Materials(pictures=pictures))
     for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
         members = make_members("lstm", seeds=1)
-        sent = _luggage(replace(members[0], judge=find_judge(judge)), setup).materials.pictures
+        sent = _setup_for_worker(replace(members[0], judge=find_judge(judge)), setup).materials.pictures
         assert (sent is pictures) == travels
         assert travels or sent is None
 

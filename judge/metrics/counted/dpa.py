@@ -34,7 +34,7 @@ _FOLDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Dpa(CountedMetric):
-    """DPA of Tokas, Nair and Kerner 2025: what is guessed, and how guesses count.
+    """DPA of Tokas, Nair and Kerner 2024: what is guessed, and how guesses count.
 
     Attributes:
         unit: each pair of a class and a label of a sample is one guess among all labels (all classes), "mention"; or
@@ -160,7 +160,7 @@ def dpa(
 ) -> Amplification:
     """Directional predictability amplification of categories: (M - H) / (M + H) of the two sides' predictability.
 
-    Tokas, Nair and Kerner 2025, with the Bayes-optimal guesser of the counts for the attacker. "A->T" guesses labels
+    Tokas, Nair and Kerner 2024, with the Bayes-optimal guesser of the counts for the attacker. "A->T" guesses labels
     from the class (T^ from A, against T from A), "T->A" the class from labels. Nothing is trained or held out: a side
     whose conditions are rare is guessed too well. Samples of several labels (classes) are so many guesses; where it
     matters what they say together, ``Dpa(unit="attacker")`` trains a guesser (:func:`attack`), which for "T->A" leaves
