@@ -115,6 +115,9 @@ def main() -> None:
         raise AssertionError("normalised share by share")
     if accelerator.is_main_process:
         print("equal")  # noqa: T201 - test_scripts.py reads it
+    # Threads of a process group that is left to the interpreter's end may abort it.
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
 
 
 if __name__ == "__main__":

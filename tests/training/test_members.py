@@ -22,6 +22,7 @@ from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member
 from judge.training.members import _setup_for_worker, train_members
+from judge.training.precompute import Precomputed
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Predictions, Side, Target
 
@@ -223,7 +224,9 @@ def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
 
     def distinct(judge: str) -> tuple[int, int]:
         members = [Member(find_judge(judge), GENDER, evidence, split, 0, evidence[0].index) for evidence in others]
-        return len(set(name_members(members, TrainingSetup()))), len({member.stream for member in members})
+        return len(set(name_members(members, TrainingSetup(precomputed=Precomputed())))), len(
+            {member.stream for member in members}
+        )
 
     assert distinct("sat-image-only") == (1, 1)
     assert distinct("sat") == distinct("sat-caption-only") == (3, 2)
