@@ -150,7 +150,7 @@ def test_a_held_place_asks_for_overwrite(files: WorldFiles, finished: Result, tm
             "--labels",
             "labels.csv",
             "image_id,gender\n" + "".join(f"{i},male\n" for i in range(1, 121)),
-            "all 120 images",
+            "all 120 images are 'male'",
         ),
     ],
 )

@@ -225,6 +225,8 @@ def test_faulty_settings(corpus: Corpus, change: dict[str, object], message: str
 def test_a_corpus_leaves_no_room_for_reading_it_again(corpus: Corpus) -> None:
     with pytest.raises(JudgeError, match="'labels' is for files, and a corpus is given"):
         evaluate(corpus, labels="other.csv")
+    with pytest.raises(JudgeError, match="'objects' is for files, and a corpus is given"):
+        evaluate(corpus, metrics="dbac", objects="objects.json")
     skin = replace(corpus, labels=replace(corpus.labels, attribute="skin"))
     with pytest.raises(JudgeError, match="labels are of 'skin', not of 'gender'"):
         evaluate(skin, attribute="gender")

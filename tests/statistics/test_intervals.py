@@ -74,6 +74,11 @@ def test_same_generator_same_interval() -> None:
     assert first == again
 
 
+def test_one_image_of_a_class_has_no_interval() -> None:
+    data, strata = table(np.random.default_rng(0).random((2, 9)), np.array([[0.1], [0.2]]))
+    assert bootstrap_pooled(data, difference, strata=strata, generator=np.random.default_rng(0)) == [None]
+
+
 def paired(before: np.ndarray, after: np.ndarray) -> Rows:
     """A caption of each side for each image."""
     images = np.arange(len(before))
