@@ -302,6 +302,7 @@ def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
     """A folder written anew under the same name: the answers that were kept are not taken for its own."""
     folder = tmp_path / "mine"
     shutil.copytree(plain, folder)
+    assert load(folder).key == load(plain).key  # By content, wherever it lies.
     samples = tuple(make_samples(20))
     split = Split(("0", "1", "2"), ("3",), {"female": 1.0, "male": 1.0})
     member = Member(find_judge(f"sentence:{folder}"), GENDER, samples, split, 0)

@@ -458,7 +458,7 @@ def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
     names = "ba,dba,dpa,ratio,error"
     arguments = ["evaluate", "--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--out", out]
     arguments += ["--objects", coco / "objects.json", "--metrics", names]
-    order = ["nic_equalizer", "nic_plus"]
+    order = ["nic_balanced", "nic_equalizer", "nic_plus", "nic_upweight"]
     for name in order:
         arguments += ["--captions", coco / "results" / f"{name}.json"]
     done = CliRunner().invoke(app, [*map(str, arguments), "--resamples", "200"])
