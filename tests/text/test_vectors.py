@@ -5,9 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import struct
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,6 @@ from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import Vectors, learnt, load_vectors
-from judge.text.vectors.binary import _hash
 
 Table = dict[str, np.ndarray]
 RNG = np.random.default_rng(0)
@@ -60,34 +58,12 @@ def word2vec_binary(table: Table, *, breaks: bool = True) -> bytes:
     return head + b"".join(word.encode() + b" " + row.astype("<f4").tobytes() + end for word, row in table.items())
 
 
-def fasttext_bin(
-    words: Sequence[str],
-    matrix: np.ndarray,
-    *,
-    grams: tuple[int, int] = (0, 0),
-    pruned: int = -1,
-    version: int = 12,
-    quantised: bool = False,
-) -> bytes:
-    """``matrix``: rows of the words, then those of the buckets."""
-    buckets = len(matrix) - len(words)
-    data = struct.pack("<ii", 793712314, version)
-    # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
-    data += struct.pack("<12id", matrix.shape[1], 5, 5, 5, 5, 1, 2, 2, buckets, *grams, 100, 1e-4)
-    data += struct.pack("<iiiqq", len(words), len(words), 0, 1000, pruned)
-    data += b"".join(word.encode() + b"\0" + struct.pack("<qb", 9, 0) for word in words)
-    data += struct.pack("<?qq", quantised, *matrix.shape) + matrix.astype("<f4").tobytes()
-    # The output matrix, which nobody asks for.
-    return data + struct.pack("<?qq", False, 1, matrix.shape[1]) + bytes(4 * matrix.shape[1])
-
-
 FORMATS: dict[str, Callable[[Table], bytes]] = {
     "glove": glove,
     "word2vec text": word2vec_text,
     "word2vec binary": word2vec_binary,
     "word2vec binary without breaks": lambda table: word2vec_binary(table, breaks=False),
     "fastText .vec": fasttext_vec,
-    "fastText .bin": lambda table: fasttext_bin(list(table), np.stack(list(table.values()))),
 }
 
 
@@ -125,7 +101,7 @@ VALUE = st.floats(-(2.0**100), 2.0**100, width=32).filter(lambda value: value ==
 
 @given(
     st.dictionaries(WORD, st.lists(VALUE, min_size=5, max_size=5).filter(any), min_size=2, max_size=8),
-    st.sampled_from(["glove", "word2vec text", "fastText .vec", "fastText .bin"]),
+    st.sampled_from(["glove", "word2vec text", "fastText .vec"]),
 )
 def test_whatever_is_written_is_read(
     tmp_path_factory: pytest.TempPathFactory, table: dict[str, list[float]], name: str
@@ -162,41 +138,8 @@ def test_first_of_two_and_no_direction(tmp_path: Path) -> None:
     assert row(vectors, "a").tolist() == [1, 2]
 
 
-def test_fasttexts_hash() -> None:
-    """FNV-1a's published values; bytes above 127 count as negative numbers, by hand."""
-    assert (_hash(b""), _hash(b"a"), _hash(b"foobar")) == (0x811C9DC5, 0xE40C292C, 0xBF9CF968)
-    # 0xC3 is -61 as a signed byte: 0x811C9DC5 ^ 0xFFFFFFC3, times 16777619, of which 32 bits stay.
-    assert _hash(b"\xc3") == (0x811C9DC5 ^ 0xFFFFFFC3) * 16777619 % 2**32
-
-
-def test_fasttext_averages_a_word_with_its_ngrams(tmp_path: Path) -> None:
-    words, buckets = ["</s>", "cat", "né", "ab"], 50
-    matrix = np.random.default_rng(1).normal(size=(len(words) + buckets, 3)).astype(np.float32)
-    # Of 3 and 4 characters, from "<" to ">"; of "ab" the 4 are the word itself, of "né" they hold 5 bytes.
-    grams = {
-        "</s>": [],
-        "cat": ["<ca", "<cat", "cat", "cat>", "at>"],
-        "né": ["<né", "<né>", "né>"],
-        "ab": ["<ab", "<ab>", "ab>"],
-    }
-    path = write(tmp_path, fasttext_bin(words, matrix, grams=(3, 4)))
-    vectors = load_vectors(path, [*words, "catty"])
-    assert vectors.missing == 1  # fastText would make one of n-grams alone.
-    for index, word in enumerate(words):
-        places = [index, *(len(words) + _hash(gram.encode()) % buckets for gram in grams[word])]
-        np.testing.assert_allclose(row(vectors, word), matrix[places].mean(axis=0), rtol=1e-5)
-
-
-def test_fasttext_letters_alone_count_inside_a_word_only(tmp_path: Path) -> None:
-    matrix = np.random.default_rng(2).normal(size=(1 + 30, 3)).astype(np.float32)
-    path = write(tmp_path, fasttext_bin(["aha"], matrix, grams=(1, 1)))
-    # "a" stands there twice; "<" and ">" alone are no n-grams.
-    places = [0, *(1 + _hash(gram) % 30 for gram in (b"a", b"h", b"a"))]
-    np.testing.assert_allclose(row(load_vectors(path, ["aha"]), "aha"), matrix[places].mean(axis=0), rtol=1e-5)
-
-
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize("name", ["glove", "word2vec binary", "fastText .bin"])
+@pytest.mark.parametrize("name", ["glove", "word2vec binary"])
 def test_memory_is_that_of_the_words_in_use(name: str, packed: bool, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = {f"word{number}": rng.integers(1, 9, 1000).astype(np.float32) for number in range(2500)}
@@ -219,7 +162,6 @@ def cut(data: bytes, share: float = 0.6) -> bytes:
 
 NAN = {**TABLE, "dog": np.full(7, np.nan, dtype=np.float32)}
 MIXED = glove(TABLE) + b"short 1 2 3\n"
-BIN = fasttext_bin(list(TABLE), np.stack(list(TABLE.values())))
 FAULTS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"vectors\.dat: file is empty"),
     "blank": (b" \n\n", r"vectors\.dat: file is empty"),
@@ -234,20 +176,11 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "too many lines": (b"1 2\na 1 2\nb 1 2\n", "says 1 vectors, and it holds 2"),
     "word2vec binary cut": (cut(word2vec_binary(TABLE)), "record 7: the file ends in the middle"),
     "word2vec binary too long": (word2vec_binary(TABLE) + b"more", "record 10: .*and it holds more"),
-    "fastText .bin cut in its dictionary": (BIN[:150], "record 5: the file ends in the middle"),
-    "fastText .bin cut in its matrix": (BIN[:-80], "input matrix: the file ends in the middle|cut off"),
-    "fastText .bin of its first bytes": (BIN[:6], "at its beginning: the file ends in the middle"),
-    "quantised": (
-        fasttext_bin(["a"], np.ones((1, 2)), quantised=True),
-        r"quantised fastText model \(\.ftz\)",
-    ),
-    "pruned": (fasttext_bin(["a"], np.ones((1, 2)), pruned=1), r"quantised fastText model \(\.ftz\)"),
-    "version": (fasttext_bin(["a"], np.ones((1, 2)), version=13), "of version 13"),
+    "fastText model": (b"\xba\x16O/\x0c" + bytes(99), "is a fastText model. Give the .vec that is published beside it"),
     "mixed, shorter": (MIXED, "line 11: holds 3 numbers where others hold 7"),
     "mixed, longer": (b"a 0.1 0.2\nb 0.1 0.2 0.3\n", "line 2: holds 3 numbers where others hold 2"),
     "nan in text": (glove(NAN), "line 9: the vector of 'dog' holds a value that is no finite number"),
     "nan in word2vec": (word2vec_binary(NAN), "record 9: the vector of 'dog'"),
-    "nan in fastText": (fasttext_bin(list(NAN), np.stack(list(NAN.values()))), "record 9: the vector of 'dog'"),
     "too large": (b"dog 1e300 1\n", "line 1: the vector of 'dog'"),
     "no number": (b"a 1 2\ndog 1 x\n", "line 2: a value is no number"),
     "not UTF-8": (b"a 1 2\ncaf\xe9 1 2\n", "line 2: its word is not UTF-8"),

@@ -60,8 +60,8 @@ def load_vectors(reference: str, words: Iterable[str], *, captions: Sequence[Seq
         reference: ``corpus``: learnt from ``captions`` (:func:`judge.text.vectors.learnt.learn`); ``hf:NAME`` or
             ``hf:FOLDER``: the input embeddings of a Hugging Face encoder
             (:func:`judge.text.vectors.pretrained.read_embeddings`); else a file
-            (:func:`judge.text.vectors.files.read_file`): GloVe text, word2vec text or binary, fastText ``.vec`` or
-            ``.bin``, gzip of each, recognised by content.
+            (:func:`judge.text.vectors.files.read_file`): GloVe text, word2vec text or binary, fastText ``.vec``,
+            gzip of each, recognised by content.
         words: those in use.
         captions: masked human captions as words; needed for ``corpus`` alone.
 

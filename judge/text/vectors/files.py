@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from judge.errors import JudgeError
-from judge.text.vectors.binary import FASTTEXT, read_fasttext, read_word2vec
+from judge.text.vectors.binary import read_word2vec
 from judge.text.vectors.reader import AGAIN, MAX_WIDTH, UNREADABLE, Rows, damaged
 from judge.text.vectors.text import read_text
 
@@ -22,12 +22,13 @@ _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})[ \r]*\n")
 _TEXT = re.compile(rb"[^\n]*? [-+]?(?:[0-9]+\.?|\.[0-9]|nan|inf)[0-9.eE+-]*(?:[ \r\n]|$)", re.IGNORECASE)
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _BOM = b"\xef\xbb\xbf"
-_KNOWN = "give GloVe text, word2vec text or binary, fastText .vec or .bin, or gzip of one"
+_KNOWN = "give GloVe text, word2vec text or binary, fastText .vec, or gzip of one"
 _REFUSED = {
     b"PK\x03\x04": ("is a zip archive", "unpack it first"),
     b"BZh": ("is a bzip2 archive", "unpack it first"),
     b"\xfd7zXZ": ("is an xz archive", "unpack it first"),
     b"\x80": ("is a pickle, which can run any code", "save it in word2vec's format"),
+    b"\xba\x16O/": ("is a fastText model", "give the .vec that is published beside it"),
     b"\x93NUMPY": ("is a numpy array, without words", _KNOWN),
 }
 
@@ -52,9 +53,6 @@ def read_file(reference: str, wanted: Set[str]) -> Rows:
                 raise JudgeError(what, where=reference, mend=mend)
         if not head.strip():
             raise JudgeError("file is empty", where=reference, mend=_KNOWN)
-        if head.startswith(FASTTEXT):
-            stream.seek(0)
-            return read_fasttext(stream, wanted, source=reference)
         start = len(_BOM) if head.startswith(_BOM) else 0
         head = head[start:]
         stream.seek(start)
