@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
@@ -572,6 +573,9 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         # Entries of a list or mapping have a name of their own; a field of several types has a message of each.
         entries = [part for part in first["loc"][1:] if isinstance(part, int) or isinstance(settings[key], Mapping)]
         faults = [first] if entries else [found for found in error.errors() if found["loc"][0] == key]
+        if len(faults) == 1 and first["type"] == "literal_error":
+            mend = nearest(str(first["input"]), re.findall("'([^']*)'", first["ctx"]["expected"]))
+            raise JudgeError(f"unknown value '{first['input']}'", where=flag, mend=mend) from None
         messages = [found["msg"].removeprefix("Value error, ") for found in faults]
         message = ", or ".join(text[0].lower() + text[1:] for text in messages)
         name = ".".join(map(str, [key, *entries]))

@@ -18,14 +18,13 @@ from judge.report.table import (
     Table,
     digits_of,
     names,
+    write,
     write_coverage,
     write_p,
 )
 from judge.statistics.comparisons import Conclusion, Difference, conclude
 from judge.statistics.summary import Summary
 from judge.types import Interval
-
-THESE_JUDGES = "these judges"
 
 
 class Line(NamedTuple):
@@ -55,8 +54,7 @@ def result_table(
         Column("generated", lambda row: row.summary.generated, NUMBER),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, values)) for heading, values in (extra or {}).items()),
-        Column(level, partial(_interval, alone=False), SIGNED, optional=True),
-        Column(THESE_JUDGES, partial(_interval, alone=True), SIGNED, optional=True),
+        Column(level, lambda row: row.summary if row.summary.interval else None, _write_interval, optional=True),
         *([uncorrected] if verbose else []),
         Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
@@ -88,8 +86,10 @@ def _known(values: Mapping[str, str], row: Line) -> str | None:
     return values.get(" ".join(row.summary.key[:2]))
 
 
-def _interval(row: Line, *, alone: bool) -> object:
-    return row.summary.interval if (row.summary.basis == "these judges") == alone else None
+def _write_interval(row: Summary) -> str:
+    # report/caveats.py says what the mark means.
+    mark = "*" if row.basis == "these judges" else ""
+    return write(row.interval, SIGNED, digits_of(row.interval)) + mark
 
 
 def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Table[Difference]:

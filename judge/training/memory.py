@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class OutOfMemory(Exception):  # noqa: N818 - a condition, not yet a fault
-    """Memory ran out; it holds on to none of the tensors of what failed, as torch's own error does."""
+    """Memory ran out. It keeps no tensor alive; torch's own error keeps those of the step that failed."""
 
 
 def watched(work: Callable[[], T]) -> T:

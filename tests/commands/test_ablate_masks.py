@@ -146,7 +146,7 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     ("command", "extra", "told"),
     [
         ("masks", ["--metrics", "lic"], "--metrics: no judge of these metrics uses images"),
-        ("masks", ["--masks", "boxes", "--metrics", "imagecaptioner2"], "'masks.0': input should be 'none'"),
+        ("masks", ["--masks", "boxes", "--metrics", "vl-lic"], "--masks: unknown value 'boxes'. Did you mean 'box'?"),
         ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
     ],
 )

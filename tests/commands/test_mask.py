@@ -350,11 +350,11 @@ def fails(world: World, message: str, *arguments: object, out: Path | None = Non
         (["--hide", "object", "--category", "dgo"], "no category 'dgo'. Did you mean 'dog'?"),
         (["--hide", "object"], "--hide: nothing says which object goes with the attribute. Give --instances and"),
         (["--hide", "both"], "give --instances and --labels, or name the object with --category"),
-        (["--hide", "everybody"], "'hide'"),
+        (["--hide", "everybody"], "--hide: unknown value"),
         (["--category", "dog"], "--category dog: only people are hidden, no dog. Add --hide object, or --hide both."),
-        (["--mode", "boxes"], "'mode'"),
-        (["--fill", "white"], "'fill'"),
-        (["--format", "jpg"], "'format'"),
+        (["--mode", "boxes"], "--mode: unknown value"),
+        (["--fill", "white"], "--fill: unknown value"),
+        (["--format", "jpg"], "--format: unknown value"),
         (["--foreground", "1.5"], "'foreground'"),
         (["--foreground", "0"], "'foreground'"),
         (["--foreground", "smallest"], "'foreground"),
@@ -370,7 +370,7 @@ def fails(world: World, message: str, *arguments: object, out: Path | None = Non
         (["--workers", "0"], "'workers'"),
         (["--seed", "-1"], "'seed'"),
         (["--batch-size", "0"], "'batch_size'"),
-        (["--detector", "yollo"], "'detector': input should be 'gt', 'yolo' or 'maskrcnn'"),
+        (["--detector", "yollo"], "--detector: unknown value 'yollo'. Did you mean 'yolo'?"),
         (["--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
         (["--detector", "maskrcnn"], "--weights: detector 'maskrcnn' needs weights"),
         (["--label-value", "female"], "--label-value: 'female' is not KEY=VALUE"),
@@ -488,7 +488,7 @@ def test_overwrite_replaces_masked_pictures_as_a_whole(world: World) -> None:
     before = tree(world.out)
     fails(world, "holds another folder of masked pictures. Name another folder, or add --overwrite.")
     assert tree(world.out) == before
-    fails(world, "'mode'", "--overwrite", "--mode", "all")
+    fails(world, "--mode: unknown value", "--overwrite", "--mode", "all")
     assert world.run("--overwrite").exit_code == 0
     assert sorted(tree(world.out)) == [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
     for name in world.names:

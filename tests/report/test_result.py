@@ -33,7 +33,10 @@ def test_a_table_and_six_lines(result: Result, capsys: pytest.CaptureFixture[str
     assert "Labels DERIVED from human captions. Counted: the published value less the chance level." in told
     assert "T->A: captions that name one class." in told
     # The first warning is there, however many there are: these intervals are too narrow.
-    assert "NOTE: intervals headed 'these judges' leave out training noise" in told
+    assert "NOTE: intervals marked * ('these judges') leave out training noise" in told
+    marks = [line.split("]")[1][0] for line in lines[: lines.index("")] if "]" in line]
+    assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
+    assert all(len(line.rstrip()) <= 100 for line in lines)
     assert f"(+{len(warnings(result)) - 1} more: --verbose)" in told
     assert not {"detectable", "chance level", "images"} & set(lines[0].split("  "))
 
