@@ -14,7 +14,9 @@ from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
 
 # Of --help, top to bottom.
-PANELS = ("Essential", "Input", "Metrics", "Judges", "Images", "Captions", "Training", "Statistics", "Output")
+PANELS = (
+    "Essential", "Calibration", "Input", "Metrics", "Judges", "Images", "Captions", "Training", "Statistics", "Output"
+)  # fmt: skip
 
 
 def option(
@@ -548,6 +550,33 @@ class AblateMasksConfig(RunConfig):
         get_args(Hide), "what is hidden, comma-separated: one run each"
     )
     out: Path = option(..., RESULTS, "runs/masks")
+
+
+class CalibrateConfig(RunConfig):
+    """Options of ``judge calibrate``: those of ``judge evaluate``, without captions of a captioner."""
+
+    command = "judge calibrate"
+    panel = "Calibration"
+    essential = ("human", "labels", "metrics", "judge", "changes", "doses", "draws", "nulls", "out", "overwrite")
+    only_in_file = frozenset(
+        {"captions", "models", "several", "objects", "object_column", "object_id_column", "quality", "human_scores"}
+        | {"chance", "verbose", "checkpoints", "level"}
+    )
+
+    changes: Annotated[tuple[str, ...], _list_or_text(_names)] = option(
+        ("A->T", "T->A", "vocabulary", "silence", "brevity"),
+        "comma-separated changes of people's captions: A->T, T->A; without bias: vocabulary, silence, brevity",
+        min_length=1,
+    )
+    doses: Annotated[tuple[Share, ...], _list_or_text(_names)] = option(
+        (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", min_length=1
+    )
+    draws: int = option(5, "draws of images for each dose", ge=2)
+    nulls: int = option(60, "draws of images in which nothing is amplified", ge=2)
+    sample: int = option(900, "images in a draw", ge=20)
+    folds: int = option(5, "folds of crossfit", ge=2)
+    refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0)
+    out: Path | None = option(None, RESULTS, "runs/calibration")
 
 
 S = TypeVar("S", bound=Settings)

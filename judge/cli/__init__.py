@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from judge.cli.ablate_detectors import ablate_detectors
 from judge.cli.ablate_masks import ablate_masks
 from judge.cli.align import align
+from judge.cli.calibrate import calibrate
 from judge.cli.caption import caption
 from judge.cli.compare import compare
 from judge.cli.demo import demo
@@ -61,6 +62,7 @@ app.add_typer(trains, name="train")
 add_command(trains, "judges", train)
 add_command(trains, "detector", train_detector)
 add_command(app, "caption", caption)
+add_command(app, "calibrate", calibrate)
 add_command(app, "mask", mask)
 add_command(app, "align", align)
 app.add_typer(ablates, name="ablate")

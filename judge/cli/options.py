@@ -92,7 +92,7 @@ def _parts(annotation: Any) -> list[Any]:
 
 def _as_text(default: Any) -> str:
     if isinstance(default, tuple):
-        return ",".join(default)
+        return ",".join(map(str, default))
     return "" if default is None or default is False or default == {} else str(default)
 
 

@@ -93,8 +93,20 @@ def _of_corpus(corpus: Corpus) -> dict[str, Any]:
     return found
 
 
-def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress | None = None) -> Result:
+def run(
+    config: RunConfig,
+    *,
+    corpus: Corpus | None = None,
+    progress: Progress | None = None,
+    store: Path | None = None,
+) -> Result:
     """Read, measure, and write the run's folder (where ``config.out`` names one).
+
+    Args:
+        config: the settings.
+        corpus: captions and labels already read.
+        progress: called with (what, units done, units in all).
+        store: where answers of judges are kept and found, without their weights; None for none.
 
     Raises:
         JudgeError: anything that the user can mend; nothing is left behind.
@@ -108,6 +120,8 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, progress: Progress |
     corpus = corpus or read_corpus(config, lexicons)
     people = describe_people(config, corpus)
     plan, setup = make_plan(config), make_setup(config)
+    if store:
+        setup = replace(setup, store=store)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
     pictures = RunPictures(config, progress)

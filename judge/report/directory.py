@@ -6,16 +6,12 @@ import json
 import math
 import re
 import shutil
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import Metric
 from judge.report.caveats import warnings
@@ -24,16 +20,14 @@ from judge.statistics.comparisons import Difference, conclude
 from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
 from judge.types import Interval
-from judge.utils.files import OutputFolder, write_whole
-from judge.utils.launch import is_main_process
+from judge.utils.files import ResumableFolder, write_whole
 
-_LOG = "log.jsonl"
 FIGURES = "figures"
 _QUALITY = "quality.csv"
 REPLICATES = "replicates"
 
 
-class RunDirectory(OutputFolder):
+class RunDirectory(ResumableFolder):
     """``run.yaml``, ``metrics.json``, ``log.jsonl``, and what they are made of, of one run.
 
     That is ``scores.parquet`` (what judges said), ``counts.parquet`` (what captions say) and ``replicates.parquet``
@@ -51,47 +45,6 @@ class RunDirectory(OutputFolder):
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         super().__init__(path, marker="run.yaml", what="run", overwrite=overwrite)
-        self.partial = self.path.parent / f"{self.path.name or 'run'}.partial"
-
-    def check(self) -> None:
-        """As of every output folder; and the working folder must be a run's, if it is there.
-
-        Raises:
-            JudgeError: a place that cannot be used.
-        """
-        super().check()
-        if self.partial.exists() and not (self.partial / _LOG).is_file():
-            what = f"{self.partial.name}, where work would go on, holds something that is no run"
-            raise JudgeError(what, where=self.where, mend="name another folder")
-
-    @property
-    def store(self) -> Path:
-        """Where finished members are kept while the run works."""
-        return self.partial / "members"
-
-    def begin(self) -> None:
-        """Make the working folder; called when everything that can be checked beforehand has been."""
-        if is_main_process():
-            resumed = self.partial.exists()
-            if not resumed:
-                super().begin()
-            with self.writing():
-                self.log("resumed" if resumed else "started")
-                self.store.mkdir(exist_ok=True)
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """An error that the user can mend leaves nothing; after a kill the next run goes on from what is there."""
-        try:
-            yield
-        except JudgeError:
-            self.discard()
-            raise
-
-    def discard(self) -> None:
-        """Remove the working folder."""
-        if is_main_process():
-            super().discard()
 
     def finish(self, settings: str, result: Result) -> None:
         """Write the results and give the folder its name."""
@@ -127,11 +80,6 @@ class RunDirectory(OutputFolder):
         for (metric, judge), found in rows.items():
             name = re.sub(r"[^\w.-]+", "-", f"{metric.name}-{judge}")
             plot_against_quality(found, result.quality, self.partial / FIGURES / f"{name}.png")
-
-    def log(self, event: str, **facts: Any) -> None:
-        """Append one line to ``log.jsonl``: time (seconds since 1970), event, facts."""
-        with (self.partial / _LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
 
 
 def metrics_json(result: Result) -> str:

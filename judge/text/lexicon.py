@@ -14,7 +14,9 @@ import yaml
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
 
-_FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings"}
+_FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings", "counterparts"}
+# How a row of counterparts calls the word that names no class.
+NO_CLASS = "none"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Lexicon:
         classes: class -> its words, lower case; an entry may be several words ("hot dog").
         hidden_only: words that are hidden too but name no class.
         spellings: class -> how label tables may spell it, lower case.
+        counterparts: rows of words that say the same of each class, and of none: {"female": "woman", "male": "man",
+            "none": "person"}; in the first row that holds it a word finds its counterparts.
         source: where the lists come from (the file's first line).
     """
 
@@ -35,7 +39,13 @@ class Lexicon:
     classes: Mapping[str, frozenset[str]]
     hidden_only: frozenset[str] = frozenset()
     spellings: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    counterparts: tuple[Mapping[str, str], ...] = ()
     source: str = ""
+
+    def counterpart(self, entry: str, to: str | None) -> str | None:
+        """The word that says of the class ``to`` (None: of no class) what ``entry`` says; None if it is not known."""
+        row = next((row for row in self.counterparts if entry in row.values()), {})
+        return row.get(NO_CLASS if to is None else to)
 
     @cached_property
     def _entries(self) -> dict[str, list[tuple[tuple[str, ...], str | None]]]:
@@ -130,7 +140,23 @@ def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
     hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only") | base.hidden_only
     _refuse_shared(classes, hidden_only, where)
     spellings = _lists(data.get("spellings") or {}, where, "spellings", base.spellings)
-    return Lexicon(name, token, classes, hidden_only, spellings, source)
+    counterparts = _counterparts(data.get("counterparts") or [], where, classes) + base.counterparts
+    return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source)
+
+
+def _counterparts(rows: object, where: str, classes: Mapping[str, frozenset[str]]) -> tuple[Mapping[str, str], ...]:
+    mend = f"write rows like '{{{', '.join(f'{name}: word' for name in [*classes, NO_CLASS])}}}'"
+    if not isinstance(rows, list):
+        raise JudgeError("'counterparts' is no list", where=where, mend=mend)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict) or {*row} != {*classes, NO_CLASS}:
+            what = "does not say one word of each class, and of none"
+            raise JudgeError(what, where=f"{where}, counterparts, row {number}", mend=mend)
+        for name, word in row.items():
+            if name != NO_CLASS and word not in classes[name]:
+                what, mend = f"'{word}' is no word of '{name}'", "add it to the class"
+                raise JudgeError(what, where=f"{where}, counterparts, row {number}", mend=mend)
+    return tuple(rows)
 
 
 def _lists(

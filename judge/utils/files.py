@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -9,8 +10,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from judge.errors import JudgeError
+from judge.utils.launch import is_main_process
+
+LOG = "log.jsonl"
 
 
 @contextmanager
@@ -140,3 +145,59 @@ class OutputFolder:
                 self.path.rename(old)
             self.partial.rename(self.path)
             shutil.rmtree(old, ignore_errors=True)
+
+
+class ResumableFolder(OutputFolder):
+    """An output folder whose working folder a kill leaves behind, for the same command to go on from.
+
+    Under several processes only the main one makes and removes it.
+    """
+
+    def __init__(self, path: Path, *, marker: str, what: str, overwrite: bool = False) -> None:
+        super().__init__(path, marker=marker, what=what, overwrite=overwrite)
+        self.partial = self.path.parent / f"{self.path.name or what}.partial"
+
+    def check(self) -> None:
+        """As of every output folder; and the working folder must be one of these, if it is there.
+
+        Raises:
+            JudgeError: a place that cannot be used.
+        """
+        super().check()
+        if self.partial.exists() and not (self.partial / LOG).is_file():
+            what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
+            raise JudgeError(what, where=self.where, mend="name another folder")
+
+    def begin(self) -> None:
+        """Make the working folder; called when everything that can be checked beforehand has been."""
+        if is_main_process():
+            resumed = self.partial.exists()
+            if not resumed:
+                super().begin()
+            with self.writing():
+                self.log("resumed" if resumed else "started")
+                self.store.mkdir(exist_ok=True)
+
+    @property
+    def store(self) -> Path:
+        """Where finished members are kept while the command works."""
+        return self.partial / "members"
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """An error that the user can mend leaves nothing; after a kill the next run goes on from what is there."""
+        try:
+            yield
+        except JudgeError:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove the working folder."""
+        if is_main_process():
+            super().discard()
+
+    def log(self, event: str, **facts: Any) -> None:
+        """Append one line to ``log.jsonl``: time (seconds since 1970), event, facts."""
+        with (self.partial / LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")

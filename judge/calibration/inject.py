@@ -1,0 +1,312 @@
+"""People's captions changed by a known dose: what a captioner says that stereotypes, guesses, or knows fewer words.
+
+Each change touches one thing and leaves the rest of a caption as people wrote it:
+
+- ``A->T``: a task that the caption names is exchanged for one that goes with the image's class, in the words of another
+  caption of the corpus.
+- ``T->A``: the words for the person are flipped to the class that the caption's tasks go with.
+- ``vocabulary``: rare words are exchanged for common ones of like use.
+- ``silence``: the words for the person name no class any more.
+- ``brevity``: the caption ends before its last phrase.
+
+The last three amplify nothing: a metric that they move mistakes something else for bias. "Goes with" is relative, as in
+DBA: a task goes with the class whose images' captions name it most often, however many images each class has. What a
+change draws does not depend on its dose: captions that change at 0.1 are among those that change at 0.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+
+from judge.errors import JudgeError
+from judge.errors import nearest as nearest_name
+from judge.evidence import PEOPLE
+from judge.text.alignment import nearest
+from judge.text.lexicon import Lexicon
+from judge.text.tokens import is_content, tokenize
+from judge.text.vectors import CORPUS, Vectors, load_vectors
+from judge.types import Captions, Direction, FloatArray, Labels, Words
+
+LEAST = 10
+"""Captions that must name a task, so that it is drawn and goes with a class."""
+_ARTICLES = frozenset({"a", "an"})
+# Words that a phrase begins with.
+# fmt: off
+_STARTS = frozenset({
+    "above", "across", "against", "along", "and", "around", "as", "at", "atop", "behind", "beneath", "beside", "by",
+    "during", "for", "from", "in", "inside", "into", "near", "next", "off", "on", "onto", "outside", "over", "past",
+    "through", "to", "toward", "towards", "under", "underneath", "while", "with",
+})
+# fmt: on
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What changes are made of: people's captions, and what they say of whom.
+
+    Attributes:
+        human: people's captions.
+        labels: of the images.
+        attribute: the words of the attribute.
+        tasks: the words of tasks.
+    """
+
+    human: Captions
+    labels: Labels
+    attribute: Lexicon
+    tasks: Lexicon
+
+    @cached_property
+    def captions(self) -> dict[str, list[Words]]:
+        """Image id -> its captions as words, of images that have a class."""
+        written = self.human.by_image
+        return {image: [*map(tokenize, written[image])] for image in sorted(self.labels.by_image) if image in written}
+
+    @cached_property
+    def _mentions(self) -> list[tuple[str, Words, int, int, str]]:
+        """(class of the image, caption, start, stop, task) of each mention of a task."""
+        return [
+            (self.labels.by_image[image], words, *mention)
+            for image, captions in self.captions.items()
+            for words in captions
+            for mention in self.find_tasks(words)
+        ]
+
+    def find_tasks(self, words: Words) -> list[tuple[int, int, str]]:
+        """(start, stop, task) of each mention of a task; people are none."""
+        return [(start, stop, name) for start, stop, name in self.tasks.find(words) if name and name not in PEOPLE]
+
+    @cached_property
+    def counts(self) -> dict[str, Counter[str]]:
+        """Task -> class -> how often captions of images of the class name it; of tasks named ``LEAST`` times or more.
+
+        Raises:
+            JudgeError: there is none, or none that goes with one of the classes.
+        """
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, *_, task in self._mentions:
+            found[task][name] += 1
+        kept = {task: found[task] for task in sorted(found) if found[task].total() >= LEAST}
+        without = {*self.labels.classes} - {self._leaning(counts) for counts in kept.values()}
+        if without:
+            what = f"no task of which {LEAST} captions speak goes with '{min(without)}'"
+            raise JudgeError(what, where=f"lexicon '{self.tasks.name}'", mend="give more captions, or other --tasks")
+        return kept
+
+    @cached_property
+    def _sizes(self) -> Counter[str]:
+        """Class -> captions of its images."""
+        sizes: Counter[str] = Counter()
+        for image, captions in self.captions.items():
+            sizes[self.labels.by_image[image]] += len(captions)
+        return sizes
+
+    def _leaning(self, counts: Mapping[str, int]) -> str:
+        """The class whose captions name a task most often; the first of equals."""
+        return max(self.labels.classes, key=lambda name: counts.get(name, 0) / self._sizes[name])
+
+    @cached_property
+    def goes_with(self) -> dict[str, str]:
+        """Task -> the class that it goes with."""
+        return {task: self._leaning(counts) for task, counts in self.counts.items()}
+
+    def stereotype(self, name: str) -> tuple[list[str], FloatArray]:
+        """Tasks that go with a class, and the steps of P(task | class) that A->T draws them by, the last one 1."""
+        if name not in self._stereotypes:
+            tasks = [task for task, of in self.goes_with.items() if of == name]
+            steps = np.cumsum([self.counts[task][name] for task in tasks], dtype=np.float64)
+            self._stereotypes[name] = tasks, steps / steps[-1]
+        return self._stereotypes[name]
+
+    @cached_property
+    def _stereotypes(self) -> dict[str, tuple[list[str], FloatArray]]:
+        return {}
+
+    @cached_property
+    def phrases(self) -> dict[tuple[str, bool], list[Words]]:
+        """(task, whether in the plural) -> the words that captions have for it; every mention counts."""
+        found: dict[tuple[str, bool], list[Words]] = defaultdict(list)
+        for _, words, start, stop, task in self._mentions:
+            found[task, _plural(words[start:stop])].append(words[start:stop])
+        return found
+
+    @cached_property
+    def common_words(self) -> list[str]:
+        """Content words that name neither the attribute nor a task, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for captions in self.captions.values():
+            for words in captions:
+                counts.update(words[place] for place in self.free_places(words))
+        return sorted(counts, key=lambda word: (-counts[word], word))
+
+    def free_places(self, words: Words) -> list[int]:
+        """Where content words stand that name neither the attribute nor a task."""
+        taken = {
+            place
+            for lexicon in (self.attribute, self.tasks)
+            for start, stop, _ in lexicon.find(words)
+            for place in range(start, stop)
+        }
+        return [place for place, word in enumerate(words) if place not in taken and is_content(word)]
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """Learnt from the captions."""
+        captions = [words for of in self.captions.values() for words in of]
+        return load_vectors(CORPUS, self.common_words, captions=captions)
+
+    def name(self, words: Words, to: str | None) -> Words:
+        """A caption whose words for people name the class ``to``; of None no class.
+
+        It stays as it is if it has a word for people that has no counterpart there.
+        """
+        changed, place = list[str](), 0
+        for start, stop, named in self.attribute.find(words):
+            if named is not None:
+                other = self.attribute.counterpart(" ".join(words[start:stop]), to)
+                if other is None:
+                    return words
+                changed += [*words[place:start], *tokenize(other)]
+                place = stop
+        return (*changed, *words[place:])
+
+
+def _plural(words: Words) -> bool:
+    return words[-1].endswith("s") and not words[-1].endswith("ss")
+
+
+def _stereotype(source: Source, words: Words, name: str, dose: float, generator: np.random.Generator) -> Words:
+    """A->T: each task that is named becomes, with probability ``dose``, one that goes with the class ``name``."""
+    tasks, steps = source.stereotype(name)
+    changed, place = list[str](), 0
+    for start, stop, _ in source.find_tasks(words):
+        moved, task, phrase = generator.random(3)
+        if moved >= dose:
+            continue
+        drawn = tasks[int(np.searchsorted(steps, task, side="right"))]
+        plural = _plural(words[start:stop])
+        known = source.phrases.get((drawn, plural)) or source.phrases[drawn, not plural]
+        said = known[int(phrase * len(known))]
+        changed += [*words[place:start], *said]
+        if start and words[start - 1] in _ARTICLES:
+            changed[-len(said) - 1] = "an" if said[0][0] in "aeiou" else "a"
+        place = stop
+    return (*changed, *words[place:])
+
+
+def _guess(source: Source, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    """T->A: with probability ``dose`` words for people are those of the class that most of the named tasks go with."""
+    moved = generator.random() < dose
+    votes = Counter(source.goes_with[task] for *_, task in source.find_tasks(words) if task in source.goes_with)
+    ranked = [*votes.most_common(2), ("", 0), ("", 0)]
+    return source.name(words, ranked[0][0]) if moved and ranked[0][1] > ranked[1][1] else words
+
+
+def _silence(source: Source, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    return source.name(words, None) if generator.random() < dose else words
+
+
+def _shorten(_: Source, words: Words, __: str, dose: float, generator: np.random.Generator) -> Words:
+    """With probability ``dose`` a caption ends before its last phrase; three words at least stay."""
+    ends = [place for place, word in enumerate(words) if place > 2 and word in _STARTS]
+    return words[: ends[-1]] if generator.random() < dose and ends else words
+
+
+def _forget(source: Source, words: Words, _: str, dose: float, __: np.random.Generator) -> Words:
+    """The rarest ``dose`` of content words are never said; in their place the nearest other, if there is any."""
+    known = _nearest_kept(source, dose)
+    said = dict.fromkeys(source.free_places(words))
+    return tuple(
+        known.get(word, word) if place in said else word
+        for place, word in enumerate(words)
+        if place not in said or known.get(word, word)
+    )
+
+
+@cache
+def _nearest_kept(source: Source, dose: float) -> dict[str, str]:
+    """Word that is lost -> the word in its place, "" for none."""
+    kept = source.common_words[: round((1 - dose) * len(source.common_words))]
+    lost = source.common_words[len(kept) :]
+    near = nearest(lost, kept, source.vectors)
+    return {word: near[word][0] if word in near else "" for word in lost}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of captions, by dose.
+
+    Attributes:
+        apply: (source, words, class of the image, dose, generator) -> words.
+        moves: the direction that it amplifies; None for nothing.
+        dose: what a dose is a share of.
+        names_people: whether it needs to know words of one class for another's.
+    """
+
+    apply: Callable[[Source, Words, str, float, np.random.Generator], Words]
+    moves: Direction | None
+    dose: str
+    names_people: bool = False
+
+
+CHANGES: dict[str, Change] = {
+    "A->T": Change(_stereotype, "A->T", "of the tasks named, exchanged for one that goes with the class"),
+    "T->A": Change(_guess, "T->A", "of the captions, with words for people by what the tasks go with", True),
+    "vocabulary": Change(_forget, None, "of the content words (types), the rarest, never said"),
+    "silence": Change(_silence, None, "of the captions, with words for people that name no class", True),
+    "brevity": Change(_shorten, None, "of the captions, ending before their last phrase"),
+}
+
+
+def inject(captions: Captions, source: Source, change: str, dose: float, *, seed: int) -> Captions:
+    """``captions`` of images that have a class, changed.
+
+    Args:
+        captions: those of a side; images without a class are left out.
+        source: what changes are made of.
+        change: a key of :data:`CHANGES`.
+        dose: in [0, 1]; 0 changes nothing.
+        seed: of what is drawn, which does not depend on the dose.
+
+    Returns:
+        Captions as words joined by spaces; a caption that a change leaves alone stays as it is written.
+
+    Raises:
+        JudgeError: unknown change; a dose out of range; no task goes with a class; words for people that have no
+            counterpart in other classes.
+    """
+    check(source, change, dose)
+    row, generator = CHANGES[change], np.random.default_rng(seed)
+    classes = source.labels.by_image
+
+    def changed(image: str, text: str) -> str:
+        words = tokenize(text)
+        found = row.apply(source, words, classes[image], dose, generator)
+        return text if found == words else " ".join(found)
+
+    known = sorted(captions.by_image.keys() & classes.keys())
+    by_image = {image: tuple([changed(image, text) for text in captions.by_image[image]]) for image in known}
+    return replace(captions, by_image=by_image)
+
+
+def check(source: Source, change: str, dose: float) -> None:
+    """Refuse what :func:`inject` cannot do.
+
+    Raises:
+        JudgeError: see there.
+    """
+    if change not in CHANGES:
+        raise JudgeError(f"unknown change '{change}'", mend=nearest_name(change, list(CHANGES)))
+    if not 0 <= dose <= 1:
+        raise JudgeError(f"a dose of {change} is {dose:g}", mend="take a number from 0 to 1")
+    if CHANGES[change].moves:
+        _ = source.goes_with
+    if CHANGES[change].names_people and not source.attribute.counterparts:
+        what = f"{change} exchanges words for people, and none of them is known for another's"
+        mend = f"give a lexicon with 'counterparts', or leave {change} out"
+        raise JudgeError(what, where=f"lexicon '{source.attribute.name}'", mend=mend)

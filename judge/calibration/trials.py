@@ -1,0 +1,120 @@
+"""The corpora of ``judge calibrate``: people's captions against people's, one side changed by a known dose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from judge.calibration.inject import CHANGES, Source, inject
+from judge.calibration.nulls import people_as_captioner
+from judge.calibration.response import NOTHING
+from judge.corpus import Corpus
+from judge.text.tokens import tokenize
+from judge.types import Captions, Labels
+
+# The number of the draw that holds all images.
+WHOLE = -1
+# Captions of an image on either side there.
+PER_SIDE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A corpus whose true amplification is known.
+
+    Attributes:
+        change, dose, draw: see :mod:`judge.calibration.response`; draw ``WHOLE`` for all images.
+        corpus: people's captions, and those of one captioner.
+    """
+
+    change: str
+    dose: float
+    draw: int
+    corpus: Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Which trials there are.
+
+    Attributes:
+        changes: keys of :data:`~judge.calibration.inject.CHANGES`.
+        doses: above 0, of each change.
+        draws: of each dose.
+        nulls: draws without any change; the first ``draws`` of them are those that doses are given to.
+        images: of a draw.
+        seed: of the first draw.
+    """
+
+    changes: Sequence[str]
+    doses: Sequence[float]
+    draws: int
+    nulls: int
+    images: int
+    seed: int = 0
+
+    def __len__(self) -> int:
+        """How many trials."""
+        return max(self.nulls, self.draws) + self.draws * len(self.changes) * len(self.doses)
+
+
+def draw_trials(corpus: Corpus, labels: Labels, source: Source, design: Design) -> Iterator[Trial]:
+    """All draws; of each image one caption is people's and another, of another person, the captioner's.
+
+    Raises:
+        JudgeError: too few images have two captions and a label; what :func:`~judge.calibration.inject.inject` refuses.
+    """
+    for number in range(max(design.nulls, design.draws)):
+        drawn = people_as_captioner(corpus, labels, images=design.images, seed=design.seed + number)
+        yield from _dosed(drawn, source, design, number, design.changes if number < design.draws else ())
+
+
+def large_sample(corpus: Corpus, labels: Labels, source: Source, design: Design, *, reduced: bool) -> Iterator[Trial]:
+    """All images, several captions a side, for what a dose is worth; of changes that amplify something.
+
+    ``reduced``: only words of the attribute and of tasks are left, which is what these changes touch. A judge of so few
+    words, on a sample so large, comes close to the Bayes judge of them.
+
+    Raises:
+        JudgeError: as of :func:`draw_trials`.
+    """
+    written = corpus.human.by_image
+    images = sum(len(written[image]) >= 2 * PER_SIDE for image in labels.by_image.keys() & written.keys())
+    drawn = people_as_captioner(corpus, labels, images=images, seed=design.seed, captions=PER_SIDE, captioners=PER_SIDE)
+    first, *others = drawn.generated
+    together = {image: sum((of.by_image[image] for of in others), texts) for image, texts in first.by_image.items()}
+    drawn = replace(drawn, generated=(replace(first, by_image=together),))
+    for trial in _dosed(drawn, source, design, WHOLE, [name for name in design.changes if CHANGES[name].moves]):
+        yield replace(trial, corpus=_reduced(trial.corpus, source)) if reduced else trial
+
+
+def _dosed(drawn: Corpus, source: Source, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
+    yield Trial(NOTHING, 0.0, number, drawn)
+    (captioner,) = drawn.generated
+    for change in changes:
+        for dose in design.doses:
+            changed = inject(captioner, source, change, dose, seed=design.seed + max(number, 0))
+            yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
+
+
+def _reduced(corpus: Corpus, source: Source) -> Corpus:
+    return replace(
+        corpus,
+        human=_reduce(corpus.human, source),
+        generated=tuple(_reduce(side, source) for side in corpus.generated),
+    )
+
+
+def _reduce(captions: Captions, source: Source) -> Captions:
+    def words(text: str) -> str:
+        found = tokenize(text)
+        kept = {
+            place
+            for lexicon in (source.attribute, source.tasks)
+            for start, stop, _ in lexicon.find(found)
+            for place in range(start, stop)
+        }
+        # A caption of nothing is none: a mark says no more.
+        return " ".join(word for place, word in enumerate(found) if place in kept) or "."
+
+    return replace(captions, by_image={image: tuple(map(words, of)) for image, of in captions.by_image.items()})

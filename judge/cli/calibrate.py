@@ -1,0 +1,32 @@
+"""``judge calibrate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from judge.cli.shared import say, show_progress
+
+if TYPE_CHECKING:
+    from judge.config import CalibrateConfig
+
+
+def calibrate(config: CalibrateConfig) -> None:
+    """Measure metrics on data whose amplification is known: your own human captions, changed by known doses.
+
+    People's captions are measured against other people's, with nothing amplified, and with doses of stereotypes (A->T,
+    T->A) or of changes that are no bias. Leaves a table, a figure of response curves and calibration.json in --out.
+    """
+    from judge.commands.calibrate import calibrate_metrics
+    from judge.report.calibration import calibration_tables, verdict
+    from judge.report.render import print_table
+    from judge.utils.launch import is_main_process
+
+    with show_progress() as progress:
+        found = calibrate_metrics(config, progress=progress)
+    if is_main_process():
+        for table in calibration_tables(found):
+            print_table(table)
+            say("")
+        for row in found:
+            say(verdict(row))
+        say(f"Everything is in {config.out}")
