@@ -82,10 +82,12 @@ def verdict(row: Calibration) -> str:
     parts = []
     if own is None:
         parts.append(f"was given no {row.own} doses")
-    elif own.found_from is not None:
+    elif own.found_from is not None and own.shift > 0:
         parts.append(f"finds {row.own} doses from {own.found_from:g} on")
     elif own.spearman is not None and own.spearman >= _ANSWERS:
         parts.append(f"goes up with {row.own} doses, but 80% power was reached at none")
+    elif own.spearman is not None and own.spearman <= -_ANSWERS:
+        parts.append(f"goes the wrong way with {row.own} doses")
     else:
         parts.append(f"does not answer to {row.own} doses")
     parts += _mistakes(row)
