@@ -16,7 +16,7 @@ from helpers import GENDER, THREE, accuracy, make_samples
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe, find_judge
+from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
 from judge.measure.answers import judge_answers
 from judge.training.checkpoint import read_history
 from judge.training.losses import to_probabilities
@@ -435,23 +435,3 @@ def test_a_launch_that_gave_one_process_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     with pytest.raises(JudgeError, match="several processes were asked for, and this one is alone"):
         make_accelerator()
-
-
-def test_lstm_ignores_padding() -> None:
-    """A caption's logits do not depend on the longer captions beside it, nor on words that training never had."""
-    samples = make_samples(40)
-    blueprint = find_judge("lstm")
-    assert blueprint.network
-    network = blueprint.network(GENDER, samples, NOTHING)
-    assert isinstance(network, nn.Module)
-    network.eval()
-    long = Sample("x", "human", 0, samples[0].words * 5, (0,))
-    with torch.no_grad():
-        alone = network(network.collate(samples[:1]))
-        beside = network(network.collate([samples[0], long]))[:1]
-        unseen = network(network.collate([Sample("y", "human", 0, ("never",), (0,))]))
-        unknown = network(network.collate([Sample("y", "human", 0, ("<unk>",), (0,))]))
-        empty = network(network.collate([Sample("y", "human", 0, (), (0,))]))
-    assert torch.allclose(alone, beside, atol=1e-6)
-    assert torch.equal(unseen, unknown)
-    assert torch.equal(empty, unknown)
