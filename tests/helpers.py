@@ -22,6 +22,7 @@ from judge.types import FloatArray, Predictions, Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
+EVEN = {"female": 1.0, "male": 1.0}
 
 
 def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, seed: int = 0) -> list[Sample]:
@@ -117,7 +118,6 @@ def few(files: WorldFiles, count: int = 1) -> WorldFiles:
 
 def save_captioner(folder: Path, family: str = "git") -> Path:
     """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
-    import torch
     from judges.test_huggingface import FAMILIES
 
     from judge.utils.hub import quiet
