@@ -133,10 +133,10 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
     return folder
 
 
-def fault_of(do: Callable[..., object], *arguments: object) -> str:
+def fault_of(do: Callable[..., object], *arguments: object, **options: object) -> str:
     """What a call says that must fail, in one line."""
     with pytest.raises(JudgeError) as caught:
-        do(*arguments)
+        do(*arguments, **options)
     line = str(caught.value)
     assert "\n" not in line
     return line

@@ -160,14 +160,6 @@ def test_bf16_is_near() -> None:
     assert not np.array_equal(near, logits(network, SAMPLES))
 
 
-def test_the_recipe_is_imagecaptioner2s() -> None:
-    """Section 5.2, for all its judges: 40 epochs, batches of 128."""
-    for name in ("grit", "sat"):
-        recipe = find_judge(name).recipe
-        assert recipe
-        assert (recipe.epochs, recipe.batch_size, recipe.keep) == (40, 128, "best")
-
-
 def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
     """Accuracy on pictures that the judge never saw."""
     torch.manual_seed(0)

@@ -66,9 +66,8 @@ def eyes(materials: Materials) -> TimmBackbone:
 
 def cache_of(pictures: HiddenPictures, kept: Path, backbone: Any = None) -> PictureCache:
     """Of the backbone ``EYES`` where no other is given."""
-    return PictureCache(
-        backbone or eyes(EYES), pictures, {image: pictures.key(image) for image in pictures.names}, kept
-    )
+    keys = {image: pictures.key(image) for image in pictures.names}
+    return PictureCache(backbone or eyes(EYES), pictures, keys, kept)
 
 
 def filled(pictures: HiddenPictures, kept: Path) -> tuple[FeatureStore, list[str]]:
