@@ -176,10 +176,8 @@ def test_a_batch_of_one_is_normed_by_what_was_seen_so_far() -> None:
 
 def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name; by folder; and by the folder's content, written anew. What lies about elsewhere is nobody's."""
-    fingerprint = find_judge("vl-lic").fingerprint
-    assert fingerprint
-    copied = tmp_path / "here" / "bert"
-    shutil.copytree(folder, copied)
+    fingerprint: Any = find_judge("vl-lic").fingerprint
+    copied = shutil.copytree(folder, tmp_path / "here" / "bert")
     monkeypatch.chdir(copied.parent)
     usual, before = fingerprint(Materials()), fingerprint(Materials(reader=str(copied)))
     assert Materials(reader="a").settings != Materials(reader="b").settings != Materials().settings
@@ -230,8 +228,7 @@ def test_no_reader_is_one_line(name: str, tmp_path: Path) -> None:
 
 
 def test_an_encoder_without_a_mask_of_its_own_reads_a_plain_word(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(folder, other)
+    other = shutil.copytree(folder, tmp_path / "other")
     raw = make_tokenizer().backend_tokenizer
     with quiet():
         tf.PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(other)
@@ -289,8 +286,7 @@ def test_what_is_no_encoder_of_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_weights_and_tokenizers_at_fault(folder: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(folder, broken)
+    broken = shutil.copytree(folder, tmp_path / "broken")
     weights = broken / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
@@ -310,8 +306,7 @@ def test_weights_and_tokenizers_at_fault(folder: Path, tmp_path: Path) -> None:
 
 
 def test_code_of_its_own_never_runs(folder: Path, tmp_path: Path) -> None:
-    known, trap = tmp_path / "known", tmp_path / "ran"
-    shutil.copytree(folder, known)
+    known, trap = shutil.copytree(folder, tmp_path / "known"), tmp_path / "ran"
     (known / "model.py").write_text(f"open({str(trap)!r}, 'w')", "utf-8")
     settings = json.loads((known / "config.json").read_text("utf-8"))
     own = {"auto_map": {"AutoConfig": "model.C", "AutoModel": "model.M"}}

@@ -46,7 +46,6 @@ SEEING = {**SMALL, "image_size": 32, "patch_size": 16}
 MARKS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 TEXT = {"vocab_size": len(IDS), "max_position_embeddings": 64, **MARKS}
 Checkpoints = Callable[[str], Path]
-Judges = Callable[[str], AnswerJudge]
 CHAT = (
     "{% for m in messages %}user : {% for c in m['content'] %}{% if c['type'] == 'image' %}PICTURE{% else %}"
     "{{ c['text'] }}{% endif %} {% endfor %}{% endfor %}{% if add_generation_prompt %}assistant :{% endif %}"
@@ -236,12 +235,6 @@ def load(folder: Path | str, tuning: Tuning = "full", prompt: Prompt = PROMPT, t
     return made
 
 
-@pytest.fixture(scope="module")
-def loaded(checkpoint: Checkpoints) -> Judges:
-    """A family's judge, loaded once; for tests that leave it as it is."""
-    return cache(lambda family: load(checkpoint(family)))
-
-
 @torch.no_grad()
 def ask(network: AnswerJudge, samples: Sequence[Sample] = SAMPLES) -> torch.Tensor:
     return network(network.collate(samples))
@@ -273,17 +266,15 @@ class ByHand:
             found += float(logits[token] - logits.exp().sum().log())
         return found
 
-    def inputs(
-        self, prompt: list[int], answer: Sequence[int], image: dict[str, torch.Tensor]
-    ) -> dict[str, torch.Tensor]:
+    def inputs(self, prompt: list[int], answer: Sequence[int], image: dict[str, Any]) -> dict[str, Any]:
         def ids(*parts: int | Sequence[int]) -> torch.Tensor:
             return torch.tensor([[i for part in parts for i in ([part] if isinstance(part, int) else part)]])
 
         user, assistant = [IDS["user"], IDS[":"]], [IDS["assistant"], IDS[":"]]
         four, patches = [PICTURE] * 4, int(image.get("image_grid_thw", torch.zeros(1)).prod()) // 4
         task = [IDS[word] for word in ("what", "does", "the", "image", "describe", "?")]
-        read: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {
-            # What the encoder or the only network reads, and what the decoder has written.
+        # What the encoder or the only network reads, and what the decoder has written.
+        text, written = {
             "vit_gpt2": (ids(), ids(BOS, prompt, answer)),
             "blip": (ids(DEC, prompt, answer), None),
             "git": (ids(BOS, prompt, answer), None),
@@ -295,11 +286,8 @@ class ByHand:
             "qwen2_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
             "qwen2_5_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
             "florence2": (ids([PICTURE] * 17, BOS, task, EOS), ids(EOS, BOS, prompt, answer)),
-        }
-        text, written = read[self.family]
-        found = dict(image)
-        if text.numel():
-            found["input_ids"] = text
+        }[self.family]
+        found = image | ({"input_ids": text} if text.numel() else {})
         if written is not None:
             found["decoder_input_ids"] = written
         if self.family == "paligemma":
@@ -328,30 +316,23 @@ def test_equals_the_log_probability_by_hand_in_any_company(family: str, checkpoi
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_bf16_is_near(family: str, loaded: Judges) -> None:
-    network = loaded(family)
-    products: list[torch.dtype] = []
-    linear = [module for module in network.modules() if isinstance(module, torch.nn.Linear)]
-    hooks = [module.register_forward_hook(lambda _, __, made: products.append(made.dtype)) for module in linear]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        near = ask(network)
-    for hook in hooks:
-        hook.remove()
-    assert set(products) == {torch.bfloat16}
-    assert near.dtype == torch.float32
-    assert near.numpy() == pytest.approx(ask(network).numpy(), abs=0.15)
-    assert not torch.equal(near, ask(network))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_picture_and_the_caption_matter(family: str, loaded: Judges) -> None:
-    network = loaded(family)
-    sample = SAMPLES[1]
+def test_the_picture_and_the_caption_matter_and_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
+    network, sample = load(checkpoint(family)), SAMPLES[1]
     blanked = [replace(sample, image=None), replace(sample, words=()), replace(sample, image=None, words=())]
     found = ask(network, [sample, replace(sample, image="7"), *blanked])
     assert torch.isfinite(found).all()
     for one, other in combinations(found, 2):
         assert (one - other).abs().max() > 1e-3
+    products: list[torch.dtype] = []
+    for module in network.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, __, made: products.append(made.dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        near = ask(network)
+    assert set(products) == {torch.bfloat16}
+    assert near.dtype == torch.float32
+    assert near.numpy() == pytest.approx(ask(network).numpy(), abs=0.15)
+    assert not torch.equal(near, ask(network))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -387,8 +368,7 @@ def test_stand_ins() -> None:
 
 @pytest.mark.parametrize("family", ["git", "vit_gpt2"])
 def test_what_is_read_is_known_without_weights(family: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(checkpoint(family), folder)
+    folder = shutil.copytree(checkpoint(family), tmp_path / "copy")
     (folder / "model.safetensors").unlink()
     hidden = "[MASK]" if family in MASKED else "gender"
     assert read_for(str(folder), ["<gender>", "<unk>"]) == {"<gender>": hidden, "<unk>": "<unk>"}
@@ -412,9 +392,8 @@ def test_blip_reads_what_its_generate_reads(checkpoint: Checkpoints) -> None:
     options = {"max_new_tokens": 1, "output_logits": True, "return_dict_in_generate": True}
     with quiet():
         first = network.captioner.model.generate(pixels, prompt, torch.ones_like(prompt), **options).logits[0][0]
-    assert float(ask(network, SAMPLES[1:2])[0, 0]) == pytest.approx(
-        float(first.log_softmax(-1)[ANSWERS[0][0]]), abs=1e-5
-    )
+    expected = float(first.log_softmax(-1)[ANSWERS[0][0]])
+    assert float(ask(network, SAMPLES[1:2])[0, 0]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Checkpoints) -> None:
@@ -583,8 +562,7 @@ def test_text_only_models_are_refused(tmp_path: Path) -> None:
 
 
 def test_weights_at_fault(checkpoint: Checkpoints, tmp_path: Path) -> None:
-    folder = tmp_path / "blip"
-    shutil.copytree(checkpoint("blip"), folder)
+    folder = shutil.copytree(checkpoint("blip"), tmp_path / "blip")
     weights = folder / "model.safetensors"
     whole = weights.read_bytes()
     for broken in (whole[: len(whole) // 2], whole[:5], b"", b"\xff" * 200):
@@ -603,8 +581,8 @@ def test_weights_at_fault(checkpoint: Checkpoints, tmp_path: Path) -> None:
 def test_tokenizer_or_image_processor_missing(checkpoint: Checkpoints, tmp_path: Path) -> None:
     for family in ("git", "vit_gpt2"):
         for kind in ("token*", "*processor_config.json"):
-            folder = tmp_path / f"{family}-{kind[:3].strip('*')}"
-            shutil.copytree(checkpoint(family), folder, ignore=shutil.ignore_patterns(kind))
+            ignore = shutil.ignore_patterns(kind)
+            folder = shutil.copytree(checkpoint(family), tmp_path / f"{family}-{kind[:3].strip('*')}", ignore=ignore)
             assert "its tokenizer or image processor is missing or at fault" in refused(folder)
 
 
@@ -619,8 +597,7 @@ def test_code_of_its_own_is_refused(checkpoint: Checkpoints, tmp_path: Path) -> 
     (folder / "config.json").write_text(json.dumps({"model_type": "mystery"}), "utf-8")
     assert "transformers knows no 'mystery'" in refused(folder)
     # A class of transformers' own goes before the checkpoint's code.
-    known = tmp_path / "known"
-    shutil.copytree(checkpoint("git"), known)
+    known = shutil.copytree(checkpoint("git"), tmp_path / "known")
     config = json.loads((known / "config.json").read_text("utf-8"))
     (known / "config.json").write_text(json.dumps({**config, **own}), "utf-8")
     shutil.copy(folder / "model.py", known)

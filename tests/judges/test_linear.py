@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import GENDER, THREE, make_samples
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -149,23 +150,6 @@ def test_twins_are_merged_without_a_trace() -> None:
     assert merged.toarray() == pytest.approx(np.array([[3**0.5, 0, 0], [0, 1, 1], [3**0.5, 1, 0]]))
 
 
-KINDS = Target("attribute", ("cat", "dog", "emu"))
-PAIR = Target("attribute", ("cat", "dog"))
-
-
-def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
-    """Captions of Zipf's words, and a word that tells of the class three times in four."""
-    rng = np.random.default_rng(seed)
-    samples = []
-    for image in range(images):
-        answer = int(rng.integers(len(target.classes)))
-        clue = answer if rng.random() < 0.75 else int(rng.integers(len(target.classes)))
-        words = [f"w{n}" for n in rng.zipf(1.4, size=8) if n < 5000] + [f"clue{clue}"]
-        rng.shuffle(words)
-        samples.append(Sample(str(image), "human", 0, tuple(words), (answer,)))
-    return samples
-
-
 def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> list[Assignment]:
     """Three folds of each slot, a class of images weighing more."""
     found = []
@@ -179,11 +163,11 @@ def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> l
     return found
 
 
-@pytest.mark.parametrize("target", [PAIR, KINDS], ids=["two", "three"])
+@pytest.mark.parametrize("target", [GENDER, THREE], ids=["two", "three"])
 def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stands beside a fold, its probabilities are those of scikit-learn's own regression on it."""
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
-    slots = [tell(300, target), tell(300, target, seed=1)]
+    slots = [make_samples(300, target=target, clue=0.75, seed=seed) for seed in range(2)]
     assignments = folds(slots, settings={"C": 0.3})
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
@@ -195,10 +179,10 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
 
 def test_c_is_one_for_both_sides_of_a_split() -> None:
     """By the held-out losses of the first captions of both sides: against a plain search with scikit-learn."""
-    slots = [tell(300, PAIR, seed=seed) for seed in range(3)]
+    slots = [make_samples(300, clue=0.75, seed=seed) for seed in range(3)]
     assignments = folds(slots, settings={})
-    found = linear.train_together(PAIR, assignments)
-    groups = [linear._Slot(PAIR, slot, linear._terms(slot)) for slot in slots[:2]]
+    found = linear.train_together(GENDER, assignments)
+    groups = [linear._Slot(GENDER, slot, linear._terms(slot)) for slot in slots[:2]]
     for fold in range(3):
         # One caption of people, two of the captioner: the second is not asked.
         mine = [a for a in assignments if a.split == fold][:2]
@@ -242,7 +226,7 @@ def test_a_problem_is_solved_alike_whatever_is_solved_beside(classes: int) -> No
 
 def test_a_class_that_training_never_shows() -> None:
     """Has the share of half a sample, whoever else is guessed."""
-    train = [sample for sample in tell(200, KINDS) if sample.answers != (2,)]
-    found = LinearJudge(KINDS).fit(train, seed=0).predict(tell(30, KINDS, seed=1)).probabilities
+    train = [sample for sample in make_samples(200, target=THREE, clue=0.75) if sample.answers != (2,)]
+    found = LinearJudge(THREE).fit(train, seed=0).predict(make_samples(30, target=THREE, seed=1)).probabilities
     assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
     assert found.sum(axis=1) == pytest.approx(1)

@@ -21,7 +21,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from judge.corpus.splits import Split
-from judge.errors import JudgeError
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.readers import FrozenEncoder, load_reader
 from judge.training.features import CaptionCache, FeatureStore, name_words
@@ -240,11 +239,11 @@ def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
     assert cache.batch == 16
     without_room = CaptionCache(Counting(key="b", room=0), captions, tmp_path)
     without_room.batch = 2
-    with pytest.raises(JudgeError, match="memory does not hold it and a single caption"):
-        without_room.compute(without_room.missing(), device=CPU)
+    line = fault_of(without_room.compute, without_room.missing(), device=CPU)
+    assert "memory does not hold it and a single caption" in line
     large = CaptionCache(Counting(key="c", scale=1e6), captions, tmp_path)
-    with pytest.raises(JudgeError, match="--judge: its features do not fit into half precision"):
-        large.compute(large.missing(), device=CPU)
+    line = fault_of(large.compute, large.missing(), device=CPU)
+    assert "--judge: its features do not fit into half precision" in line
     assert len(large.missing()) == 100
 
 
@@ -292,8 +291,7 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
 
 def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
     """A folder written anew under the same name: the answers that were kept are not taken for its own."""
-    folder = tmp_path / "mine"
-    shutil.copytree(plain, folder)
+    folder = shutil.copytree(plain, tmp_path / "mine")
     samples = tuple(make_samples(20))
     split = Split(("0", "1", "2"), ("3",), EVEN)
     member = Member(find_judge(f"sentence:{folder}"), GENDER, samples, split, 0)
@@ -339,11 +337,9 @@ def test_files_at_fault(plain: Path, tmp_path: Path) -> None:
     assert "its pooling (none)" in refused(folder)
     (folder / "modules.json").write_text("{", "utf-8")
     assert "its modules.json cannot be read" in refused(folder)
-    weights = plain / "model.safetensors"
-    broken = tmp_path / "broken"
-    shutil.copytree(plain, broken)
-    (broken / "model.safetensors").write_bytes(weights.read_bytes()[:-100])
-    assert "cannot be had in safe form" in refused(broken)
+    weights = shutil.copytree(plain, tmp_path / "broken") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "cannot be had in safe form" in refused(tmp_path / "broken")
     assert "no such folder" in refused(tmp_path / "none")
 
 

@@ -17,7 +17,6 @@ from helpers import GENDER, THREE, fault_of, make_samples
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from judge.errors import JudgeError  # noqa: F401 - of the process below
 from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
@@ -228,10 +227,7 @@ resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))
 samples = t.make_samples(50, clue=0.5)
 t.Plain.greedy = True
 for network, size in ((t.Plain, None), (t.Normed, "auto")):
-    try:
-        t.make_judge(network, batch_size=32, micro_batch=size).fit(samples, seed=0)
-    except t.JudgeError as error:
-        print(error)
+    print(t.fault_of(t.make_judge(network, batch_size=32, micro_batch=size).fit, samples, seed=0))
 halved = t.make_judge(t.Plain, batch_size=32, micro_batch="auto").fit(samples, seed=0)
 print(halved.trainer.micro_batch)
 t.Plain.greedy = False
