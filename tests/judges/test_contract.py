@@ -40,10 +40,8 @@ def make_tasks(images: int, *, seed: int = 0) -> list[Sample]:
     samples = []
     for image in range(images):
         labels = np.flatnonzero(rng.random(3) < [0.5, 0.5, 0.8])
-        words = [
-            *(f"noise{n}" for n in rng.integers(8, size=int(rng.integers(5)))),
-            *(f"clue{n}" for n in labels if n < 2),
-        ]
+        words = [f"noise{n}" for n in rng.integers(8, size=int(rng.integers(5)))]
+        words += [f"clue{n}" for n in labels if n < 2]
         rng.shuffle(words)
         samples.append(Sample(str(image), "human", 0, tuple(words), tuple(int(n) for n in labels)))
     return samples

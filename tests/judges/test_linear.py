@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,14 @@ def test_twins_are_merged_without_a_trace() -> None:
     assert merged.toarray() == pytest.approx(np.array([[3**0.5, 0, 0], [0, 1, 1], [3**0.5, 1, 0]]))
 
 
+def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
+    """Captions of Zipf's words too, and a word that tells of the class three times in four."""
+    pairs = zip(
+        make_samples(images, target=target, clue=0.75, seed=seed), make_captions(images, seed=seed), strict=True
+    )
+    return [replace(told, words=told.words + more.words) for told, more in pairs]
+
+
 def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> list[Assignment]:
     """Three folds of each slot, a class of images weighing more."""
     found = []
@@ -167,7 +176,7 @@ def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> l
 def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stands beside a fold, its probabilities are those of scikit-learn's own regression on it."""
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
-    slots = [make_samples(300, target=target, clue=0.75, seed=seed) for seed in range(2)]
+    slots = [tell(300, target, seed=seed) for seed in range(2)]
     assignments = folds(slots, settings={"C": 0.3})
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
@@ -179,7 +188,7 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
 
 def test_c_is_one_for_both_sides_of_a_split() -> None:
     """By the held-out losses of the first captions of both sides: against a plain search with scikit-learn."""
-    slots = [make_samples(300, clue=0.75, seed=seed) for seed in range(3)]
+    slots = [tell(300, GENDER, seed=seed) for seed in range(3)]
     assignments = folds(slots, settings={})
     found = linear.train_together(GENDER, assignments)
     groups = [linear._Slot(GENDER, slot, linear._terms(slot)) for slot in slots[:2]]
@@ -226,7 +235,7 @@ def test_a_problem_is_solved_alike_whatever_is_solved_beside(classes: int) -> No
 
 def test_a_class_that_training_never_shows() -> None:
     """Has the share of half a sample, whoever else is guessed."""
-    train = [sample for sample in make_samples(200, target=THREE, clue=0.75) if sample.answers != (2,)]
-    found = LinearJudge(THREE).fit(train, seed=0).predict(make_samples(30, target=THREE, seed=1)).probabilities
+    train = [sample for sample in tell(200, THREE) if sample.answers != (2,)]
+    found = LinearJudge(THREE).fit(train, seed=0).predict(tell(30, THREE, seed=1)).probabilities
     assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
     assert found.sum(axis=1) == pytest.approx(1)

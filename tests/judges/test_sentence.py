@@ -100,16 +100,17 @@ def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
 
 
 def test_an_encoder_in_a_folder_of_its_own_and_what_it_can_read(plain: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "old"
-    inner = lay_out(plain, folder, [{**BOTH[0], "path": "0_Transformer"}, BOTH[1]], flags("mean_tokens"))
-    (inner / "0_Transformer").mkdir()
+    modules = [{**BOTH[0], "path": "0_Transformer"}, BOTH[1]]
+    folder = lay_out(plain, tmp_path / "old", modules, flags("mean_tokens"))
+    inner = folder / "0_Transformer"
+    inner.mkdir()
     for path in plain.iterdir():
-        (inner / path.name).rename(inner / "0_Transformer" / path.name)
+        (folder / path.name).rename(inner / path.name)
     assert read(load(folder), CAPTIONS) == pytest.approx(read(load(plain), CAPTIONS), abs=1e-6)
-    (inner / "0_Transformer" / "sentence_bert_config.json").write_text('{"max_seq_length": 12}', "utf-8")
+    (inner / "sentence_bert_config.json").write_text('{"max_seq_length": 12}', "utf-8")
     assert load(folder).collate([("dog",) * 30])["input_ids"].shape[1] == 10  # Two less, as for RoBERTa's offset.
     for odd in ("-5", "[1]", "true"):
-        (inner / "0_Transformer" / "sentence_bert_config.json").write_text(f'{{"max_seq_length": {odd}}}', "utf-8")
+        (inner / "sentence_bert_config.json").write_text(f'{{"max_seq_length": {odd}}}', "utf-8")
         assert load(folder).collate([("dog",) * 30])["input_ids"].shape[1] >= 6
     assert load(plain).collate([("dog",) * 300])["input_ids"].shape[1] <= 64
 

@@ -93,7 +93,6 @@ def make_sides(*, how: AlignmentName = "constant") -> Sides:
     """60 images, two human captions and one generated."""
     rng = np.random.default_rng(0)
     classes = {f"{n:02}": "female" if n % 2 else "male" for n in range(60)}
-
     answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
     captions: dict[Side, int] = {"human": 2, "generated": 1}
     rows = {
