@@ -104,6 +104,7 @@ def test_logits_by_hand(name: str) -> None:
 def test_neither_padding_nor_company_nor_order_changes_an_answer(name: str) -> None:
     network = network_of(name, SAMPLES[:2])
     together = unmoved(network, SAMPLES)
+    assert np.allclose(logits(network, SAMPLES[:1]), together[:1], atol=1e-6)
     # Whatever stands for padding: it is not even multiplied by zero.
     network.embedding.weight.data[0] = 1e4
     assert np.array_equal(logits(network, SAMPLES), together)
