@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
+from judge.errors import JudgeError
+from judge.judges import NOTHING, Materials, find_judge
 from judge.training.member import Member
-from judge.types import Predictions, Sample, Target
+from judge.types import FloatArray, Predictions, Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
+EVEN = {"female": 1.0, "male": 1.0}
 
 
 def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, seed: int = 0) -> list[Sample]:
@@ -113,7 +118,6 @@ def few(files: WorldFiles, count: int = 1) -> WorldFiles:
 
 def save_captioner(folder: Path, family: str = "git") -> Path:
     """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
-    import torch
     from judges.test_huggingface import FAMILIES
 
     from judge.utils.hub import quiet
@@ -127,3 +131,48 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
         for part in (model, *others):
             part.save_pretrained(folder)
     return folder
+
+
+def fault_of(do: Callable[..., object], *arguments: object, **options: object) -> str:
+    """What a call says that must fail, in one line."""
+    with pytest.raises(JudgeError) as caught:
+        do(*arguments, **options)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def network_of(
+    name: str, samples: Sequence[Sample] = (), materials: Materials = NOTHING, *, target: Target = GENDER
+) -> Any:
+    """The network of a judge, untrained and not in training; the same every time."""
+    torch.manual_seed(0)
+    return find_judge(name).network(target, samples, materials).eval()  # type: ignore[misc, attr-defined]
+
+
+def enlarge(network: Any, std: float) -> Any:
+    """Weights so large that nothing is nearly linear."""
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return network.eval()
+
+
+def logits(network: Any, samples: Sequence[Sample]) -> FloatArray:
+    """Of an untrained network, say."""
+    with torch.no_grad():
+        return network(network.collate(samples)).double().numpy()
+
+
+def unmoved(network: Any, samples: Sequence[Sample]) -> FloatArray:
+    """Logits of one batch, which neither company nor order nor what stands in the padding of word ids changes."""
+    together = logits(network, samples)
+    assert np.concatenate([logits(network, [sample]) for sample in samples]) == pytest.approx(together, abs=1e-5)
+    assert logits(network, samples[::-1])[::-1] == pytest.approx(together, abs=1e-5)
+    batch = dict(network.collate(samples))
+    if "tokens" in batch:
+        batch["tokens"] = torch.nn.functional.pad(batch["tokens"], (0, 7), value=3)
+        for row, length in zip(batch["tokens"], batch["lengths"], strict=True):
+            row[length:] = 3
+        with torch.no_grad():
+            assert network(batch).double().numpy() == pytest.approx(together, abs=1e-5)
+    return together
