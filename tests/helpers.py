@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
+from judge.errors import JudgeError
 from judge.training.member import Member
 from judge.types import Predictions, Sample, Target
 
@@ -127,3 +130,29 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
         for part in (model, *others):
             part.save_pretrained(folder)
     return folder
+
+
+def done_well(*arguments: object) -> Result:
+    """The ``judge`` command, which succeeds."""
+    done = judge(*arguments)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def refusal(*arguments: object) -> str:
+    """The one line with which the ``judge`` command ends where it is asked for what cannot be."""
+    done = judge(*arguments)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
+    assert done.stderr.startswith("judge: ")
+    return done.stderr
+
+
+@contextmanager
+def one_line(*parts: str) -> Iterator[None]:
+    """A fault told in one line that holds each of ``parts``."""
+    with pytest.raises(JudgeError) as caught:
+        yield
+    told = str(caught.value)
+    assert "\n" not in told
+    for part in parts:
+        assert part in told
