@@ -114,7 +114,7 @@ def few(files: WorldFiles, count: int = 1) -> WorldFiles:
     return files
 
 
-def save_captioner(folder: Path, family: str = "git") -> Path:
+def save_captioner(folder: Path, family: str = "git", *, seed: int = 0) -> Path:
     """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
     import torch
     from judges.test_huggingface import FAMILIES
@@ -122,7 +122,7 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
     from judge.utils.hub import quiet
 
     with quiet():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         model, *others = FAMILIES[family]()
         for parameter in model.parameters():
             if parameter.ndim > 1:
