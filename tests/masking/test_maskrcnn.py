@@ -34,9 +34,9 @@ def tiny(seed: int = 0) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build(TINY, len(CLASSES), "test")
-        torch.nn.init.normal_(network.roi_heads.box_predictor.cls_score.weight, std=0.5)
-        torch.nn.init.normal_(network.roi_heads.box_predictor.bbox_pred.weight, std=0.3)
-        torch.nn.init.normal_(network.roi_heads.mask_predictor.mask_fcn_logits.weight, std=3)
+        boxes, masks = network.roi_heads.box_predictor, network.roi_heads.mask_predictor
+        for layer, spread in ((boxes.cls_score, 0.5), (boxes.bbox_pred, 0.3), (masks.mask_fcn_logits, 3)):
+            torch.nn.init.normal_(layer.weight, std=spread)
     return network.eval()
 
 
@@ -60,10 +60,12 @@ def detector(weights: Path) -> MaskRcnn:
     return load_maskrcnn(weights, device="cpu")
 
 
-def test_contract(detector: MaskRcnn) -> None:
+def test_contract(detector: MaskRcnn, shared: Path) -> None:
     found = check_contract(detector, odd_pictures())
     assert sum(map(len, found)) > 10
     assert {instance.label for instances in found for instance in instances} == set(CLASSES)
+    check_independence(detector)
+    check_contract(detector, real_pictures(shared))
 
 
 def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
@@ -82,14 +84,6 @@ def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
             x, y, w, h = instance.box
             assert [x, y, x + w, y + h] == pytest.approx(box.tolist(), abs=1e-3)
             assert overlap(instance.mask, mask) > 0.99
-
-
-def test_a_picture_does_not_depend_on_its_company(detector: MaskRcnn) -> None:
-    check_independence(detector)
-
-
-def test_real_pictures(detector: MaskRcnn, shared: Path) -> None:
-    check_contract(detector, real_pictures(shared))
 
 
 def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) -> None:
@@ -151,9 +145,8 @@ def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert loaded.categories[0] == "person"
     assert seen["check_hash"] is seen["weights_only"] is True
     monkeypatch.setattr(api, "load_state_dict_from_url", fail)
-    with pytest.raises(
-        JudgeError, match=r"maskrcnn_resnet50_fpn_v2: cannot be fetched \(URLError\).*download https://"
-    ):
+    unfetched = r"maskrcnn_resnet50_fpn_v2: cannot be fetched \(URLError\).*download https://"
+    with pytest.raises(JudgeError, match=unfetched):
         load_maskrcnn("maskrcnn_resnet50_fpn_v2", device="cpu")
     with pytest.raises(JudgeError, match=r"no such model. Did you mean 'maskrcnn_resnet50_fpn'"):
         load_maskrcnn("maskrcnn_resnet50_fnp", device="cpu")
@@ -170,21 +163,17 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
 
 def test_files_at_fault(tmp_path: Path, weights: Path, first: Path) -> None:
     data = weights.read_bytes()
-    seven = {
-        "roi_heads.box_head.fc6.weight": torch.zeros(1),
-        "roi_heads.box_predictor.cls_score.bias": torch.zeros(7),
-    }
-    torch.save(seven, tmp_path / "seven.pth")
-    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
-    torch.save([1, 2], tmp_path / "list.pth")
+    seven = {"roi_heads.box_head.fc6.weight": torch.zeros(1), "roi_heads.box_predictor.cls_score.bias": torch.zeros(7)}
+    for name, content in (("seven", seven), ("other", {"a": torch.zeros(1)}), ("list", [1, 2])):
+        torch.save(content, tmp_path / f"{name}.pth")
     state = torch.load(first, weights_only=True)
     torch.save({name: tensor for name, tensor in state.items() if "fpn" not in name}, tmp_path / "part.pth")
     (tmp_path / "cut.pth").write_bytes(first.read_bytes()[:10_000])
     (tmp_path / "cut.safetensors").write_bytes(data[:1000])
     (tmp_path / "weights.bin").write_bytes(data)
     write_detector(tmp_path / "yolo.safetensors", Header("yolo", {}, ("person",), 96), {"a": torch.zeros(1)})
-    write_detector(tmp_path / "v9.safetensors", Header("maskrcnn", {"variant": "v9"}, ("a",), 96), {})
-    write_detector(tmp_path / "small.safetensors", Header("maskrcnn", {"variant": "small"}, ("a",), 96), {})
+    for variant in ("v9", "small"):
+        write_detector(tmp_path / f"{variant}.safetensors", Header("maskrcnn", {"variant": variant}, ("a",), 96), {})
     for name, fault in {
         "seven.pth": "tells 7 classes apart, whose names nobody knows",
         "other.pth": "does not fit a Mask R-CNN of torchvision's",
