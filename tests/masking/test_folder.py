@@ -152,9 +152,7 @@ def test_pictures_in_folders_keep_their_places(images: Path) -> None:
     done = run(images, ["val/deep/x.y.jpeg"], kind="webp")
     assert [row.masked for row in done.rows] == ["val/deep/x.y.webp"]
     assert names_in(images.parent / "out") == ["val/deep/x.y.webp"]
-
-
-def test_a_picture_too_large_for_webp_fails_alone(images: Path) -> None:
+    # One too large for WebP fails alone.
     (images / "long.png").write_bytes(encode(np.zeros((2, 16_384, 3), dtype=np.uint8)))
     done = run(images, ["long.png", "0.png"], kind="webp")
     [(name, fault)] = done.failures
@@ -238,8 +236,7 @@ def test_what_is_shown_first() -> None:
     tiles = [tile((160, 160), hidden=number >= 30, title=str(number)) for number in range(40)]
     sheet = Masked(tiles=tiles).sheet()
     # All ten in which something is hidden, then those of the others that have room.
-    expected = contact_sheet([*tiles[: SHEET - 10], *tiles[30:]])
-    np.testing.assert_array_equal(sheet, expected)
+    np.testing.assert_array_equal(sheet, contact_sheet([*tiles[: SHEET - 10], *tiles[30:]]))
 
 
 def test_exif_turned_pictures_fit_upright_annotations(tmp_path: Path) -> None:

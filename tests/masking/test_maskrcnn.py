@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+import detector_samples as samples
 import pytest
 import torch
-from detector_samples import (
-    Bomb,
-    check_contract,
-    check_independence,
-    check_keys,
-    odd_pictures,
-    overlap,
-    real_pictures,
-    run_apart,
-)
 
 from judge.errors import JudgeError
 from judge.masking.detectors import maskrcnn
@@ -61,16 +52,16 @@ def detector(weights: Path) -> MaskRcnn:
 
 
 def test_contract(detector: MaskRcnn, shared: Path) -> None:
-    found = check_contract(detector, odd_pictures())
+    found = samples.check_contract(detector)
     assert sum(map(len, found)) > 10
     assert {instance.label for instances in found for instance in instances} == set(CLASSES)
-    check_independence(detector)
-    check_contract(detector, real_pictures(shared))
+    samples.check_independence(detector)
+    samples.check_contract(detector, samples.real_pictures(shared))
 
 
 def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
     """The network's own forward pass pastes masks at the picture's size: boxes, scores and masks are the same."""
-    for picture in odd_pictures([(137, 401), (96, 96), (300, 150)]):
+    for picture in samples.odd_pictures([(137, 401), (96, 96), (300, 150)]):
         pixels = torch.from_numpy(picture.pixels).permute(2, 0, 1).float() / 255
         with torch.no_grad():
             [own] = detector.network([pixels])
@@ -83,12 +74,12 @@ def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
         for instance, box, mask in zip(found, own["boxes"][kept].numpy(), masks[kept], strict=True):
             x, y, w, h = instance.box
             assert [x, y, x + w, y + h] == pytest.approx(box.tolist(), abs=1e-3)
-            assert overlap(instance.mask, mask) > 0.99
+            assert samples.overlap(instance.mask, mask) > 0.99
 
 
 def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) -> None:
     other = save(tiny(seed=1), folder / "other.safetensors")
-    check_keys(load_maskrcnn, weights, other, [{"iou": 0.7}, {"mask_threshold": 0.4}, {"image_size": 128}])
+    samples.check_keys(load_maskrcnn, weights, other, [{"iou": 0.7}, {"mask_threshold": 0.4}, {"image_size": 128}])
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +94,7 @@ def test_a_state_dict_of_v1(first: Path, folder: Path, shared: Path) -> None:
     loaded = load_maskrcnn(first, device="cpu", image_size=160)
     assert (len(loaded.categories), loaded.categories[0], loaded.categories[-1]) == (90, "person", "toothbrush")
     assert loaded.network.backbone.body.bn1.eps == 0
-    check_contract(loaded, real_pictures(shared, 1))
+    samples.check_contract(loaded, samples.real_pictures(shared, 1))
     from safetensors.torch import save_file
 
     state = torch.load(first, weights_only=True)
@@ -128,6 +119,7 @@ def test_v1_and_v2_are_told_apart_by_their_names(folder: Path) -> None:
 
 def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetched with the hash checked and unpickling restricted; without a network, one line."""
+    import torchvision.models._api as api
 
     seen: dict[str, Any] = {}
 
@@ -137,8 +129,6 @@ def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def fail(url: str, **options: Any) -> None:
         raise URLError("no network")
-
-    import torchvision.models._api as api
 
     monkeypatch.setattr(api, "load_state_dict_from_url", fetch)
     loaded = load_maskrcnn("maskrcnn_resnet50_fpn", device="cpu")
@@ -153,7 +143,7 @@ def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    torch.save({"model": Bomb(tmp_path / "mark")}, tmp_path / "bomb.pth")
+    torch.save({"model": samples.Bomb(tmp_path / "mark")}, tmp_path / "bomb.pth")
     torch.save(tiny(), tmp_path / "module.pth")
     for name in ("bomb.pth", "module.pth"):
         with pytest.raises(JudgeError, match="holds more than weights"):
@@ -200,4 +190,4 @@ from judge.masking.instances import Picture
 detector = make_detector("maskrcnn", weights={str(weights)!r}, device="cpu")
 print(len(detector.detect([Picture("a", numpy.zeros((50, 90, 3), numpy.uint8))])), "ultralytics" in sys.modules)
 """
-    assert run_apart(code, tmp_path).stdout == "1 False\n"
+    assert samples.run_apart(code, tmp_path).stdout == "1 False\n"

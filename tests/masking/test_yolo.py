@@ -9,20 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import detector_samples as samples
 import numpy as np
 import pytest
 import torch
-from detector_samples import (
-    Bomb,
-    agreement,
-    check_contract,
-    check_independence,
-    check_keys,
-    odd_pictures,
-    overlap,
-    real_pictures,
-    run_apart,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,7 +102,7 @@ def test_pictures_are_fitted_as_ultralytics_fits_them(height: int, width: int, s
     import_ultralytics()
     from ultralytics.data.augment import LetterBox
 
-    pixels = odd_pictures([(height, width)])[0].pixels
+    pixels = samples.odd_pictures([(height, width)])[0].pixels
     expected = LetterBox((size, size), auto=True, stride=32)(image=pixels)
     assert np.array_equal(_Fit.of((height, width), size, 32).place(pixels), expected)
     square = LetterBox((size, size), auto=False)(image=pixels)
@@ -147,7 +137,7 @@ def test_boxes_and_masks_come_back_to_the_picture(size: tuple[int, int]) -> None
     slack = max(1.0, 1.5 * max(size) / 320)
     ys, xs = np.nonzero(true)
     assert np.abs(np.array([x, y, x + w, y + h]) - [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]).max() <= slack
-    assert overlap(found.mask, true) > (0.9 if min(size) > 100 else 0.85)
+    assert samples.overlap(found.mask, true) > (0.9 if min(size) > 100 else 0.85)
     # Not shifted: the centres agree to a fraction of a pixel of what the network saw.
     assert np.abs(np.array([ys.mean(), xs.mean()]) - [axis.mean() for axis in np.nonzero(found.mask)]).max() < slack / 2
     assert (found.label, found.crowd) == ("person", False)
@@ -166,16 +156,16 @@ def test_the_prototypes_never_reach_out_of_the_box() -> None:
 
 
 def test_contract(detector: Yolo, shared: Path) -> None:
-    found = check_contract(detector, odd_pictures())
+    found = samples.check_contract(detector)
     assert sum(map(len, found)) > 10
     assert {instance.label for instances in found for instance in instances} <= set(CLASSES)
-    check_independence(detector)
-    check_contract(detector, real_pictures(shared))
+    samples.check_independence(detector)
+    samples.check_contract(detector, samples.real_pictures(shared))
 
 
 def test_boxes_only_serve_as_masks(folder: Path) -> None:
     boxes = load_yolo(save(tiny("yolov8n"), folder / "boxes.safetensors"), device="cpu")
-    found = check_contract(boxes, odd_pictures())
+    found = samples.check_contract(boxes, samples.odd_pictures())
     instance = max((i for instances in found for i in instances), key=lambda instance: instance.area)
     x, y, w, h = instance.box
     assert instance.mask[int(y) : int(np.ceil(y + h)), int(x) : int(np.ceil(x + w))].all()
@@ -183,12 +173,12 @@ def test_boxes_only_serve_as_masks(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["yolo11n-seg", "yolo26n-seg", "yolov10n"])
 def test_other_generations(folder: Path, name: str) -> None:
-    check_contract(load_yolo(save(tiny(name), folder / f"{name}.safetensors"), device="cpu"), odd_pictures())
+    samples.check_contract(load_yolo(save(tiny(name), folder / f"{name}.safetensors"), device="cpu"))
 
 
 def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) -> None:
     other = save(tiny(seed=1), folder / "other.safetensors")
-    check_keys(load_yolo, weights, other, [{"iou": 0.5}, {"mask_threshold": 0.4}, {"image_size": 128}])
+    samples.check_keys(load_yolo, weights, other, [{"iou": 0.5}, {"mask_threshold": 0.4}, {"image_size": 128}])
 
 
 # ONNX
@@ -198,15 +188,15 @@ def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) ->
 def test_onnx_finds_what_the_model_finds(folder: Path, fixed: Path, detector: Yolo, size: int | None) -> None:
     path = fixed if size else export(tiny(), folder / "free.onnx", size=None)
     exported = load_yolo(path, device="cpu", batch=3)
-    pictures = odd_pictures([(96, 96)] * 4 if size else [(96, 96), (60, 200), (96, 96)])
+    pictures = samples.odd_pictures([(96, 96)] * 4 if size else [(96, 96), (60, 200), (96, 96)])
     for one, two in zip(detector.detect(pictures), exported.detect(pictures), strict=True):
-        assert agreement(one, two) > 0.9
-    check_contract(exported, odd_pictures())
+        assert samples.agreement(one, two) > 0.9
+    samples.check_contract(exported)
     assert exported.key != detector.key
 
 
 def test_onnx_boxes(folder: Path) -> None:
-    check_contract(load_yolo(export(tiny("yolov8n"), folder / "boxes.onnx", size=96), device="cpu"), odd_pictures())
+    samples.check_contract(load_yolo(export(tiny("yolov8n"), folder / "boxes.onnx", size=96), device="cpu"))
 
 
 @pytest.mark.parametrize(
@@ -252,12 +242,12 @@ def test_a_pickle_needs_trust(tmp_path: Path) -> None:
     found = load_yolo(path, trust=path.parent, device="cpu")
     same = load_yolo(save(model, tmp_path / "same.safetensors"), device="cpu")
     assert found.image_size == 96
-    for one, two in zip(found.detect(odd_pictures()), same.detect(odd_pictures()), strict=True):
-        assert agreement(one, two) > 0.9
+    for one, two in zip(found.detect(samples.odd_pictures()), same.detect(samples.odd_pictures()), strict=True):
+        assert samples.agreement(one, two) > 0.9
 
 
 def test_even_a_trusted_pickle_runs_nothing(tmp_path: Path) -> None:
-    torch.save({"model": Bomb(tmp_path / "mark")}, tmp_path / "bomb.pt")
+    torch.save({"model": samples.Bomb(tmp_path / "mark")}, tmp_path / "bomb.pt")
     with pytest.raises(JudgeError, match="cannot be read as a checkpoint of Ultralytics"):
         load_yolo(tmp_path / "bomb.pt", trust=tmp_path, device="cpu")
     assert not (tmp_path / "mark").exists()
@@ -270,10 +260,19 @@ def test_names_are_fetched_into_the_trusted_folder(tmp_path: Path, monkeypatch: 
     import_ultralytics()
     from ultralytics.utils import downloads
 
+    def fail(file: str) -> str:
+        raise ConnectionError
+
     def fetch(file: str) -> str:
         torch.save({"model": tiny()}, file)
         return file
 
+    monkeypatch.setattr(downloads, "attempt_download_asset", fail)
+    with pytest.raises(JudgeError, match=r"yolov8n: cannot be fetched .*put it into"):
+        load_yolo("yolov8n", trust=tmp_path, device="cpu")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(JudgeError, match="Did you mean 'yolo11n-seg'"):
+        load_yolo("yolo11n-sgm", trust=tmp_path, device="cpu")
     monkeypatch.setattr(downloads, "attempt_download_asset", fetch)
     with pytest.raises(JudgeError, match="--trust-weights FOLDER"):
         load_yolo("yolo11n-seg", device="cpu")
@@ -282,21 +281,6 @@ def test_names_are_fetched_into_the_trusted_folder(tmp_path: Path, monkeypatch: 
         load_yolo(name, trust=tmp_path, device="cpu", say=said.append)
     assert said == [f"Fetching yolo11n-seg.pt from Ultralytics into {tmp_path}"]
     assert [path.name for path in tmp_path.iterdir()] == ["yolo11n-seg.pt"]
-
-
-def test_a_name_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import_ultralytics()
-    from ultralytics.utils import downloads
-
-    def fail(file: str) -> str:
-        raise ConnectionError
-
-    monkeypatch.setattr(downloads, "attempt_download_asset", fail)
-    with pytest.raises(JudgeError, match=r"yolov8n: cannot be fetched .*put it into"):
-        load_yolo("yolov8n", trust=tmp_path, device="cpu")
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(JudgeError, match="Did you mean 'yolo11n-seg'"):
-        load_yolo("yolo11n-sgm", trust=tmp_path, device="cpu")
 
 
 # Faults
@@ -419,7 +403,7 @@ print([one == two for one, two in zip(before, after)])
 import ultralytics
 print(ultralytics.settings["sync"])
 """
-    done = run_apart(code, tmp_path)
+    done = samples.run_apart(code, tmp_path)
     assert done.stdout.splitlines() == [str([True] * 13), "False"]
     assert not done.stderr.strip()
 
@@ -433,4 +417,4 @@ from judge.masking.instances import Picture
 load_yolo({str(fixed)!r}, device="cpu").detect([Picture("a", numpy.zeros((50, 90, 3), numpy.uint8))])
 print("ultralytics" in sys.modules, [name for name in os.environ if name.startswith(("ORT", "YOLO"))])
 """
-    assert run_apart(code, tmp_path).stdout == "False []\n"
+    assert samples.run_apart(code, tmp_path).stdout == "False []\n"
