@@ -195,7 +195,7 @@ def test_faulty_yaml(files: WorldFiles, tmp_path: Path) -> None:
     assert "'captions' is missing. Give --captions" in refused(path)
 
 
-def test_overwrite_never_touches_what_is_no_run(files: WorldFiles, finished: Result, tmp_path: Path) -> None:
+def test_places_where_no_run_may_be_written(files: WorldFiles, finished: Result, tmp_path: Path) -> None:
     thesis, run = tmp_path / "thesis", tmp_path / "run"
     thesis.mkdir()
     (thesis / "thesis.tex").write_text("years of work", encoding="utf-8")
@@ -209,6 +209,10 @@ def test_overwrite_never_touches_what_is_no_run(files: WorldFiles, finished: Res
     assert inside.exists()
     for place in (".", "/"):
         refused(*inputs(files), "--out", place, "--overwrite")
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way", encoding="utf-8")
+    assert refused(*inputs(files), "--out", blocked) == f"judge: --out {blocked}: is a file. Name a folder.\n"
+    assert "cannot be written" in refused(*inputs(files), "--out", blocked / "run")
 
 
 def test_yaml_words(files: WorldFiles, tmp_path: Path) -> None:
@@ -222,13 +226,6 @@ def test_yaml_words(files: WorldFiles, tmp_path: Path) -> None:
     path.write_text(settings, encoding="utf-8")
     done_well("evaluate", path, "--workers", "1")
     assert written(tmp_path / "run")["run"]["captioners"]["much"]["images"] == {"female": 60, "male": 60}
-
-
-def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("in the way", encoding="utf-8")
-    assert refused(*inputs(files), "--out", blocked) == f"judge: --out {blocked}: is a file. Name a folder.\n"
-    assert "cannot be written" in refused(*inputs(files), "--out", blocked / "run")
 
 
 COMMANDS = [kind for kind in vars(all_settings).values() if isinstance(kind, type) and "command" in vars(kind)]

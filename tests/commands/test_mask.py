@@ -331,15 +331,12 @@ def test_instances_that_are_none(world: World, content: str, message: str) -> No
     fails(world, message)
 
 
-def test_without_instances(world: World) -> None:
-    told = refusal("mask", "--images", world.images, "--out", world.out)
-    assert told == "judge: --instances: detector 'gt' needs the instances. Give their COCO file.\n"
-
-
-def test_a_folder_without_pictures(world: World) -> None:
+def test_without_pictures_or_instances(world: World) -> None:
     (world.root / "empty").mkdir()
     (world.root / "empty" / "notes.txt").write_text("nothing")
     fails(world, "holds no picture", "--images", world.root / "empty")
+    told = refusal("mask", "--images", world.images, "--out", world.out)
+    assert told == "judge: --instances: detector 'gt' needs the instances. Give their COCO file.\n"
 
 
 def test_all_pictures_fail(world: World) -> None:
@@ -431,6 +428,13 @@ def test_pictures_that_the_file_does_not_list_are_left_out(world: World) -> None
     assert not (world.out / "more.png").exists()
 
 
+def write_labels(world: World, classes: tuple[str, str]) -> Path:
+    """Images of even numbers are of the first class, of odd numbers of the second."""
+    labels = world.root / "labels.csv"
+    labels.write_text("image_id,gender\n" + "".join(f"{n},{classes[n % 2]}\n" for n in range(6)), encoding="utf-8")
+    return labels
+
+
 def test_the_object_is_chosen_by_image_ids_not_by_names(world: World) -> None:
     """Pictures 0.png and 1.png have each other's number as "id": labels go by the id, as captions do."""
     document = json.loads(world.instances.read_text())
@@ -439,10 +443,8 @@ def test_the_object_is_chosen_by_image_ids_not_by_names(world: World) -> None:
     for n, image in enumerate(document["images"]):
         image["id"] = n ^ 1
     world.instances.write_text(json.dumps(document | {"annotations": people + things}))
-    labels = world.root / "labels.csv"
-    labels.write_text("image_id,gender\n" + "".join(f"{n},{'fm'[n % 2]}\n" for n in range(6)), encoding="utf-8")
     spelt = ["--label-value", "female=f", "--label-value", "male=m"]
-    done = world.run("--hide", "object", "--labels", labels, *spelt)
+    done = world.run("--hide", "object", "--labels", write_labels(world, ("f", "m")), *spelt)
     assert "Hidden object: dog (100% of 3 pictures with it are female)" in done.stdout
 
 
@@ -450,13 +452,11 @@ def test_the_object_that_goes_with_the_attribute(world: World) -> None:
     """Ties: 3 of 3 women; dogs: 3 of 6."""
     tie = {"category_id": 3, "segmentation": [[0, 0, 4, 0, 4, 5, 0, 5]]}
     write_instances(world.instances, world.names, [*world.annotations, *({"image_id": n} | tie for n in (1, 3, 5))])
-    labels = world.root / "labels.csv"
-    labels.write_text("image_id,gender\n" + "".join(f"{n},{('male', 'female')[n % 2]}\n" for n in range(6)))
+    labels = write_labels(world, ("male", "female"))
     done = world.run("--hide", "object", "--labels", labels)
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith(
-        "Hidden object: tie (100% of 3 pictures with it are female)\n6 pictures masked; 3 hold tie"
-    )
+    told = "Hidden object: tie (100% of 3 pictures with it are female)\n6 pictures masked; 3 hold tie"
+    assert done.stdout.startswith(told)
     for n, name in enumerate(world.names):
         expected = pixels_of(world.images / name).copy()
         if n % 2:
