@@ -25,11 +25,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 @pytest.fixture
 def run_file(world: WorldFiles, tmp_path: Path) -> Path:
     """Judges that learn next to nothing: what is asked here is which numbers stand where."""
-    settings = {"human": str(world.human), "labels": str(world.labels), "images": str(world.folder / "images")}
-    settings |= {"instances": str(world.folder / "instances.json"), "cache": str(tmp_path / "cache")}
+    settings: dict[str, object] = {"human": str(world.human), "labels": str(world.labels)}
+    settings |= {"images": str(world.folder / "images"), "instances": str(world.folder / "instances.json")}
     settings |= {"backbone": "resnet18", "backbone_weights": "random", "features": str(tmp_path / "features")}
     numbers = {"seeds": 1, "epochs": 1, "batch_size": 16, "image_size": SIZE, "resamples": 100, "workers": 1}
-    settings |= {"protocol": "paper", "learning_rate": 0.002} | numbers
+    settings |= {"protocol": "paper", "learning_rate": 0.002, "cache": str(tmp_path / "cache")} | numbers
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path

@@ -61,7 +61,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def config(files: tuple[Path, Path], out: Path, **more: Any) -> AlignConfig:
-    return AlignConfig(**{"human": files[0], "captions": {"x": files[1]}, "meteor": 0, "out": out} | more)
+    told: dict[str, Any] = {"human": files[0], "captions": {"x": files[1]}, "meteor": 0, "out": out}
+    return AlignConfig(**told | more)
 
 
 def table(path: Path) -> list[dict[str, str]]:

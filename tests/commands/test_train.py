@@ -34,11 +34,11 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("train")
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
     files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=SIZE), 2)
-    told = {"human": str(files.human), "captions": [str(path) for path in files.captions.values()]}
+    told: dict[str, object] = {"human": str(files.human), "captions": [str(path) for path in files.captions.values()]}
     told |= {"labels": str(files.labels), "images": str(files.folder / "images")}
     told |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
     told |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
-    numbers = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
+    numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
     return told | {"backbone": "resnet18", "backbone_weights": "random"} | numbers
 
 

@@ -374,8 +374,8 @@ def folder(tmp_path: Path) -> Path:
     for path in (folder / "a.png", folder / "sub" / "b.PNG", tmp_path / "secret.png"):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(FORMATS["png"][0])
-    links = {"file.png": tmp_path / "secret.png", "relative.png": "../secret.png", "device.png": "/dev/zero"}
-    links |= {"up": tmp_path, "twice.png": folder / "file.png", "again.png": "a.png"}
+    links: dict[str, str | Path] = {"file.png": tmp_path / "secret.png", "twice.png": folder / "file.png"}
+    links |= {"relative.png": "../secret.png", "device.png": "/dev/zero", "up": tmp_path, "again.png": "a.png"}
     for link, target in (links | {"dangling.png": "gone.png", "loop.png": "loop.png"}).items():
         (folder / link).symlink_to(target)
     return folder
