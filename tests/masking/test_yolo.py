@@ -155,11 +155,14 @@ def test_the_prototypes_never_reach_out_of_the_box() -> None:
 # Contract
 
 
-def test_contract(detector: Yolo, shared: Path) -> None:
+def test_contract(detector: Yolo) -> None:
     found = samples.check_contract(detector)
     assert sum(map(len, found)) > 10
     assert {instance.label for instances in found for instance in instances} <= set(CLASSES)
     samples.check_independence(detector)
+
+
+def test_real_pictures(detector: Yolo, shared: Path) -> None:
     samples.check_contract(detector, samples.real_pictures(shared))
 
 
