@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -116,14 +117,14 @@ def few(files: WorldFiles, count: int = 1) -> WorldFiles:
     return files
 
 
-def save_captioner(folder: Path, family: str = "git") -> Path:
+def save_captioner(folder: Path, family: str = "git", *, seed: int = 0) -> Path:
     """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
     from judges.test_huggingface import FAMILIES
 
     from judge.utils.hub import quiet
 
     with quiet():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         model, *others = FAMILIES[family]()
         for parameter in model.parameters():
             if parameter.ndim > 1:
@@ -176,3 +177,30 @@ def unmoved(network: Any, samples: Sequence[Sample]) -> FloatArray:
         with torch.no_grad():
             assert network(batch).double().numpy() == pytest.approx(together, abs=1e-5)
     return together
+
+
+def done_well(*arguments: object) -> Result:
+    """The ``judge`` command, which succeeds."""
+    done = judge(*arguments)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def refusal(*arguments: object) -> str:
+    """The one line with which the ``judge`` command ends where it is asked for what cannot be."""
+    done = judge(*arguments)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
+    assert done.stderr.startswith("judge: ")
+    return done.stderr
+
+
+@contextmanager
+def one_line(*parts: str) -> Iterator[list[str]]:
+    """A fault told in one line that holds each of ``parts``; afterwards the line stands in what is yielded."""
+    told: list[str] = []
+    with pytest.raises(JudgeError) as caught:
+        yield told
+    told.append(str(caught.value))
+    assert "\n" not in told[0]
+    for part in parts:
+        assert part in told[0]
