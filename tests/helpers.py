@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
@@ -18,6 +20,9 @@ from judge.types import Predictions, Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
+
+Write = Callable[..., Path]
+Fault = Callable[..., str]
 
 
 def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, seed: int = 0) -> list[Sample]:
@@ -127,3 +132,15 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
         for part in (model, *others):
             part.save_pretrained(folder)
     return folder
+
+
+def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
+    """A table as the bytes of a file: "parquet", "xlsx" or "tsv"."""
+    buffer = io.BytesIO()
+    if kind == "parquet":
+        frame.to_parquet(buffer)
+    elif kind == "xlsx":
+        frame.to_excel(buffer, index=False)
+    else:
+        frame.to_csv(buffer, sep="\t", index=False)
+    return buffer.getvalue()
