@@ -21,10 +21,7 @@ def test_counts_by_hand() -> None:
     assert found.together.tolist() == [[2, 1], [1, 1], [0, 0]]
     assert (found.attribute.tolist(), found.tasks.tolist()) == ([2, 2, 0], [2, 1])
     assert (float(found.samples), float(found.blank)) == (4, 1)
-
-
-def test_weighted_counts_by_hand() -> None:
-    """Sample 1 twice, the blank one three times; and any axes."""
+    # Sample 1 twice, the blank one three times; and any axes.
     found = contingency(A, T, weights=[[[1, 2, 3, 0.5]]])
     assert found.together.tolist() == [[[[3, 2], [2, 2], [0, 0]]]]
     assert (found.attribute.tolist(), found.tasks.tolist()) == ([[[3, 2.5, 0]]], [[[3, 2]]])
@@ -74,11 +71,9 @@ def test_pairs_against_loops(monkeypatch: pytest.MonkeyPatch, narrow: int, least
     sets = [*every[::-1], (0, 1, 2), (3, 2), (1, 2, 3), (0, 4)]
     found = set_contingency(a, t, sets)
     for index, chosen in enumerate(sets):
-        has = [all(row[label] for label in chosen) for row in t]
-        assert found.tasks[index] == sum(has)
-        assert found.together[:, index].tolist() == [
-            sum(own and both for own, both in zip(column, has, strict=True)) for column in a.T
-        ]
+        has = np.array([all(row[label] for label in chosen) for row in t])
+        assert found.tasks[index] == has.sum()
+        assert found.together[:, index].tolist() == [(column & has).sum() for column in a.T]
 
 
 def test_too_many_sets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,17 +100,10 @@ def test_widths() -> None:
     ("given", "told"),
     [
         ([["m"], ["f"]], "tasks: bool, int or float is needed, got <U1"),
-        (["m", "f"], "tasks: bool, int or float is needed"),
-        ([[1j]], "tasks: bool, int or float is needed"),
-        ([[0, 2]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[0, -1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[0.5, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[np.nan, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[np.inf, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([0, -1], "tasks: labels must be whole numbers from 0"),
-        ([0, 0.5], "tasks: labels must be whole numbers from 0"),
-        ([0, np.nan], "tasks: labels must be whole numbers from 0"),
-        ([0, np.inf], "tasks: labels must be whole numbers from 0"),
+        *((given, "tasks: bool, int or float is needed") for given in (["m", "f"], [[1j]])),
+        *(([[*given]], "tasks: a multi-hot array holds 0 and 1 only") for given in ((0, 2), (0, -1), (0.5, 1))),
+        *(([[given, 1]], "tasks: a multi-hot array holds 0 and 1 only") for given in (np.nan, np.inf)),
+        *(([0, given], "tasks: labels must be whole numbers from 0") for given in (-1, 0.5, np.nan, np.inf)),
         ([0, 581929], "tasks: labels are indices from 0, and 581929 is not meant as one"),
         (1, "tasks: [N, K] of 0 and 1 or [N] labels are needed, got shape ()"),
         ([[[1]]], "got shape (1, 1, 1)"),
