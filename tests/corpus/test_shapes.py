@@ -112,11 +112,9 @@ def test_sides_of_one_table(write: Write) -> None:
     both_sides(write("image_id,caption,pred\n1,a man,a guy\n"), "1", ("a guy",), ("a man",))
 
 
-def test_one_json_line_is_a_record(write: Write) -> None:
+def test_lines_of_json(write: Write) -> None:
+    """One line is a record; a line separator inside of a caption ends none."""
     assert read_captions(write({"image_id": 1, "caption": "a man"}), side="generated").by_image == {"1": ("a man",)}
-
-
-def test_line_separators_inside_captions(write: Write) -> None:
     text = json.dumps({"image_id": 1, "caption": "a\u2028b\x85c"}, ensure_ascii=False)
     path = write(f"{text}\n\n" + text.replace("1", "2", 1))
     assert read_captions(path, side="generated").by_image == {"1": ("a\u2028b\x85c",), "2": ("a\u2028b\x85c",)}

@@ -126,10 +126,7 @@ def test_vectors_bring_their_threshold_along() -> None:
         aligned, report = align(human, generated, how="contextual", vectors=vectors)
         assert (aligned, report.delta) == ([(expected,)], threshold)
     assert align(human, generated, how="contextual", vectors=vectors, delta=0.0)[0] == [(UNKNOWN,)]
-
-
-def test_delta_is_not_reached() -> None:
-    """Less than delta, not delta itself: a right angle lies at exactly 1."""
+    # Less than delta, not delta itself: a right angle lies at exactly 1.
     vectors = vectors_of({"east": [1.0, 0.0], "north": [0.0, 2.0]})
     for delta, expected in ((1.0, UNKNOWN), (1.0001, "north")):
         assert align([("east",)], [("north",)], how="contextual", vectors=vectors, delta=delta)[0] == [(expected,)]

@@ -36,10 +36,7 @@ def test_dba_of_its_authors_metric_card() -> None:
     found = dba(CLASSES, HELD, TOLD)
     assert found.value == pytest.approx(0.2667, abs=5e-5)
     assert found.pairs == pytest.approx(np.array([[0.2], [0.3333]]), abs=5e-5)
-
-
-def test_dba_from_task_to_attribute_by_hand() -> None:
-    """Of 3 with the label 2 are of class 1, told 3 of 3. P(1, l) = 2/8 > 3/8 * 3/8: both pairs are amplified by 1/3."""
+    # T->A: of 3 with the label 2 are of class 1, told 3 of 3. P(1, l) = 2/8 > 3/8 * 3/8: both are amplified by 1/3.
     told = np.array([1, 1, 1, 0, 0, 0, 0, 1])
     found = dba(CLASSES, HELD, None, told, "T->A")
     assert found.pairs == pytest.approx(np.full((2, 1), 1 / 3))
@@ -309,18 +306,13 @@ def test_invariants(name: str, world: World, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_what_is_not_predicted_is_the_truth(name: str) -> None:
-    generator = np.random.default_rng(1)
+def test_kinds_of_input_agree(name: str) -> None:
+    """bool, int, float and labels are the same; what is not predicted is the truth."""
+    generator = np.random.default_rng(2)
     a, a_hat, t, t_hat = (generator.integers(0, 2, (50, 3)) for _ in range(4))
     assert value_of(name, a, t) == 0
     assert value_of(name, a, t, None, a_hat) == value_of(name, a, t, t, a_hat)
     assert value_of(name, a, t, t_hat) == value_of(name, a, t, t_hat, a)
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_kinds_of_input_agree(name: str) -> None:
-    """bool, int, float and labels are the same."""
-    generator = np.random.default_rng(2)
     labels = [np.append(generator.integers(0, 3, 50), [0, 1, 2]) for _ in range(4)]
     value = value_of(name, *labels)
     assert value != 0
