@@ -49,29 +49,21 @@ def test_bad_record(write: Write, fault: Fault, record: object, field: str, expe
     assert fault(path) == f"record 2, field '{field}': {what[field]}"
 
 
-def test_duplicate_result(write: Write, fault: Fault) -> None:
+def test_other_bad_records(write: Write, fault: Fault) -> None:
     names = ["000000000001.jpg", "2.jpg", "COCO_val2014_000000000001.jpg"]
     assert fault(write([{"image_id": name, "caption": "x"} for name in names])) == (
         "record 3, field 'image_id': duplicate results for image '1' (record 1 has one). "
         "Keep one record per image, or allow several captions with --several."
     )
-
-
-def test_record_that_is_no_object(write: Write, fault: Fault) -> None:
     for content in ([{"image_id": 1, "caption": "a man"}, "x"], '{"image_id": 1, "caption": "a man"}\n"x"'):
         assert fault(write(content)).startswith("record 2: is a text, not an object. Give COCO captions")
-
-
-def test_bad_annotation(write: Write, fault: Fault) -> None:
     captions = [{"id": 55, "image_id": 1, "caption": "a man"}, {"id": 56, "image_id": 1, "caption": None}]
     null = "annotation 56, field 'caption': caption is null. Give the record a text, or remove it."
     assert fault(write({"annotations": captions}), "human") == null
     boxes = [{"id": 1, "image_id": 1, "bbox": [], "category_id": 1}]
     instances = "holds object instances, not captions. Give captions_*.json in place of instances_*.json."
     assert fault(write({"annotations": boxes}), "human") == instances
-
-
-def test_longest_caption_allowed(write: Write) -> None:
+    # The longest caption that is allowed.
     assert read_captions(write({"1": "x" * MAX_CAPTION}), side="generated").total == 1
 
 

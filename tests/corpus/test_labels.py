@@ -108,9 +108,12 @@ def test_spellings(write: Write, gender: Lexicon, fault: Fault) -> None:
     assert fault(path, lexicon=gender, spellings={"male": ["x"], "female": ["x"]}) == message
 
 
-def test_values_differ_in_case_only(write: Write) -> None:
+def test_values_that_differ_in_case_only_or_are_null(write: Write, gender: Lexicon) -> None:
     labels = read_labels(write("id,emotion\n1,Awe\n2,awe\n3,FEAR\n"), attribute="emotion")
     assert labels.by_image == {"1": "Awe", "2": "Awe", "3": "FEAR"}
+    nulls = write('[{"id": 1, "gender": null}, {"id": 2, "gender": NaN}, {"id": 3}, {"id": 4, "gender": "w"}]')
+    labels = read_labels(nulls, lexicon=gender)
+    assert (labels.by_image, labels.ignored) == ({"4": "female"}, {"": 3})
 
 
 SHAPE = "JSON of the wrong shape (an object). Give a table, a list of records or {image: label}."
@@ -134,12 +137,6 @@ MEND = "Give the record a number or a file name."
 )
 def test_bad_tables(write: Write, gender: Lexicon, content: object, expected: str, fault: Fault) -> None:
     assert fault(write(content), lexicon=gender) == expected
-
-
-def test_null_is_ignored(write: Write, gender: Lexicon) -> None:
-    path = write('[{"id": 1, "gender": null}, {"id": 2, "gender": NaN}, {"id": 3}, {"id": 4, "gender": "w"}]')
-    labels = read_labels(path, lexicon=gender)
-    assert (labels.by_image, labels.ignored) == ({"4": "female"}, {"": 3})
 
 
 def test_rule() -> None:

@@ -84,14 +84,10 @@ def test_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path, protocol: 
     assert not target.exists()
 
 
-@pytest.mark.parametrize("value", [np.int64(3), np.str_("a"), np.zeros(2), datetime.date(2020, 1, 1), io.BytesIO])
-def test_classes_are_refused_by_name(value: object) -> None:
-    with pytest.raises(JudgeError) as caught:
-        load_pickle(pickle.dumps([value], protocol=2), source="x.pkl")
-    assert str(caught.value).startswith("x.pkl: pickle holds the class '")
-
-
-def test_persistent_ids_extensions_and_buffers_are_refused() -> None:
+def test_classes_persistent_ids_extensions_and_buffers_are_refused() -> None:
+    for value in (np.int64(3), np.str_("a"), np.zeros(2), datetime.date(2020, 1, 1), io.BytesIO):
+        with pytest.raises(JudgeError, match=r"^x\.pkl: pickle holds the class '"):
+            load_pickle(pickle.dumps([value], protocol=2), source="x.pkl")
     huge = b"\x80\x05\x96" + struct.pack("<Q", 2**40)
     for data in (b"Pabc\n.", b"\x80\x02K\x01Q.", b"\x80\x02\x82\x01.", b"\x80\x05\x97.", huge):
         with pytest.raises(JudgeError, match="which is refused"):

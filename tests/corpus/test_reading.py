@@ -168,15 +168,13 @@ def test_every_truncation_of_every_format_is_a_judge_error_or_fewer_captions(wri
             assert 1 <= captions.total <= 4
 
 
-def test_bombs(write: Write, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
     monkeypatch.setattr(tables, "MAX_UNPACKED", 100)
     for content in written("parquet", "xlsx"):
         assert fault(write(content)) == "unpacks to 0 GB. Keep only the columns needed."
     monkeypatch.setattr(files, "MAX_FILE", 100)
     assert fault(write(b" " * 101)) == "is 0.0 GB, over the limit of 1 GB. Keep only ids and captions."
-
-
-def test_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     message = "Excel files need openpyxl. Install it (pip install 'caption-judge[tables]'), or save the sheet as CSV."
     assert fault(write(*written("xlsx"))) == message

@@ -93,9 +93,7 @@ def test_columns(write: Write, fault: Fault) -> None:
     assert fault(path) == message
     assert fault(path, columns={"caption": "word"}).startswith("no column 'word'. Did you mean 'words'?")
     assert fault(path, columns={"picture": "photo"}).startswith("unknown column role 'picture'")
-
-
-def test_ambiguous_columns(write: Write, fault: Fault) -> None:
+    # Ambiguous ones.
     for names, one, other, what, role in (
         ("file_name,image,caption", "file_name", "image", "image ids", "image_id"),
         ("id,caption,text", "caption", "text", "generated captions", "caption"),

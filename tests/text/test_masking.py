@@ -203,19 +203,10 @@ def test_lexicon_is_the_papers() -> None:
     assert "CVPR 2022" in GENDER.source
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("A dog. It barks.", "A dog."),
-        ("A dog at 3.5 m!", "A dog at 3.5 m!"),
-        ("Is it? Yes.", "Is it?"),
-        ("一个女人。她在跑。", "一个女人。"),
-        ("No stop\nSecond line", "No stop"),
-        ("  ", ""),
-    ],
-)
-def test_first_sentence(text: str, first: str) -> None:
-    assert first_sentence(text) == first
+def test_first_sentence() -> None:
+    first = {"A dog. It barks.": "A dog.", "A dog at 3.5 m!": "A dog at 3.5 m!", "Is it? Yes.": "Is it?", "  ": ""}
+    first |= {"一个女人。她在跑。": "一个女人。", "No stop\nSecond line": "No stop"}
+    assert {text: first_sentence(text) for text in first} == first
 
 
 def test_coverage_by_hand() -> None:

@@ -94,6 +94,12 @@ def test_widths() -> None:
     assert other.shape == (2, 4)
     assert [array.shape for array in hot("tasks", [0, 1], [4, 1])] == [(2, 5), (2, 5)]
     assert hot("tasks", np.array([True, False]))[0].tolist() == [[False, True], [True, False]]
+    with pytest.raises(ValueError, match="tasks: arrays of 2 and 3 columns; give all the same"):
+        hot("tasks", np.zeros((1, 2)), np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="tasks: label 2 is beyond the 2 columns of the multi-hot array"):
+        hot("tasks", np.zeros((1, 2)), [2])
+    with pytest.raises(ValueError, match=re.escape("weights: one for each of 4 samples is needed, got shape (2, 3)")):
+        contingency(A, T, weights=np.ones((2, 3)))
 
 
 @pytest.mark.parametrize(
@@ -115,12 +121,3 @@ def test_refused(given: object, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)) as caught:
         contingency(A, given)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
-
-
-def test_refused_beside_another() -> None:
-    with pytest.raises(ValueError, match="tasks: arrays of 2 and 3 columns; give all the same"):
-        hot("tasks", np.zeros((1, 2)), np.zeros((1, 3)))
-    with pytest.raises(ValueError, match="tasks: label 2 is beyond the 2 columns of the multi-hot array"):
-        hot("tasks", np.zeros((1, 2)), [2])
-    with pytest.raises(ValueError, match=re.escape("weights: one for each of 4 samples is needed, got shape (2, 3)")):
-        contingency(A, T, weights=np.ones((2, 3)))

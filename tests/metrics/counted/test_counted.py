@@ -237,7 +237,7 @@ def test_words_of_lics_vocabulary(real: Corpus) -> None:
     assert result.run["captioners"]["nic_plus"]["counted"] == {"words": len(chosen), "least": least}
 
 
-def test_variants_are_those_of_the_plain_functions() -> None:
+def test_variants_are_spelt_out_and_those_of_the_plain_functions() -> None:
     corpus = draw(200)
     x = arrays(corpus)
     people, shown, some = by_people(x), (x["a"], x["t"], x["t_hat"]), naming(x)
@@ -266,6 +266,9 @@ def test_variants_are_those_of_the_plain_functions() -> None:
     for name, value in wanted.items():
         assert table[name]["published"] == pytest.approx(value, abs=1e-12), name
     assert find_metric("dba-o:princeton").title == "DBA_O (A->T), princeton"
+    assert spell_out(["DBA"]) == spell_out(["dba-at", "dba-ta"]) == ("dba-o", "dba-g")
+    variants = "dba-o:sony", "dba-g:sony", "multi-at", "multi-ta", "ratio:female/male"
+    assert spell_out(["dba:sony", "multi", "ratio:female/male"]) == variants
 
 
 @pytest.fixture(scope="module")
@@ -557,10 +560,9 @@ def test_faults(tmp_path: Path) -> None:
         evaluate(replace(corpus, tasks=Tasks(("kite", "person"), alone, "test")), metrics="dba")
     # Before the first judge is trained: nothing is begun, nothing thrown away.
     begun: list[str] = []
+    run = tmp_path / "run"
     with pytest.raises(JudgeError, match="no image is of class 'Male'"):
-        evaluate(
-            corpus, metrics="lic,ratio:Male/female", out=tmp_path / "run", progress=lambda what, *_: begun.append(what)
-        )
+        evaluate(corpus, metrics="lic,ratio:Male/female", out=run, progress=lambda what, *_: begun.append(what))
     assert not any("training" in what for what in begun)
     for metric, least, message in (
         ("ba:counted", 1, "unknown variant 'counted'"),
@@ -572,12 +574,6 @@ def test_faults(tmp_path: Path) -> None:
     ):
         with pytest.raises(JudgeError, match=message):
             evaluate(corpus, metrics=metric, least=least)
-
-
-def test_names_of_families_and_other_names() -> None:
-    assert spell_out(["DBA"]) == spell_out(["dba-at", "dba-ta"]) == ("dba-o", "dba-g")
-    variants = "dba-o:sony", "dba-g:sony", "multi-at", "multi-ta", "ratio:female/male"
-    assert spell_out(["dba:sony", "multi", "ratio:female/male"]) == variants
 
 
 def test_nothing_to_train(tmp_path: Path, coco: Path) -> None:
