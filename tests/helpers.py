@@ -9,20 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
+from judge.corpus.reading import ReadOptions, read_captions
+from judge.errors import JudgeError
 from judge.training.member import Member
-from judge.types import Predictions, Sample, Target
+from judge.types import Predictions, Sample, Side, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
 
 Write = Callable[..., Path]
-Fault = Callable[..., str]
 
 
 def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, seed: int = 0) -> list[Sample]:
@@ -144,3 +146,13 @@ def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
     else:
         frame.to_csv(buffer, sep="\t", index=False)
     return buffer.getvalue()
+
+
+def fault(path: Path, side: Side = "generated", read: Callable[..., object] | None = None, **options: object) -> str:
+    """Read captions (or what ``read`` reads) that cannot be read; the one-line message, without the path in front."""
+    with pytest.raises(JudgeError) as caught:
+        read(path, **options) if read else read_captions(path, ReadOptions(**options), side=side)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message.removeprefix(str(path)).lstrip(":, ")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import openpyxl
 import pytest
-from helpers import Fault, Write
+from helpers import Write, fault
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ from judge.types import Side
     ],
 )
 @pytest.mark.parametrize("lines", [False, True])
-def test_bad_record(write: Write, fault: Fault, record: object, field: str, expected: str, lines: bool) -> None:
+def test_bad_record(write: Write, record: object, field: str, expected: str, lines: bool) -> None:
     what = {
         "image_id": f"image id {expected}. Give the record a number or a file name.",
         "caption": f"caption {expected}. Give the record a text, or remove it.",
@@ -49,7 +49,7 @@ def test_bad_record(write: Write, fault: Fault, record: object, field: str, expe
     assert fault(path) == f"record 2, field '{field}': {what[field]}"
 
 
-def test_other_bad_records(write: Write, fault: Fault) -> None:
+def test_other_bad_records(write: Write) -> None:
     names = ["000000000001.jpg", "2.jpg", "COCO_val2014_000000000001.jpg"]
     assert fault(write([{"image_id": name, "caption": "x"} for name in names])) == (
         "record 3, field 'image_id': duplicate results for image '1' (record 1 has one). "
@@ -100,11 +100,11 @@ def test_other_bad_records(write: Write, fault: Fault) -> None:
         (b"just some words\nand more\n", "no column of image ids among 'just some words'."),
     ],
 )
-def test_bad_file(write: Write, content: bytes, expected: str, fault: Fault) -> None:
+def test_bad_file(write: Write, content: bytes, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
 
 
-def test_archives(tmp_path: Path, fault: Fault) -> None:
+def test_archives(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("captions.json", "[]")
     assert fault(tmp_path / "a.zip") == "is a zip archive, not a table. Unpack it and give the file inside."
@@ -112,7 +112,7 @@ def test_archives(tmp_path: Path, fault: Fault) -> None:
     assert fault(tmp_path / "a.xlsx") == "the first sheet is empty. Put the table on the first sheet."
 
 
-def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault(tmp_path / "none.json") == "no such file. Check the path."
     assert fault(tmp_path) == "is a folder. Give one file."
     assert fault(Path("/dev/null")) == "is not a regular file. Give a file on disk."

@@ -7,34 +7,27 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import helpers
 import pandas as pd
 import pytest
-from helpers import Fault, Write, table_bytes
+from helpers import Write, table_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.corpus.labels import derive_labels, read_labels
 from judge.corpus.reading import read_captions
-from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 
 FEMALE, MALE, NONE = frozenset({"female"}), frozenset({"male"}), frozenset[str]()
+GENDER = load_lexicon("gender")
+fault = partial(helpers.fault, read=read_labels)
 
 
-@pytest.fixture(scope="module")
-def gender() -> Lexicon:
-    return load_lexicon("gender")
-
-
-@pytest.fixture
-def fault(fault: Fault) -> Fault:
-    return partial(fault, read=read_labels)
-
-
-def test_princeton_table(write: Write, gender: Lexicon) -> None:
+def test_princeton_table(write: Write) -> None:
     rows = "1,Male,Light", "2,Female,Dark", "3,Both,Unsure", "4,Unsure,Light", "5,,Both", "1,Male,Light"
     path = write("\n".join(["id,bb_gender,bb_skin", *rows]))
-    labels = read_labels(path, lexicon=gender)
+    labels = read_labels(path, lexicon=GENDER)
     assert labels.by_image == {"1": "male", "2": "female"}
     assert labels.classes == ("female", "male")
     assert labels.ignored == {"Both": 1, "Unsure": 1, "": 1}
@@ -61,18 +54,18 @@ TABLE = pd.DataFrame({"image_id": [1, 2, 3], "gender": pd.Categorical(["Woman", 
     ],
     ids=["csv", "tsv", "json", "mapping", "json lines", "parquet", "xlsx"],
 )
-def test_every_format_and_spelling(write: Write, gender: Lexicon, content: object) -> None:
-    labels = read_labels(write(content), lexicon=gender)
+def test_every_format_and_spelling(write: Write, content: object) -> None:
+    labels = read_labels(write(content), lexicon=GENDER)
     assert labels.by_image == {"1": "female", "2": "male", "3": "female"}
 
 
-def test_chosen_columns(write: Write, gender: Lexicon, fault: Fault) -> None:
+def test_chosen_columns(write: Write) -> None:
     path = write("photo,who,note\na.jpg,F,x\n")
-    assert read_labels(path, lexicon=gender, id_column="photo", label_column="who").by_image == {"a": "female"}
+    assert read_labels(path, lexicon=GENDER, id_column="photo", label_column="who").by_image == {"a": "female"}
     names = "among 'photo', 'who', 'note'. Name it with"
-    assert fault(path, lexicon=gender) == f"no column of image ids {names} --id-column=NAME."
+    assert fault(path, lexicon=GENDER) == f"no column of image ids {names} --id-column=NAME."
     message = f"no column of gender labels {names} --label-column=NAME."
-    assert fault(path, lexicon=gender, id_column="photo") == message
+    assert fault(path, lexicon=GENDER, id_column="photo") == message
     assert fault(path, id_column="photo", label_column="whom").startswith("no column 'whom'. Did you mean 'who'?")
     assert fault(write("id,label,class\n1,m,m\n")) == (
         "columns 'label' and 'class' may both hold the gender labels (columns: 'id', 'label', 'class'). "
@@ -81,38 +74,38 @@ def test_chosen_columns(write: Write, gender: Lexicon, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", 0, "0.0", 0.0])
-def test_numbers_are_no_classes(write: Write, gender: Lexicon, value: object, fault: Fault) -> None:
+def test_numbers_are_no_classes(write: Write, value: object) -> None:
     path = write([{"id": 1, "gender": "1"}, {"id": 2, "gender": value}])
-    assert fault(path, lexicon=gender) == (
+    assert fault(path, lexicon=GENDER) == (
         "record 1: label is the number 1, and published tables disagree on what numbers mean. "
         "Say which class it is, as in --label-value male=1."
     )
     assert "--label-value NAME=1" in fault(path)
-    assert fault(path, lexicon=gender, spellings={"male": ["1"]}).startswith("record 2: label is the number 0,")
-    for lexicon in (gender, None):
+    assert fault(path, lexicon=GENDER, spellings={"male": ["1"]}).startswith("record 2: label is the number 0,")
+    for lexicon in (GENDER, None):
         labels = read_labels(path, lexicon=lexicon, spellings={"female": ["1.0"], "male": ["0"]})
         assert labels.by_image == {"1": "female", "2": "male"}
 
 
-def test_spellings(write: Write, gender: Lexicon, fault: Fault) -> None:
+def test_spellings(write: Write) -> None:
     path = write("id,gender\n1,Frau\n2,Mann\n3,both\n")
-    assert read_labels(path, lexicon=gender, spellings={"female": ["frau"], "male": ["MANN"]}).ignored == {"both": 1}
+    assert read_labels(path, lexicon=GENDER, spellings={"female": ["frau"], "male": ["MANN"]}).ignored == {"both": 1}
     # What the user says wins over what is commonly ignored.
     labels = read_labels(path, spellings={"mixed": ["Both"]})
     assert labels.by_image == {"1": "Frau", "2": "Mann", "3": "mixed"}
     assert labels.classes == ("Frau", "Mann", "mixed")
     known = "Known classes: female, male; tell what it means with --label-value female=Frau."
-    assert fault(path, lexicon=gender) == f"record 1: unknown label 'Frau'. {known}"
-    assert fault(path, lexicon=gender, spellings={"man": ["Mann"]}).startswith("'man' is no class of gender.")
+    assert fault(path, lexicon=GENDER) == f"record 1: unknown label 'Frau'. {known}"
+    assert fault(path, lexicon=GENDER, spellings={"man": ["Mann"]}).startswith("'man' is no class of gender.")
     message = "'x' is given as a spelling of 'male' and of 'female'. Keep one of the two."
-    assert fault(path, lexicon=gender, spellings={"male": ["x"], "female": ["x"]}) == message
+    assert fault(path, lexicon=GENDER, spellings={"male": ["x"], "female": ["x"]}) == message
 
 
-def test_values_that_differ_in_case_only_or_are_null(write: Write, gender: Lexicon) -> None:
+def test_values_that_differ_in_case_only_or_are_null(write: Write) -> None:
     labels = read_labels(write("id,emotion\n1,Awe\n2,awe\n3,FEAR\n"), attribute="emotion")
     assert labels.by_image == {"1": "Awe", "2": "Awe", "3": "FEAR"}
     nulls = write('[{"id": 1, "gender": null}, {"id": 2, "gender": NaN}, {"id": 3}, {"id": 4, "gender": "w"}]')
-    labels = read_labels(nulls, lexicon=gender)
+    labels = read_labels(nulls, lexicon=GENDER)
     assert (labels.by_image, labels.ignored) == ({"4": "female"}, {"": 3})
 
 
@@ -135,8 +128,8 @@ MEND = "Give the record a number or a file name."
         ({" ": "m"}, f"record 1 (' '): image id is empty. {MEND}"),
     ],
 )
-def test_bad_tables(write: Write, gender: Lexicon, content: object, expected: str, fault: Fault) -> None:
-    assert fault(write(content), lexicon=gender) == expected
+def test_bad_tables(write: Write, content: object, expected: str) -> None:
+    assert fault(write(content), lexicon=GENDER) == expected
 
 
 def test_rule() -> None:
@@ -168,13 +161,13 @@ def test_order_and_repetition_of_captions_change_nothing(mentions, random) -> No
     assert derive_labels(shuffled, attribute="x", classes=CLASSES) == labels
 
 
-def test_shared_gender_table_is_reproduced(shared: Path, gender: Lexicon) -> None:
+def test_shared_gender_table_is_reproduced(shared: Path) -> None:
     folder = shared / "coco-captions"
-    table = read_labels(folder / "gender.csv", lexicon=gender)
+    table = read_labels(folder / "gender.csv", lexicon=GENDER)
     assert Counter(table.by_image.values()) == {"male": 2566, "female": 1031}
     human = read_captions(folder / "captions_human.json", side="human")
     said = {image: [tokenize(text, contractions="whole") for text in texts] for image, texts in human.by_image.items()}
-    mentions = {image: list(map(gender.mentions, texts)) for image, texts in said.items()}
-    derived = derive_labels(mentions, attribute="gender", classes=gender.classes)
+    mentions = {image: list(map(GENDER.mentions, texts)) for image, texts in said.items()}
+    derived = derive_labels(mentions, attribute="gender", classes=GENDER.classes)
     assert derived.by_image == table.by_image
     assert derived.ignored == {"no class named": 6219, "several classes named": 485}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import Fault, Write, table_bytes
+from helpers import Write, fault, table_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -128,7 +128,7 @@ def test_name_and_source(write: Write) -> None:
     assert read_captions(str(path), side="generated").source == str(path)
 
 
-def test_options_that_are_of_the_other_sides_file(write: Write, fault: Fault) -> None:
+def test_options_that_are_of_the_other_sides_file(write: Write) -> None:
     """Columns that a file lacks: its own names tell. A split: generated captions are joined with human images of it."""
     options = ReadOptions(columns={"image_id": "photo", "caption": "words"})
     for content in written("coco results", "lmms-eval", "parquet"):
@@ -140,7 +140,7 @@ def test_options_that_are_of_the_other_sides_file(write: Write, fault: Fault) ->
         assert fault(path, "human", split="test") == message
 
 
-def test_duplicates(write: Write, fault: Fault) -> None:
+def test_duplicates(write: Write) -> None:
     for form in ("csv", "json lines", "coco results"):
         text = FORMATS[form]({"1": "a man", "2": "a dog"}).decode()
         path = write(text.replace("2,", "1,").replace("2.jpg", "1.jpg").replace(": 2", ": 1"))
@@ -168,7 +168,7 @@ def test_every_truncation_of_every_format_is_a_judge_error_or_fewer_captions(wri
             assert 1 <= captions.total <= 4
 
 
-def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MAX_UNPACKED", 100)
     for content in written("parquet", "xlsx"):
         assert fault(write(content)) == "unpacks to 0 GB. Keep only the columns needed."
@@ -191,7 +191,7 @@ def test_shared_human_captions(shared: Path) -> None:
     assert read_captions(path, side="human").refused == 24
 
 
-def test_other_shared_captions(shared: Path, fault: Fault) -> None:
+def test_other_shared_captions(shared: Path) -> None:
     for name in ("nic_plus", "nic_equalizer", "nic_balanced", "nic_upweight"):
         captions = read_captions(shared / "coco-captions" / "results" / f"{name}.json", side="generated")
         assert (captions.name, len(captions.by_image), captions.total, captions.refused) == (name, 10_301, 10_301, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers import Fault, Write, table_bytes
+from helpers import Write, fault, table_bytes
 
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
@@ -19,7 +19,7 @@ def both_sides(path: Path, image: str, generated: tuple[str, ...], human: tuple[
     assert read_captions(path, side="human").by_image == {image: human}
 
 
-def test_karpathy_splits_and_file_names(write: Write, fault: Fault) -> None:
+def test_karpathy_splits_and_file_names(write: Write) -> None:
     images = [
         {"filename": "10.jpg", "split": "test", "sentences": [{"raw": "a dog"}, {"raw": "a cat"}]},
         {"filename": "11.jpg", "split": "restval", "sentences": [{"raw": "a cow"}]},
@@ -70,13 +70,13 @@ def test_pictures_are_no_ids(write: Write) -> None:
 
 
 @pytest.mark.parametrize("text", ["[not a list", "['a', 3]", "[__import__('os').getcwd()]", "[" * 5000, "['a'"])
-def test_lists_in_text_are_parsed_never_run(write: Write, text: str, fault: Fault) -> None:
+def test_lists_in_text_are_parsed_never_run(write: Write, text: str) -> None:
     path = write([{"image_id": 1, "answer": text}])
     expected = "record 1, field 'answer': looks like a list of captions but is none. Write it as a JSON list of texts."
     assert fault(path, "human") == expected
 
 
-def test_people_may_give_lists_models_may_not(write: Write, fault: Fault) -> None:
+def test_people_may_give_lists_models_may_not(write: Write) -> None:
     path = write([{"image": "val2014/COCO_val2014_000000522418.jpg", "caption": ["a man", "a boy"]}])
     assert read_captions(path, side="human").by_image == {"522418": ("a man", "a boy")}
     message = "record 1, field 'caption': caption is a list. Give the record a text, or remove it."
@@ -85,7 +85,7 @@ def test_people_may_give_lists_models_may_not(write: Write, fault: Fault) -> Non
     assert read_captions(mapping, side="generated").by_image == {"1": ("a man", "a boy")}
 
 
-def test_columns(write: Write, fault: Fault) -> None:
+def test_columns(write: Write) -> None:
     path = write("photo,words,id\nx.jpg,a man,9\n")
     options = ReadOptions(columns={"image_id": "photo", "caption": "words"})
     assert read_captions(path, options, side="generated").by_image == {"x": ("a man",)}
@@ -124,7 +124,7 @@ def test_csv_guesses_nothing(write: Write) -> None:
     assert list(texts) == [("NA",), ("null",), ("1.0",), ("two\r\nlines",), ("nan",)]
 
 
-def test_empty_and_refused_are_counted(write: Write, fault: Fault) -> None:
+def test_empty_and_refused_are_counted(write: Write) -> None:
     captions = {"1": "", "2": " \n\u3000", "3": "I'm sorry, but I can't help with that.", "4": "a man"}
     read = read_captions(write(captions), side="generated")
     assert (read.by_image, read.empty, read.refused) == ({"4": ("a man",)}, 2, 1)

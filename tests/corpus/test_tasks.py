@@ -6,10 +6,11 @@ import json
 from functools import partial
 from pathlib import Path
 
+import helpers
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import Fault, Write, table_bytes
+from helpers import Write, table_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,17 +18,13 @@ from judge.corpus.objects import read_tasks
 from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
 
+fault = partial(helpers.fault, read=read_tasks)
 DOG, CAT, NONE = frozenset({"dog"}), frozenset({"cat"}), frozenset[str]()
 INSTANCES = {
     "images": [{"id": number, "file_name": f"{number}.jpg"} for number in (1, 2, 3)],
     "annotations": [{"image_id": image, "category_id": of} for image, of in ((1, 18), (1, 18), (1, 7), (2, 7))],
     "categories": [{"id": 7, "name": "cat"}, {"id": 18, "name": "Dog"}, {"id": 3, "name": "zebra"}],
 }
-
-
-@pytest.fixture
-def fault(fault: Fault) -> Fault:
-    return partial(fault, read=read_tasks)
 
 
 def shown(tasks: Tasks) -> dict[str, set[str]]:
@@ -73,7 +70,7 @@ def test_every_format(write: Write, content: object) -> None:
     assert shown(read_tasks(write(content))) == {"1": {"cat", "dog"}, "2": {"cat"}, "3": set()}
 
 
-def test_chosen_columns(write: Write, fault: Fault) -> None:
+def test_chosen_columns(write: Write) -> None:
     path = write("photo,what\na.jpg,dog/cat\nb.jpg,hot dog\n")
     tasks = read_tasks(path, id_column="photo", task_column="what", separator="/")
     assert shown(tasks) == {"a": {"cat", "dog"}, "b": {"hot dog"}}
@@ -127,7 +124,7 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
         ("{}", "JSON of the wrong shape (an object). "),
     ],
 )
-def test_bad_files(write: Write, content: object, expected: str, fault: Fault) -> None:
+def test_bad_files(write: Write, content: object, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
 
 
