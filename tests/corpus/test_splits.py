@@ -34,8 +34,7 @@ def test_no_image_is_on_both_sides_and_weights_balance(images: dict[str, str], s
 
 def test_sizes_of_the_shared_data() -> None:
     """1,031 women: 2 x 928 train and 2 x 103 are held out, 1,856 and 206."""
-    images = {str(i): "female" if i < 1031 else "male" for i in range(3597)}
-    split = holdout_split(images, seed=0)
+    split = holdout_split({str(i): "female" if i < 1031 else "male" for i in range(3597)}, seed=0)
     assert (len(split.train), len(split.test)) == (1856, 206)
 
 

@@ -218,7 +218,6 @@ def test_misuse() -> None:
 
 
 def test_the_benchmarks_loops_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The benchmark's yardstick answers the same."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "scripts")
     bench = import_module("bench_alignment")
     rng = np.random.default_rng(2)

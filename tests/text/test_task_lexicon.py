@@ -102,8 +102,7 @@ def plurals(entry: str) -> set[str]:
     return {" ".join([*before, form]) for form in forms}
 
 
-def test_plurals() -> None:
-    """Every singular stands there with its plural."""
+def test_every_singular_stands_there_with_its_plural() -> None:
     for name, entries in OBJECTS.classes.items():
         lone = {entry for entry in entries if not entry.endswith("s") and not plurals(entry) & entries}
         assert lone <= ALONE, (name, lone)
