@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -148,10 +149,10 @@ def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def fault(path: Path, side: Side = "generated", read: Callable[..., object] | None = None, **options: object) -> str:
+def fault(path: Path, side: Side = "generated", read: Callable[..., object] | None = None, **options: Any) -> str:
     """Read captions (or what ``read`` reads) that cannot be read; the one-line message, without the path in front."""
     with pytest.raises(JudgeError) as caught:
-        read(path, **options) if read else read_captions(path, ReadOptions(**options), side=side)  # type: ignore[arg-type]
+        read(path, **options) if read else read_captions(path, ReadOptions(**options), side=side)
     message = str(caught.value)
     assert message.startswith(str(path))
     assert "\n" not in message
