@@ -325,7 +325,8 @@ def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus,
     images = list(corpus.human.by_image)
     shown = corpus.tasks.table(images)  # type: ignore[union-attr]
     told = hot(said(corpus.generated[0].by_image, images, TASKS), list(OBJECTS))
-    classes = hot([{corpus.labels.by_image[image]} for image in images], ["dark", "light", "medium"])  # type: ignore[union-attr]
+    annotated = [{corpus.labels.by_image[image]} for image in images]  # type: ignore[union-attr]
+    classes = hot(annotated, ["dark", "light", "medium"])
     told_so = warnings(evaluate(corpus, metrics="ba-objects", lexicon="none", **QUICK))
     assert told_so == ["no words of tone are known: BA counts the annotated classes, on both sides."]
     assert table["dba-o:annotation"]["published"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
