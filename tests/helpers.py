@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -16,14 +18,17 @@ from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
+from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Materials, find_judge
 from judge.training.member import Member
-from judge.types import FloatArray, Predictions, Sample, Target
+from judge.types import FloatArray, Predictions, Sample, Side, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
 EVEN = {"female": 1.0, "male": 1.0}
+
+Write = Callable[..., Path]
 
 
 def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, seed: int = 0) -> list[Sample]:
@@ -204,3 +209,25 @@ def one_line(*parts: str) -> Iterator[list[str]]:
     assert "\n" not in told[0]
     for part in parts:
         assert part in told[0]
+
+
+def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
+    """A table as the bytes of a file: "parquet", "xlsx" or "tsv"."""
+    buffer = io.BytesIO()
+    if kind == "parquet":
+        frame.to_parquet(buffer)
+    elif kind == "xlsx":
+        frame.to_excel(buffer, index=False)
+    else:
+        frame.to_csv(buffer, sep="\t", index=False)
+    return buffer.getvalue()
+
+
+def fault(path: Path, side: Side = "generated", read: Callable[..., object] | None = None, **options: Any) -> str:
+    """Read captions (or what ``read`` reads) that cannot be read; the one-line message, without the path in front."""
+    with pytest.raises(JudgeError) as caught:
+        read(path, **options) if read else read_captions(path, ReadOptions(**options), side=side)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message.removeprefix(str(path)).lstrip(":, ")
