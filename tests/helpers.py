@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from typer.testing import CliRunner, Result
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
 from judge.training.member import Member
-from judge.types import Predictions, Sample, Target
+from judge.types import Captions, Predictions, Sample, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
@@ -127,3 +128,34 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
         for part in (model, *others):
             part.save_pretrained(folder)
     return folder
+
+
+Value = TypeVar("Value")
+
+
+def known(value: Value | None) -> Value:
+    """What is there."""
+    assert value is not None
+    return value
+
+
+def inputs_of(files: WorldFiles, *captioners: str) -> list[object]:
+    """People's captions, those of some captioners and the labels, as options of ``judge evaluate``."""
+    captions = [part for name in captioners for part in ("--captions", files.captions[name])]
+    return ["--human", files.human, *captions, "--labels", files.labels]
+
+
+def pictures_of(files: WorldFiles) -> list[object]:
+    """Pictures of a drawn world and what is seen on them, as options."""
+    return ["--images", files.folder / "images", "--instances", files.folder / "instances.json"]
+
+
+def results_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Metric and judge -> the row of a finished run of one captioner."""
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    return {(row["metric"], row["judge"]): row for row in found}
+
+
+def of_images(captions: Captions, images: Iterable[str]) -> Captions:
+    """A side with some of its images alone."""
+    return Captions(captions.name, {image: captions.by_image[image] for image in images})

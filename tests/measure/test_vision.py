@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import few, judge, save_captioner
+from helpers import few, inputs_of, judge, pictures_of, results_of, save_captioner
 from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -31,11 +30,7 @@ def told_by_the_setting(images: int, out: Path) -> WorldFiles:
 
 def given(world: WorldFiles, folder: Path) -> list[object]:
     """What every run of a drawn world is given."""
-    return [
-        "--human", world.human, "--captions", world.captions["plain"], "--labels", world.labels,
-        "--images", world.folder / "images", "--instances", world.folder / "instances.json",
-        "--features", folder / "features", *EYES, *QUICK, *PAPER,
-    ]  # fmt: skip
+    return [*inputs_of(world, "plain"), *pictures_of(world), "--features", folder / "features", *EYES, *QUICK, *PAPER]
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +51,19 @@ def evaluate(*arguments: object) -> Result:
     return done
 
 
-def rows(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
-    return {(row["metric"], row["judge"]): row for row in found}
-
-
 def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     """Issue: sat's score on the human side exceeds the text-only judge's by 0.15, image-blanked sat's does not."""
     arguments, out = given(told_by_the_setting(IMAGES, tmp_path / "world"), tmp_path), tmp_path / "out"
     metrics, judges = "imagecaptioner2,imagecaptioner2-ratio,lic", "sat,sat-caption-only,sat-image-only,vl-lic-lstm"
     done = evaluate(*arguments, "--metrics", metrics, "--judge", judges, "--out", out)
-    found = rows(out)
+    found = results_of(out)
     names = ("sat", "sat-caption-only", "sat-image-only")
     seeing, reading, looking = (found["imagecaptioner2", name] for name in names)
     assert seeing["human"] > reading["human"] + 0.15
     assert looking["human"] > 0.7
     assert reading["human"] == pytest.approx(0.5, abs=0.1)
-    assert found["imagecaptioner2-ratio", "sat"]["amplification"] == pytest.approx(
-        seeing["generated"] / seeing["human"]
-    )
+    ratio = seeing["generated"] / seeing["human"]
+    assert found["imagecaptioner2-ratio", "sat"]["amplification"] == pytest.approx(ratio)
     assert found["imagecaptioner2", "vl-lic-lstm"]["human"] > 0.6
     # Text metrics are measured by a judge of text, whatever sees.
     assert found["lic", "linear"]["human"] == pytest.approx(0.25, abs=0.12)
@@ -92,21 +81,19 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
 
 
 def test_masks_decide_what_is_seen_and_features_are_kept(arguments: list[object], tmp_path: Path) -> None:
-    common = [*arguments, "--metrics", "imagecaptioner2", "--epochs", "1"]
-    evaluate(*common, "--out", tmp_path / "one")
-
-    def kept() -> dict[Path, int]:
+    def kept(name: str, *more: str) -> dict[Path, int]:
+        """Features there are after another run, and when they were written."""
+        evaluate(*arguments, "--metrics", "imagecaptioner2", "--epochs", "1", *more, "--out", tmp_path / name)
         return {path: path.stat().st_mtime_ns for path in (tmp_path / "features").rglob("*.npy")}
 
-    first = kept()
+    first = kept("one")
     assert first
-    evaluate(*common, "--out", tmp_path / "two")
-    assert kept() == first  # Not written again either.
-    assert rows(tmp_path / "one") == rows(tmp_path / "two")
-    evaluate(*common, "--mask", "box", "--out", tmp_path / "box")
-    evaluate(*common, "--mask", "none", "--out", tmp_path / "none")
-    assert first.items() <= kept().items()
-    assert len(kept()) == 3 * len(first)
+    assert kept("two") == first  # Not written again either.
+    assert results_of(tmp_path / "one") == results_of(tmp_path / "two")
+    kept("box", "--mask", "box")
+    every = kept("none", "--mask", "none")
+    assert first.items() <= every.items()
+    assert len(every) == 3 * len(first)
 
 
 def test_real_pictures(shared: Path, tmp_path: Path) -> None:
@@ -131,9 +118,8 @@ def test_real_pictures(shared: Path, tmp_path: Path) -> None:
             human["annotations"].append({"id": image, "image_id": image, "caption": told[0]})
             results.append({"image_id": image, "caption": told[1]})
             labels.append(f"{image},{'female' if n % 2 else 'male'}")
-    files = {"instances.json": people, "human.json": human, "mine.json": results}
-    for name, content in files.items():
-        (tmp_path / name).write_text(json.dumps(content))
+    for name, content in (("instances", people), ("human", human), ("mine", results)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
     (tmp_path / "labels.csv").write_text("\n".join(labels))
     out, seen = tmp_path / "out", ["--images", folder, "--instances", tmp_path / "instances.json"]
     wrote = judge("caption", "--model", save_captioner(tmp_path / "git"), *seen, "--out", tmp_path / "git.json")
@@ -141,13 +127,11 @@ def test_real_pictures(shared: Path, tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "git.json").read_text())) == 159
     done = evaluate(
         "--human", tmp_path / "human.json", "--captions", tmp_path / "mine.json", "--captions", tmp_path / "git.json",
-        "--labels", tmp_path / "labels.csv",
-        *seen, "--mask", "segment", "--dilation", "2",
-        "--metrics", "imagecaptioner2,vl-lic", "--judge", "sat,vl-lic-lstm", *EYES, "--epochs", "2", *PAPER,
-        "--features", tmp_path / "features",
-        "--resamples", "200", "--out", out,
+        "--labels", tmp_path / "labels.csv", *seen, "--mask", "segment", "--dilation", "2", *EYES, "--epochs", "2",
+        "--metrics", "imagecaptioner2,vl-lic", "--judge", "sat,vl-lic-lstm", *PAPER, "--resamples", "200",
+        "--features", tmp_path / "features", "--out", out,
     )  # fmt: skip
-    found = rows(out)
+    found = results_of(out)
     assert set(found) == {(name, seer) for name in ("imagecaptioner2", "vl-lic") for seer in ("sat", "vl-lic-lstm")}
     assert 0 < found["imagecaptioner2", "sat"]["human"] < 1
     assert "mine" in done.stdout
@@ -178,20 +162,16 @@ def test_faults(arguments: list[object], tmp_path: Path, extra: list[object], me
     assert [path.name for path in tmp_path.iterdir() if path.name != "features"] == []
 
 
-def test_an_image_without_a_picture(arguments: list[object], world: WorldFiles, tmp_path: Path) -> None:
+def test_without_pictures_nothing_is_seen(world: WorldFiles, tmp_path: Path) -> None:
     most = tmp_path / "most"
     most.mkdir()
     for path in sorted((world.folder / "images").iterdir())[2:]:
         (most / path.name).write_bytes(path.read_bytes())
-    told = [*arguments, "--images", most, "--mask", "none", "--metrics", "imagecaptioner2", "--out", tmp_path / "out"]
-    told[told.index("--instances") : told.index("--instances") + 2] = []
-    done = judge("evaluate", *told)
-    assert done.exit_code == 2
-    assert f"no picture of image '1' (2 of {FEW} images have none)" in done.stderr
-
-
-def test_without_pictures_nothing_is_seen(arguments: list[object], tmp_path: Path) -> None:
-    told = [*arguments]
-    told[told.index("--images") : told.index("--images") + 2] = []
-    done = judge("evaluate", *told, "--metrics", "imagecaptioner2", "--out", tmp_path / "out")
-    assert (done.exit_code, "--images: judges of imagecaptioner2 see pictures" in done.stderr) == (2, True)
+    common = ["--mask", "none", "--metrics", "imagecaptioner2", "--out", tmp_path / "out"]
+    for pictures, message in (
+        (["--images", most], f"no picture of image '1' (2 of {FEW} images have none)"),
+        ([], "--images: judges of imagecaptioner2 see pictures"),
+    ):
+        done = judge("evaluate", *inputs_of(world, "plain"), *pictures, *EYES, *common)
+        assert done.exit_code == 2
+        assert message in done.stderr

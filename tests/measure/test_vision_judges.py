@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import few, judge
+from helpers import few, inputs_of, judge, pictures_of, results_of
 from tiny_bert import save_bert
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -31,15 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 def arguments(world: WorldFiles) -> list[object]:
-    return [
-        "evaluate", "--human", world.human, "--captions", world.captions["plain"], "--labels", world.labels,
-        "--images", world.folder / "images", "--instances", world.folder / "instances.json", *QUICK,
-    ]  # fmt: skip
-
-
-def rows(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
-    return {(row["metric"], row["judge"]): row for row in found}
+    return ["evaluate", *inputs_of(world, "plain"), *pictures_of(world), *QUICK, *BLIND]
 
 
 def regions(folder: Path) -> np.ndarray:
@@ -52,28 +44,31 @@ def regions(folder: Path) -> np.ndarray:
 def annotated(world: WorldFiles, *, people: bool) -> np.ndarray:
     """[N, 4]: corners of the annotated things, without or with people."""
     file = json.loads((world.folder / "instances.json").read_text(encoding="utf-8"))
-    person = next(category["id"] for category in file["categories"] if category["name"] == "person")
-    boxes = [one["bbox"] for one in file["annotations"] if people or one["category_id"] != person]
+    boxes = [one["bbox"] for one in file["annotations"] if people or one["category_id"] != person_of(file)]
     return np.array([(x, y, x + width, y + height) for x, y, width, height in boxes])
 
 
+def person_of(file: dict[str, Any]) -> int:
+    return next(category["id"] for category in file["categories"] if category["name"] == "person")
+
+
 def test_grit_sees_things_of_all_categories_but_those_hidden(world: WorldFiles, tmp_path: Path) -> None:
-    given = [*arguments(world), *BLIND, "--metrics", "imagecaptioner2"]
+    given = [*arguments(world), "--metrics", "imagecaptioner2"]
     swin, three = "swin_tiny_patch4_window7_224", ("grit", "grit-caption-only", "grit-image-only")
     for mask, eyes, judges in (("segment", swin, three), ("none", "resnet18", ("grit",))):
         out = tmp_path / f"out-{mask}"
         told = ["--mask", mask, "--backbone", eyes, "--judge", ",".join(judges), "--features", tmp_path / mask]
         done = judge(*given, *told, "--out", out)
         assert done.exit_code == 0, done.output
-        assert set(rows(out)) == {("imagecaptioner2", name) for name in judges}
-        assert all(0 < row["human"] < 1 for row in rows(out).values())
+        assert set(results_of(out)) == {("imagecaptioner2", name) for name in judges}
+        assert all(0 < row["human"] < 1 for row in results_of(out).values())
         assert "ImageCaptioner2 (grit)" in done.stdout
-    found = rows(tmp_path / "out-segment")
+    found = results_of(tmp_path / "out-segment")
     # With captions blanked both sides are the same evidence.
     assert found["imagecaptioner2", "grit-image-only"]["amplification"] == 0
     assert found["imagecaptioner2", "grit"]["amplification"] != 0
-    left, everything = regions(tmp_path / "segment"), regions(tmp_path / "none")
-    things, people = annotated(world, people=False), annotated(world, people=True)
+    left, everything = (regions(tmp_path / mask) for mask in ("segment", "none"))
+    things, people = (annotated(world, people=people) for people in (False, True))
     assert len(everything) == len(people) > len(things) >= len(left) > len(things) / 2
     for found_boxes, true in ((left, things), (everything, people)):
         for corners in found_boxes:
@@ -85,8 +80,7 @@ def test_grit_sees_things_of_all_categories_but_those_hidden(world: WorldFiles, 
 def test_other_categories_are_read_for_judges_that_ask_alone(world: WorldFiles, tmp_path: Path) -> None:
     """A thing that is no person and has a broken outline is in nobody's way but GRIT's."""
     file = json.loads((world.folder / "instances.json").read_text(encoding="utf-8"))
-    person = next(category["id"] for category in file["categories"] if category["name"] == "person")
-    thing = next(one for one in file["annotations"] if one["category_id"] != person)
+    thing = next(one for one in file["annotations"] if one["category_id"] != person_of(file))
     thing |= {"segmentation": [[1, 2, 3]], "bbox": [0, 0, 1, 1]}
     (tmp_path / "instances.json").write_text(json.dumps(file), encoding="utf-8")
     told = {"human": world.human, "captions": [world.captions["plain"]], "images": world.folder / "images"}
@@ -103,19 +97,10 @@ def test_other_categories_are_read_for_judges_that_ask_alone(world: WorldFiles, 
 
 def test_vl_lic_reads_with_the_encoder_in_a_folder(world: WorldFiles, tmp_path: Path) -> None:
     out, bert = tmp_path / "out", save_bert(tmp_path / "bert")
-    given = [
-        *arguments(world),
-        "--backbone",
-        "resnet18",
-        *BLIND,
-        "--metrics",
-        "vl-lic",
-        "--features",
-        tmp_path / "eyes",
-    ]
+    given = [*arguments(world), "--backbone", "resnet18", "--metrics", "vl-lic", "--features", tmp_path / "eyes"]
     done = judge(*given, "--reader", bert, "--judge", "vl-lic,vl-lic-image-only", "--out", out)
     assert done.exit_code == 0, done.output
-    found = rows(out)
+    found = results_of(out)
     assert set(found) == {("vl-lic", "vl-lic"), ("vl-lic", "vl-lic-image-only")}
     assert 0 < found["vl-lic", "vl-lic"]["human"] < 1
     assert f"reader: {bert}" in (out / "run.yaml").read_text(encoding="utf-8")
