@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
+from judge.corpus import Corpus
 from judge.training.member import Member
 from judge.types import Captions, Predictions, Sample, Target
 
@@ -156,6 +158,15 @@ def results_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["metric"], row["judge"]): row for row in found}
 
 
-def of_images(captions: Captions, images: Iterable[str]) -> Captions:
-    """A side with some of its images alone."""
-    return Captions(captions.name, {image: captions.by_image[image] for image in images})
+def first_images(coco: Path, names: Sequence[str], count: int) -> Corpus:
+    """The first labelled images of the shared captions, by people and some captioners."""
+    captions = [coco / "results" / f"{name}.json" for name in names]
+    corpus = Corpus.read(human=coco / "captions_human.json", captions=captions, labels=coco / "gender.csv")
+    labels = known(corpus.labels)
+    images = list(labels.by_image)[:count]
+
+    def chosen(side: Captions) -> Captions:
+        return replace(side, by_image={image: side.by_image[image] for image in images})
+
+    labels = replace(labels, by_image={image: labels.by_image[image] for image in images})
+    return Corpus(chosen(corpus.human), tuple(map(chosen, corpus.generated)), labels)
