@@ -234,11 +234,11 @@ def test_faulty_corpora(world: World) -> None:
     women, men = ([i for i, name in world.labels.by_image.items() if name == own] for own in ("female", "male"))
     alone = replace(world.labels, by_image=dict.fromkeys(women, "female"))
     few = replace(alone, by_image={**alone.by_image, **dict.fromkeys(men[:9], "male")})
-    for captions, labels, attribute, message in (
-        (elsewhere, world.labels, None, r"no image in common \(human '1', generated 'x1', labels '1'\)"),
-        (captioner, alone, None, r"all 120 images are 'female'\. A judge needs two classes or more"),
-        (captioner, few, None, "class 'male' of gender has 9 images; 10 are needed"),
-        (captioner, None, "skin", "no labels, and no lexicon"),
+    for captions, labels, settings, message in (
+        (elsewhere, world.labels, {}, r"no image in common \(human '1', generated 'x1', labels '1'\)"),
+        (captioner, alone, {}, r"all 120 images are 'female'\. A judge needs two classes or more"),
+        (captioner, few, {}, "class 'male' of gender has 9 images; 10 are needed"),
+        (captioner, None, {"attribute": "skin"}, "no labels, and no lexicon"),
     ):
         with pytest.raises(JudgeError, match=message):
-            evaluate(Corpus(world.human, (captions,), labels), attribute=attribute)
+            evaluate(Corpus(world.human, (captions,), labels), **settings)

@@ -26,9 +26,9 @@ def printed(table: Table[Row], width: int) -> list[list[str]]:
     """The lines of each part."""
     found = []
     for part in fold(table, width):
-        console = Console(width=width, file=StringIO(), highlight=False)
-        console.print(part)
-        found.append(console.file.getvalue().splitlines())  # type: ignore[attr-defined]
+        file = StringIO()
+        Console(width=width, file=file, highlight=False).print(part)
+        found.append(file.getvalue().splitlines())
     return found
 
 
@@ -38,11 +38,8 @@ def test_every_cell_is_printed_whole(width: int, known: int, cells: list[tuple[s
     """And every part begins with what its rows are about."""
     headings = [f"{place}{heading}" for place, (heading, *_) in enumerate(cells)]
     columns = [column(name, left=True) for name in NAMES[:known]] + [column(name) for name in headings]
-    rows = [
-        dict(zip(NAMES, ("LIC", "nic", "plus"), strict=True))
-        | {name: of[row] for name, of in zip(headings, cells, strict=True)}
-        for row in (1, 2)
-    ]
+    known_cells = dict(zip(NAMES, ("LIC", "nic", "plus"), strict=True))
+    rows = [known_cells | {name: of[row] for name, of in zip(headings, cells, strict=True)} for row in (1, 2)]
     parts = printed(Table(tuple(columns), tuple(rows)), width)
     about = [["LIC", "nic", "plus"][:known]] * 2
     found: list[list[str]] = [[], [], []]
