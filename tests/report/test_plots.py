@@ -67,12 +67,9 @@ def test_a_file_whole(qualities: dict[str, Quality], tmp_path: Path) -> None:
 
 
 def test_names_are_not_formulas(qualities: dict[str, Quality], tmp_path: Path) -> None:
-    names = ["a$b_{", "\u65e5\u672c", "_hidden"]
-    given = (
-        [row(name, value) for name, value in zip(names, (0.1, 0.2, 0.3), strict=True)],
-        dict.fromkeys(names, qualities["nic_plus"]),
-    )
-    assert [text.get_text() for text in draw_against_quality(*given).legends[0].get_texts()] == names
+    names = {"a$b_{": 0.1, "\u65e5\u672c": 0.2, "_hidden": 0.3}
+    given = [row(*item) for item in names.items()], dict.fromkeys(names, qualities["nic_plus"])
+    assert [text.get_text() for text in draw_against_quality(*given).legends[0].get_texts()] == list(names)
     plot_against_quality(*given, tmp_path / "figure.png")
 
 

@@ -63,9 +63,7 @@ def test_rows_of_one_name_stand_below_it_where_the_page_is_narrow() -> None:
     (wide,), (narrow,) = ([[line.rstrip() for line in part] for part in printed(table, width)] for width in (40, 20))
     assert wide[1:3] == ["aaaaaaaaa  LIC         1", "aaaaaaaaa  BA          1"]
     assert narrow == ["metric     value", "aaaaaaaaa", "  LIC          1", "  BA           1", "b", *narrow[2:4]]
-
-
-def test_long_names_are_wrapped_before_numbers_are_cut() -> None:
+    # Long names are wrapped before numbers are cut.
     rows = ({"captioner": "captioner-of-" + "x" * 60, "value": "+0.123456"},)
     (lines,) = printed(Table((column("captioner", left=True), column("value")), rows), 40)
     assert lines[1].endswith("+0.123456")

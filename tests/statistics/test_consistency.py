@@ -1,4 +1,4 @@
-"""Consistency of judges, against the published tables and numbers worked by hand."""
+"""Consistency of judges and of scores, against the published tables and numbers worked by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from helpers import known
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from judge.metrics import METRICS
@@ -21,8 +22,10 @@ from judge.statistics import (
     ranking_consistency,
 )
 from judge.statistics.consistency import measure_consistency
+from judge.statistics.correlation import agreements, correlate
 from judge.statistics.summary import Summary
 
+SCORE = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
 VALUES = st.lists(st.floats(-10, 10, allow_nan=False).map(lambda value: round(value, 3)), min_size=2, max_size=9)
 
 
@@ -216,3 +219,51 @@ def test_a_run_with_one_judge_has_none() -> None:
     found = measure_consistency([part for part in ROWS if part.judge == "lstm"])
     assert (found.pairs, found.variations) == ((), ())
     assert variation_table(found).rows == ()
+
+
+# ---- Agreement of two lists of scores --------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(SCORE, SCORE), min_size=4, max_size=12))
+def test_pearson_is_the_plain_formula(pairs: list[tuple[float, float]]) -> None:
+    x, y = np.array(pairs).T
+    assume(np.ptp(x) > 0.1 and np.ptp(y) > 0.1)
+    found = correlate(x.tolist(), y.tolist())
+    dx, dy = x - x.mean(), y - y.mean()
+    r = (dx * dy).sum() / math.sqrt((dx**2).sum() * (dy**2).sum())
+    assert found.pearson == pytest.approx(r, abs=1e-9)
+    assume(abs(r) < 0.999)
+    # Fisher: atanh(r) is normal with variance 1 / (n - 3).
+    half = 1.959963984540054 / math.sqrt(len(x) - 3)
+    expected = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+    assert (known(found.interval).low, known(found.interval).high) == pytest.approx(expected, abs=1e-6)
+
+
+def test_imagecaptioner2_table_6(tables: Path) -> None:
+    """Abdelrahman et al., section 5.6: scores under detectors are "fully correlated" with those under true masks."""
+    truth, yolo, rcnn = zip(*read(tables / "imagecaptioner2_table6_detectors.csv").values(), strict=True)
+    for other in (yolo, rcnn):
+        found = correlate(truth, other)
+        assert found.pairs == 9
+        assert known(found.pearson) > 0.98
+        assert known(found.interval).low > 0.9
+
+
+def test_two_pairs_have_no_interval() -> None:
+    two = correlate([1.0, 2.0], [5.0, 4.0])
+    assert (two.pearson, two.spearman, two.interval) == (pytest.approx(-1), pytest.approx(-1), None)
+
+
+def test_agreement_joins_captioners_by_name() -> None:
+    def of(**values: float | None) -> list[Summary]:
+        return [row(name, "sat", value) for name, value in values.items()]
+
+    gt = [*of(a=0.1, b=0.2, c=0.4, d=None), row("a", "grit", 0.1)]
+    yolo, rcnn = of(c=0.8, a=0.2, b=0.4, d=0.3), of(a=0.4, b=0.2, c=0.1)
+    among = agreements({"gt": gt, "yolo": yolo, "maskrcnn": rcnn})
+    found = {(part.judge, part.variant): part.correlation for part in among}
+    assert set(found) == {("sat", "yolo"), ("sat", "maskrcnn"), ("grit", "yolo"), ("grit", "maskrcnn")}
+    assert (found["sat", "yolo"].pairs, found["sat", "yolo"].pearson) == (3, pytest.approx(1))
+    assert found["sat", "maskrcnn"].spearman == pytest.approx(-1)
+    assert found["grit", "yolo"].pairs == 0

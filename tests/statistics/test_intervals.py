@@ -63,13 +63,10 @@ def test_images_keep_their_two_sides_together() -> None:
     assert (found.low, found.high) == pytest.approx((0.25, 0.25))
 
 
-def test_same_generator_same_interval() -> None:
+def test_same_generator_same_interval_and_none_of_one_image_of_a_class() -> None:
     data = np.random.default_rng(3).random((2, 40))
     first, again = (interval(data, generator=np.random.default_rng(5)) for _ in range(2))
     assert first == again
-
-
-def test_one_image_of_a_class_has_no_interval() -> None:
     data, strata = table(np.random.default_rng(0).random((2, 9)), np.array([[0.1], [0.2]]))
     assert bootstrap_pooled(data, difference, strata=strata, generator=np.random.default_rng(0)) == [None]
 
