@@ -134,9 +134,7 @@ def test_deterministic_and_captioners_are_independent(world: World, generated: d
     assert make_world(1500, seed=8).human.by_image != world.human.by_image
     assert simulate(world, name="none", captioner=FAITHFUL, seed=8) != generated["none"]
     assert simulate(world, name="also none", captioner=FAITHFUL).by_image != generated["none"].by_image
-
-
-def test_five_captions_mostly_distinct(world: World, generated: dict[str, Captions]) -> None:
+    # Five captions, mostly distinct; of captioners one.
     assert {len(captions) for captions in world.human.by_image.values()} == {5}
     assert np.mean([len(set(captions)) == 5 for captions in world.human.by_image.values()]) > 0.98
     assert all(len(told) == 1 for captions in generated.values() for told in captions.by_image.values())
@@ -192,10 +190,11 @@ def test_words_are_worth_what_the_closed_form_says(name: str, world: World, gene
     posterior /= np.maximum(posterior.sum(axis=0), 1e-300)
     values = []
     for image, captions in side.by_image.items():
+        female = world.labels.by_image[image] == "female"
         for task, setting in map(told, captions):
             index = (TASKS.index(task) if task else 12, SETTINGS.index(setting) if setting else 8)
-            own, other = posterior[(slice(None), *index)][:: 1 if world.labels.by_image[image] == "female" else -1]
-            values.append(own if own > other or (own == other and world.labels.by_image[image] == "female") else 0.0)
+            own, other = posterior[(slice(None), *index)][:: 1 if female else -1]
+            values.append(own if own > other or (own == other and female) else 0.0)
     # Five captions of an image are not independent: noise by image.
     means = np.reshape(values, (len(world.scenes), -1)).mean(axis=1)
     assert abs(means.mean() - bayes_score(DEFAULT, captioner)) < 4 * means.std() / len(means) ** 0.5

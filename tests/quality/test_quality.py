@@ -35,10 +35,8 @@ CANDIDATES = {
 
 
 def sides(*images: str) -> tuple[Captions, Captions]:
-    return (
-        Captions("human", {image: REFERENCES[image] for image in images}),
-        Captions("cap", {image: CANDIDATES[image] for image in images}),
-    )
+    human, generated = ({image: told[image] for image in images} for told in (REFERENCES, CANDIDATES))
+    return Captions("human", human), Captions("cap", generated)
 
 
 def quick(human: Captions, generated: Captions, labels: Labels | None = None, resamples: int = 0) -> Quality:
@@ -326,8 +324,7 @@ METEOR_STATISTICS = [
     "7 7 3 3 4 4 3 3 0 0 0 0 0 0 0 0 0 0 0 0 1 7 7",
     "3 4 1 2 0 0 0 0 0 0 0 0 0 0 0 0 1 1 0 1 1 1 2",
 ]
-METEOR_SCORES = [0.38460385955382986, 0.0, 1.0, 0.13075178139833074]
-METEOR_OF_ALL = 0.39401397907954977
+METEOR_SCORES, METEOR_OF_ALL = [0.38460385955382986, 0.0, 1.0, 0.13075178139833074], 0.39401397907954977
 
 
 def test_meteor_from_the_jars_statistics() -> None:
