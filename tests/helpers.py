@@ -6,8 +6,9 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,12 @@ from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
+from judge.corpus import Corpus
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Materials, find_judge
 from judge.training.member import Member
-from judge.types import FloatArray, Predictions, Sample, Side, Target
+from judge.types import Captions, FloatArray, Predictions, Sample, Side, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
@@ -231,3 +233,43 @@ def fault(path: Path, side: Side = "generated", read: Callable[..., object] | No
     assert message.startswith(str(path))
     assert "\n" not in message
     return message.removeprefix(str(path)).lstrip(":, ")
+
+
+Value = TypeVar("Value")
+
+
+def known(value: Value | None) -> Value:
+    """What is there."""
+    assert value is not None
+    return value
+
+
+def inputs_of(files: WorldFiles, *captioners: str) -> list[object]:
+    """People's captions, those of some captioners and the labels, as options of ``judge evaluate``."""
+    captions = [part for name in captioners for part in ("--captions", files.captions[name])]
+    return ["--human", files.human, *captions, "--labels", files.labels]
+
+
+def pictures_of(files: WorldFiles) -> list[object]:
+    """Pictures of a drawn world and what is seen on them, as options."""
+    return ["--images", files.folder / "images", "--instances", files.folder / "instances.json"]
+
+
+def results_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Metric and judge -> the row of a finished run of one captioner."""
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    return {(row["metric"], row["judge"]): row for row in found}
+
+
+def first_images(coco: Path, names: Sequence[str], count: int) -> Corpus:
+    """The first labelled images of the shared captions, by people and some captioners."""
+    captions = [coco / "results" / f"{name}.json" for name in names]
+    corpus = Corpus.read(human=coco / "captions_human.json", captions=captions, labels=coco / "gender.csv")
+    labels = known(corpus.labels)
+    images = list(labels.by_image)[:count]
+
+    def chosen(side: Captions) -> Captions:
+        return replace(side, by_image={image: side.by_image[image] for image in images})
+
+    labels = replace(labels, by_image={image: labels.by_image[image] for image in images})
+    return Corpus(chosen(corpus.human), tuple(map(chosen, corpus.generated)), labels)
