@@ -22,7 +22,7 @@ LONGEST = (
     "test_detectors.py",
     "test_scripts.py",
     "test_vision.py",
-    "test_train_command.py",
+    "test_measure.py",
 )
 
 

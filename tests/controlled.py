@@ -57,6 +57,7 @@ class Cell(NamedTuple):
     verb: str
 
 
+CELLS = [Cell(name, task, verb) for name, (task, verbs) in product(CLASSES, SUBSETS.items()) for verb in verbs]
 Candidates = Mapping[Cell, Mapping[str, Sequence[str]]]
 """Cell -> image -> its captions that fit."""
 
@@ -79,11 +80,7 @@ def find_candidates(captions: Captions, labels: Labels, tasks: Tasks) -> Candida
     """Captions of images that show exactly one of the tasks, with one of its verbs, naming the class and the task."""
     gender, objects = load_lexicon("gender"), load_lexicon("coco-objects")
     tasks = tasks.only(SUBSETS)
-    found: dict[Cell, dict[str, list[str]]] = {
-        Cell(attribute, task, verb): {}
-        for attribute, (task, verbs) in product(CLASSES, SUBSETS.items())
-        for verb in verbs
-    }
+    found: dict[Cell, dict[str, list[str]]] = {cell: {} for cell in CELLS}
     for image, attribute in labels.by_image.items():
         if len(shown := tasks.by_image.get(image, ())) == 1:
             task = tasks.names[shown[0]]
@@ -102,36 +99,32 @@ def draw_set(candidates: Candidates, *, ratio: tuple[int, int], per_cell: int, s
     for attribute, (task, verbs) in product(CLASSES, SUBSETS.items()):
         first, second = (candidates[Cell(attribute, task, verb)] for verb in verbs)
         both = rng.permutation([image for image in first if image in second]).tolist()
-        numbers = _numbers(attribute, ratio, per_cell)
-        for verb, images, other, number in zip(verbs, (first, second), (second, first), numbers, strict=True):
+        for verb, images, other in zip(verbs, (first, second), (second, first), strict=True):
+            cell = Cell(attribute, task, verb)
+            number = _number(cell, ratio, per_cell)
             # Images that fit this verb alone come before those that fit both.
             taken = rng.permutation([image for image in images if image not in other]).tolist()[:number]
             taken += [both.pop() for _ in range(number - len(taken))]
             for image in taken:
                 captions[image] = (str(rng.choice(images[image])),)
-                cells[image] = Cell(attribute, task, verb)
+                cells[image] = cell
     return _as_set(captions, cells, ratio)
 
 
 def grammar_set(ratio: tuple[int, int], images: int = 600, seed: int = 0) -> VerbSet:
     """A set made by grammar. Wording is drawn given the verb alone, so that ``bayes_rate`` is exact."""
     rng = stream(seed, "verb sets by grammar")
-    drawn = [
-        Cell(attribute, task, verb)
-        for attribute, (task, verbs) in product(CLASSES, SUBSETS.items())
-        for verb, number in zip(verbs, _numbers(attribute, ratio, images // 6), strict=True)
-        for _ in range(number)
-    ]
+    drawn = [cell for cell in CELLS for _ in range(_number(cell, ratio, images // 6))]
     # In random order, so that no split by position tells anything.
     cells = {str(n): drawn[position] for n, position in enumerate(rng.permutation(len(drawn)), start=1)}
     return _as_set({image: (_sentence(cell, rng),) for image, cell in cells.items()}, cells, ratio)
 
 
-def _numbers(attribute: str, ratio: tuple[int, int], size: int) -> tuple[int, int]:
-    """How many captions of a class and task have the first verb, and the second."""
+def _number(cell: Cell, ratio: tuple[int, int], size: int) -> int:
+    """How many of the ``size`` captions of a class and task have the cell's verb."""
     more, fewer = (part * size // sum(ratio) for part in ratio)
     assert more + fewer == size, f"{size} captions cannot be divided at {ratio}"
-    return (more, fewer) if attribute == CLASSES[1] else (fewer, more)
+    return more if (cell.attribute == CLASSES[1]) == (cell.verb == SUBSETS[cell.task][0]) else fewer
 
 
 def _as_set(by_image: Mapping[str, tuple[str, ...]], cells: Mapping[str, Cell], ratio: tuple[int, int]) -> VerbSet:

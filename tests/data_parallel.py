@@ -10,48 +10,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from helpers import GENDER
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from training.test_trainer import KilledError, Normed, Plain
 
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe
+from judge.judges import Blueprint, Recipe
 from judge.training.losses import make_optimiser
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer, _Task
-from judge.types import Sample, Target
-
-TARGET = Target("attribute", ("female", "male"))
-
-
-class Bag(nn.Module):
-    """Counts of words, two linear layers; no dropout, so that only gradients decide."""
-
-    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
-        super().__init__()
-        self.words = sorted({word for sample in samples for word in sample.words})
-        self.layers = nn.Sequential(nn.Linear(len(self.words), 8), nn.Tanh(), nn.Linear(8, len(target.classes)))
-
-    def collate(self, samples: Sequence[Sample]) -> Batch:
-        return {"counts": torch.tensor([[float(s.words.count(word)) for word in self.words] for s in samples])}
-
-    def forward(self, batch: Batch) -> Tensor:
-        logits: Tensor = self.layers(batch["counts"])
-        return logits
-
-
-class Normed(Bag):
-    """With batch normalisation, which is of what passes at once."""
-
-    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
-        super().__init__(target, samples)
-        self.layers.insert(1, nn.BatchNorm1d(8))
+from judge.types import Sample
 
 
 class Sharding(Trainer):
@@ -60,7 +35,7 @@ class Sharding(Trainer):
     def _prepare(self, task: _Task) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
         self.sharded = True
         # On a GPU Accelerate calls the same function.
-        fully_shard(task.module.layers[0], mesh=MESH())
+        fully_shard(task.module.vectors, mesh=MESH())
         model = fully_shard(task.module, mesh=MESH())
         optimiser = make_optimiser(model, task.recipe)
         return model, optimiser, optimiser
@@ -69,10 +44,6 @@ class Sharding(Trainer):
 @functools.cache
 def MESH() -> DeviceMesh:  # noqa: N802 - a constant, once processes have met
     return init_device_mesh("cpu", (2,))
-
-
-class KilledError(Exception):
-    """Stands for SIGKILL."""
 
 
 def kill(done: int, loss: float) -> None:
@@ -87,13 +58,13 @@ def main() -> None:
         for i in range(29)
     ]
     recipe = Recipe(epochs=6, learning_rate=0.05, batch_size=7, keep="best")
-    blueprint = Blueprint("bag", "this test", network=Bag, recipe=recipe)
+    blueprint = Blueprint("bag", "this test", network=Plain, recipe=recipe)
     accelerator = make_accelerator()
     assert accelerator.num_processes == 2
 
     def probabilities(sharing: str, kind: type[Trainer] = Trainer, **rest: Any) -> np.ndarray:
         trainer = kind(accelerator, sharing=sharing, **rest)
-        judge = NetworkJudge(blueprint, TARGET, recipe, trainer).fit(samples, seed=0, validation=samples[:9])
+        judge = NetworkJudge(blueprint, GENDER, recipe, trainer).fit(samples, seed=0, validation=samples[:9])
         return judge.predict(samples).probabilities
 
     alone, together = probabilities("members"), probabilities("data")
@@ -107,10 +78,10 @@ def main() -> None:
     resumed = probabilities("data", Sharding, on_epoch=lambda done, loss: epochs.append(done), **kept)
     assert epochs == [4, 5, 6], epochs
     assert np.abs(alone - resumed).max() < 1e-5
-    network = Normed(TARGET, samples)
+    network = Normed(GENDER, samples)
     with contextlib.suppress(JudgeError):
         Trainer(accelerator, sharing="data").fit(
-            network, samples, target=TARGET, recipe=recipe, seed=0, validation=samples
+            network, samples, target=GENDER, recipe=recipe, seed=0, validation=samples
         )
         raise AssertionError("normalised share by share")
     if accelerator.is_main_process:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
+import pytest
 import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
 from judge.cli import app
+from judge.corpus import Corpus
+from judge.corpus.reading import ReadOptions, read_captions
+from judge.errors import JudgeError
+from judge.judges import NOTHING, Materials, find_judge
 from judge.training.member import Member
-from judge.types import Predictions, Sample, Target
+from judge.types import Captions, FloatArray, Predictions, Sample, Side, Target
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
+EVEN = {"female": 1.0, "male": 1.0}
+
+Write = Callable[..., Path]
 
 
 def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, seed: int = 0) -> list[Sample]:
@@ -111,15 +124,14 @@ def few(files: WorldFiles, count: int = 1) -> WorldFiles:
     return files
 
 
-def save_captioner(folder: Path, family: str = "git") -> Path:
+def save_captioner(folder: Path, family: str = "git", *, seed: int = 0) -> Path:
     """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
-    import torch
     from judges.test_huggingface import FAMILIES
 
     from judge.utils.hub import quiet
 
     with quiet():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         model, *others = FAMILIES[family]()
         for parameter in model.parameters():
             if parameter.ndim > 1:
@@ -127,3 +139,137 @@ def save_captioner(folder: Path, family: str = "git") -> Path:
         for part in (model, *others):
             part.save_pretrained(folder)
     return folder
+
+
+def fault_of(do: Callable[..., object], *arguments: object, **options: object) -> str:
+    """What a call says that must fail, in one line."""
+    with pytest.raises(JudgeError) as caught:
+        do(*arguments, **options)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def network_of(
+    name: str, samples: Sequence[Sample] = (), materials: Materials = NOTHING, *, target: Target = GENDER
+) -> Any:
+    """The network of a judge, untrained and not in training; the same every time."""
+    torch.manual_seed(0)
+    return find_judge(name).network(target, samples, materials).eval()  # type: ignore[misc, attr-defined]
+
+
+def enlarge(network: Any, std: float) -> Any:
+    """Weights so large that nothing is nearly linear."""
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return network.eval()
+
+
+def logits(network: Any, samples: Sequence[Sample]) -> FloatArray:
+    """Of an untrained network, say."""
+    with torch.no_grad():
+        return network(network.collate(samples)).double().numpy()
+
+
+def unmoved(network: Any, samples: Sequence[Sample]) -> FloatArray:
+    """Logits of one batch, which neither company nor order nor what stands in the padding of word ids changes."""
+    together = logits(network, samples)
+    assert np.concatenate([logits(network, [sample]) for sample in samples]) == pytest.approx(together, abs=1e-5)
+    assert logits(network, samples[::-1])[::-1] == pytest.approx(together, abs=1e-5)
+    batch = dict(network.collate(samples))
+    if "tokens" in batch:
+        batch["tokens"] = torch.nn.functional.pad(batch["tokens"], (0, 7), value=3)
+        for row, length in zip(batch["tokens"], batch["lengths"], strict=True):
+            row[length:] = 3
+        with torch.no_grad():
+            assert network(batch).double().numpy() == pytest.approx(together, abs=1e-5)
+    return together
+
+
+def done_well(*arguments: object) -> Result:
+    """The ``judge`` command, which succeeds."""
+    done = judge(*arguments)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def refusal(*arguments: object) -> str:
+    """The one line with which the ``judge`` command ends where it is asked for what cannot be."""
+    done = judge(*arguments)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
+    assert done.stderr.startswith("judge: ")
+    return done.stderr
+
+
+@contextmanager
+def one_line(*parts: str) -> Iterator[list[str]]:
+    """A fault told in one line that holds each of ``parts``; afterwards the line stands in what is yielded."""
+    told: list[str] = []
+    with pytest.raises(JudgeError) as caught:
+        yield told
+    told.append(str(caught.value))
+    assert "\n" not in told[0]
+    for part in parts:
+        assert part in told[0]
+
+
+def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
+    """A table as the bytes of a file: "parquet", "xlsx" or "tsv"."""
+    buffer = io.BytesIO()
+    if kind == "parquet":
+        frame.to_parquet(buffer)
+    elif kind == "xlsx":
+        frame.to_excel(buffer, index=False)
+    else:
+        frame.to_csv(buffer, sep="\t", index=False)
+    return buffer.getvalue()
+
+
+def fault(path: Path, side: Side = "generated", read: Callable[..., object] | None = None, **options: Any) -> str:
+    """Read captions (or what ``read`` reads) that cannot be read; the one-line message, without the path in front."""
+    with pytest.raises(JudgeError) as caught:
+        read(path, **options) if read else read_captions(path, ReadOptions(**options), side=side)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message.removeprefix(str(path)).lstrip(":, ")
+
+
+Value = TypeVar("Value")
+
+
+def known(value: Value | None) -> Value:
+    """What is there."""
+    assert value is not None
+    return value
+
+
+def inputs_of(files: WorldFiles, *captioners: str) -> list[object]:
+    """People's captions, those of some captioners and the labels, as options of ``judge evaluate``."""
+    captions = [part for name in captioners for part in ("--captions", files.captions[name])]
+    return ["--human", files.human, *captions, "--labels", files.labels]
+
+
+def pictures_of(files: WorldFiles) -> list[object]:
+    """Pictures of a drawn world and what is seen on them, as options."""
+    return ["--images", files.folder / "images", "--instances", files.folder / "instances.json"]
+
+
+def results_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Metric and judge -> the row of a finished run of one captioner."""
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    return {(row["metric"], row["judge"]): row for row in found}
+
+
+def first_images(coco: Path, names: Sequence[str], count: int) -> Corpus:
+    """The first labelled images of the shared captions, by people and some captioners."""
+    captions = [coco / "results" / f"{name}.json" for name in names]
+    corpus = Corpus.read(human=coco / "captions_human.json", captions=captions, labels=coco / "gender.csv")
+    labels = known(corpus.labels)
+    images = list(labels.by_image)[:count]
+
+    def chosen(side: Captions) -> Captions:
+        return replace(side, by_image={image: side.by_image[image] for image in images})
+
+    labels = replace(labels, by_image={image: labels.by_image[image] for image in images})
+    return Corpus(chosen(corpus.human), tuple(map(chosen, corpus.generated)), labels)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from functools import cache
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 import yaml
-from typer.testing import CliRunner
+from helpers import judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -42,16 +42,8 @@ def all_blocks(language: str) -> list[tuple[str, str]]:
 
 def commands(block: str) -> list[list[str]]:
     """The words of each command in a block: continued lines joined, comments dropped, ``a && b`` two commands."""
-    found: list[list[str]] = []
-    for line in block.replace("\\\n", " ").splitlines():
-        command: list[str] = []
-        for word in [*shlex.split(line, comments=True), "&&"]:
-            if word != "&&":
-                command.append(word)
-            elif command:
-                found.append(command)
-                command = []
-    return found
+    lines = [shlex.split(line, comments=True) for line in block.replace("\\\n", " ").splitlines()]
+    return [list(words) for line in lines for apart, words in groupby(line, "&&".__eq__) if not apart]
 
 
 COMMANDS = [(page, words) for page, block in all_blocks("bash") for words in commands(block)]
@@ -97,22 +89,22 @@ def test_commands_parse(words: list[str]) -> None:
     check(words)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "judge evaluate --humans a.json",
-        "judge evalute --human a.json",
-        "judge ablate faces run.yaml",
-        "judge evaluate --metrics lick",
-        "judge evaluate --judge linea",
-        "judge compare a b --level high",
-        "accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml --epoch 3",
-        "rm -r runs",
-    ],
-)
-def test_the_check_can_fail(line: str) -> None:
+WRONG = """
+judge evaluate --humans a.json
+judge evalute --human a.json
+judge ablate faces run.yaml
+judge evaluate --metrics lick
+judge evaluate --judge linea
+judge compare a b --level high
+accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml --epoch 3
+rm -r runs
+"""
+
+
+@pytest.mark.parametrize("words", commands(WRONG))
+def test_the_check_can_fail(words: list[str]) -> None:
     with pytest.raises((Exception, SystemExit)):
-        check(shlex.split(line))
+        check(words)
 
 
 def test_commands_are_found() -> None:
@@ -120,24 +112,22 @@ def test_commands_are_found() -> None:
     assert len([words for _, words in COMMANDS if words[0] == "judge"]) > 20
 
 
-@cache
-def known_options() -> set[str]:
-    def walk(command: Any) -> set[str]:
-        context = command.make_context("judge", ["x"], resilient_parsing=True)
-        own = {name for parameter in command.get_params(context) for name in parameter.opts}
-        return own.union(*(walk(child) for child in getattr(command, "commands", {}).values()))
-
-    return walk(typer.main.get_command(app))
+def options(command: Any) -> set[str]:
+    """Of a command and of those below it."""
+    context = command.make_context("judge", ["x"], resilient_parsing=True)
+    own = {name for parameter in command.get_params(context) for name in parameter.opts}
+    return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
 
 
-# Options of other programs, and of scripts/.
-OTHERS = {"--config_file", "--num_processes", "--keep-going", "--help", "--parts", "--plain", "--step"}
+# Ours, those of other programs, and of scripts/.
+OPTIONS = options(typer.main.get_command(app))
+OPTIONS |= {"--config_file", "--num_processes", "--keep-going", "--help", "--parts", "--plain", "--step"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_option_in_the_text_exists(page: Path) -> None:
     text = re.sub(r"<!--.*?-->|^\| ?-.*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", text)) <= known_options() | OTHERS
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", text)) <= OPTIONS
 
 
 def test_every_metric_in_the_text_exists() -> None:
@@ -149,34 +139,22 @@ def test_every_metric_in_the_text_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_and_the_files_that_are_named_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"\]\((?!http|#)([^)#\s]+)[^)]*\)", text):
         assert (page.parent / name).exists(), name
-
-
-def test_every_script_and_setting_that_is_named_exists() -> None:
-    for page in PAGES:
-        if page.name != "CHANGELOG.md":
-            for name in re.findall(r"`((?:scripts|tests|judge|docs)/[\w./-]+\.\w+)`", page.read_text(encoding="utf-8")):
-                assert (ROOT / name).exists(), f"{page.name}: {name}"
-
-
-def test_no_page_names_a_machine() -> None:
-    for page in PAGES:
-        # No absolute path, whatever the folder.
-        assert not re.search(r"(?<![\w./:)\]>}*-])/[a-z]+/[\w.]|localhost", page.read_text(encoding="utf-8")), page
+    for name in re.findall(r"`((?:scripts|tests|judge|docs)/[\w./-]+\.\w+)`", text):
+        assert (ROOT / name).exists() or page.name == "CHANGELOG.md", name
+    # No absolute path, whatever the folder; no machine.
+    assert not re.search(r"(?<![\w./:)\]>}*-])/[a-z]+/[\w.]|localhost", text)
 
 
 def test_ci_runs_the_readmes_own_two_commands() -> None:
+    """And README is short."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     found = [line.strip() for block in blocks(README, "bash") for line in block.splitlines() if "pip install" in line]
     assert len(found) == 2
-    for command in found:
-        assert command in script
-
-
-def test_readme_is_short() -> None:
+    assert all(command in script for command in found)
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
@@ -199,11 +177,8 @@ def read_table(page: Path, title: str) -> list[dict[str, str]]:
 def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the examples name."""
     folder = tmp_path_factory.mktemp("user")
-    files = write_world(
-        make_world(80, seed=0),
-        {"nic_plus": Captioner(stereotype=0.2), "nic_equalizer": Captioner(stereotype=0.6)},
-        folder / "world",
-    )
+    captioners = {"nic_plus": Captioner(stereotype=0.2), "nic_equalizer": Captioner(stereotype=0.6)}
+    files = write_world(make_world(80, seed=0), captioners, folder / "world")
     files.human.rename(folder / "captions_human.json")
     files.labels.rename(folder / "gender.csv")
     for name, path in files.captions.items():
@@ -213,20 +188,20 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_yaml_is_valid(tmp_path: Path) -> None:
     for page, text in all_blocks("yaml"):
-        if "classes:" in text:
-            (tmp_path / "lexicon.yaml").write_text(text, encoding="utf-8")
-            found = load_lexicon(str(tmp_path / "lexicon.yaml"))
-            assert found.classes
-            assert text.startswith(f"# source: {found.source}")
-        else:
+        if "classes:" not in text:
             assert make_config(yaml.safe_load(text), RunConfig, where=page)
+            continue
+        (tmp_path / "lexicon.yaml").write_text(text, encoding="utf-8")
+        found = load_lexicon(str(tmp_path / "lexicon.yaml"))
+        assert found.classes
+        assert text.startswith(f"# source: {found.source}")
 
 
 def test_the_run_file_runs(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(user)
     (text,) = [text for _, text in all_blocks("yaml") if "human:" in text]
     (user / "run.yaml").write_text(text, encoding="utf-8")
-    done = CliRunner().invoke(app, ["evaluate", "run.yaml", "--overwrite", "--workers", "1", "--folds", "2"])
+    done = judge("evaluate", "run.yaml", "--overwrite", "--workers", "1", "--folds", "2")
     assert done.exit_code == 0, done.output
     assert (user / "runs" / "coco" / "metrics.json").exists()
 

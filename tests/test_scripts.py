@@ -35,9 +35,9 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
     files = few(write_world(make_world(120, seed=5), captioners, folder / "world"))
     settings = {
-        "human": str(files.human), "captions": [str(path) for path in files.captions.values()],
-        "labels": str(files.labels), "judge": ["lstm", "linear"], "protocol": "paper", "seeds": 2, "epochs": 2,
-        "learning_rate": 0.002, "resamples": 100, "out": str(folder / "one"),
+        "human": str(files.human), "captions": [*map(str, files.captions.values())], "labels": str(files.labels),
+        "judge": ["lstm", "linear"], "protocol": "paper", "seeds": 2, "epochs": 2, "learning_rate": 0.002,
+        "resamples": 100, "out": str(folder / "one"),
     }  # fmt: skip
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -46,14 +46,13 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     one, two = run_file.parent / "one", run_file.parent / "two"
-    script = ROOT / "scripts" / "evaluate.py"
     # Refits of the run's judges are shared out like the judges themselves.
     metrics = "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1
-    first = launch("--num_processes", 1, script, run_file, *metrics)
-    assert first.returncode == 0, first.stderr
-    second = launch("--num_processes", 2, script, run_file, *metrics, "--out", two)
-    assert second.returncode == 0, second.stderr
-    assert second.stdout.count("The results are in") == 1  # only the main process speaks
+    for processes, out in ((1, one), (2, two)):
+        script = ROOT / "scripts" / "evaluate.py"
+        done = launch("--num_processes", processes, script, run_file, *metrics, "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("The results are in") == 1  # only the main process speaks
     for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 1
@@ -73,9 +72,8 @@ def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank
     launched = ["--num_processes", 2, script, rank, run_file, "--judge", "lstm", "--sharing", "data", "--out", out]
     done = launch(*launched, timeout=90)
     assert done.returncode != 0
-    assert [line for line in done.stderr.splitlines() if line.startswith("judge: ")] == [
-        f"judge: rank {told}: no room."
-    ]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
+    assert lines == [f"judge: rank {told}: no room."]
     # Of its own the launcher has one to tell, of ours there is none.
     assert "judge/training" not in done.stderr
     assert not out.exists()

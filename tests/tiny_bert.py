@@ -28,7 +28,12 @@ def save_bert(folder: Path) -> Path:
     """BERT with random weights, in safetensors, and its tokenizer; so large that [CLS] attends to all untrained."""
     torch.manual_seed(0)
     config = tf.BertConfig(vocab_size=len(IDS), max_position_embeddings=64, initializer_range=0.2, **SIZES)
+    return save(tf.BertModel(config), folder)
+
+
+def save(model: Any, folder: Path, tokenizer: Any = None) -> Path:
+    """An encoder and its tokenizer, side by side."""
     with quiet():
-        tf.BertModel(config).save_pretrained(folder)
-        make_tokenizer().save_pretrained(folder)
+        for part in (model, tokenizer or make_tokenizer()):
+            part.save_pretrained(folder)
     return folder

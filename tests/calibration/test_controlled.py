@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from controlled import RATIOS, SUBSETS, VERBS, Candidates, Cell, VerbSet, draw_set, find_candidates, grammar_set
+from controlled import CELLS, RATIOS, SUBSETS, VERBS, Candidates, Cell, VerbSet, draw_set, find_candidates, grammar_set
 
 from judge import ba_mals, dpa, evaluate
 from judge.calibration.world import CLASSES
@@ -24,12 +24,8 @@ GENDER, OBJECTS = load_lexicon("gender"), load_lexicon("coco-objects")
 
 def expected(more: int, fewer: int) -> dict[Cell, int]:
     """Of Table 2: males lean to the first verb, females to the second."""
-    return {
-        Cell(attribute, task, verb): more if (attribute == "male") == (verb == verbs[0]) else fewer
-        for attribute in ("female", "male")
-        for task, verbs in SUBSETS.items()
-        for verb in verbs
-    }
+    first = {"lay", "throw", "hold"}
+    return {cell: more if (cell.attribute == "male") == (cell.verb in first) else fewer for cell in CELLS}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +48,8 @@ def test_the_papers_sets(ratio: tuple[int, int], rate: float) -> None:
     assert counts == expected(*ratio)
     assert made.bayes_rate == pytest.approx(rate)
     # The rate from the counts, by its definition: sum over (task, verb) of the commoner class's captions.
-    right = sum(
-        max(counts["female", task, verb], counts["male", task, verb]) for task in SUBSETS for verb in VERBS.classes
-    )
+    pairs = [(counts["female", task, verb], counts["male", task, verb]) for task in SUBSETS for verb in VERBS.classes]
+    right = sum(map(max, pairs))
     assert right / 300 == pytest.approx(rate)
 
 
@@ -77,25 +72,22 @@ def test_masked_wording_depends_on_the_verb_alone() -> None:
         total[key] += 1
         words.setdefault(key, Counter()).update(set(mask(tokenize(caption), GENDER)))
     for verb in VERBS.classes:
-        female, male = words[verb, "female"], words[verb, "male"]
+        (female, women), (male, men) = ((words[verb, name], total[verb, name]) for name in ("female", "male"))
         assert female.keys() == male.keys()
         for word in female:
-            shares = female[word] / total[verb, "female"], male[word] / total[verb, "male"]
-            pooled = (female[word] + male[word]) / (total[verb, "female"] + total[verb, "male"])
-            deviation = (pooled * (1 - pooled) * (1 / total[verb, "female"] + 1 / total[verb, "male"])) ** 0.5
-            assert abs(shares[0] - shares[1]) <= 4.5 * deviation
+            pooled = (female[word] + male[word]) / (women + men)
+            deviation = (pooled * (1 - pooled) * (1 / women + 1 / men)) ** 0.5
+            assert abs(female[word] / women - male[word] / men) <= 4.5 * deviation
 
 
-def test_many_wordings_in_random_order() -> None:
+def test_many_wordings_in_random_order_by_the_seed() -> None:
     made = grammar_set((45, 5), 600)
-    assert len({caption for captions in made.corpus.human.by_image.values() for caption in captions}) > 500
+    assert len(set(made.corpus.human.by_image.values())) > 500
     male = np.array([cell.attribute == "male" for cell in made.cells.values()])
     assert abs(male[:300].mean() - 0.5) < 0.15
-
-
-def test_seeds() -> None:
-    assert grammar_set((35, 15), 300, seed=4) == grammar_set((35, 15), 300, seed=4)
-    assert grammar_set((35, 15), 300, seed=4).corpus != grammar_set((35, 15), 300, seed=5).corpus
+    one, again, other = (grammar_set((35, 15), 300, seed=seed) for seed in (4, 4, 5))
+    assert one == again
+    assert one.corpus != other.corpus
 
 
 # From captions
@@ -137,10 +129,8 @@ def test_what_judges_find_rises_with_the_imbalance() -> None:
     for ratio in RATIOS:
         verbs = grammar_set(ratio, images=1200, seed=0)
         assert counted(verbs) == pytest.approx([0.5] * 3)
-        result = evaluate(
-            verbs.corpus, metrics="lic,dbac-at:accuracy", folds=4, refits=0, chance=0, resamples=100, workers=1
-        )
-        lic, dbac = result.summaries
+        quick = {"folds": 4, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+        lic, dbac = evaluate(verbs.corpus, metrics="lic,dbac-at:accuracy", **quick).summaries
         assert (lic.amplification, dbac.amplification) == (0, 0)
         assert dbac.qualities is not None
         # Fitted to finite data, a judge finds a little less: 0.02 to 0.04 at 30:20.

@@ -6,10 +6,13 @@ import csv
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import resources
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +51,9 @@ from judge.types import Captions
 GENDER = load_lexicon("gender")
 YAML = yaml.safe_load((resources.files("judge.calibration") / "grammar.yaml").read_text(encoding="utf-8"))
 
+NOUNS = [noun for nouns in task_words().values() for noun in nouns]
+PLACES = {word for phrases in YAML["settings"].values() for phrase in phrases for word in phrase.split()}
+
 
 @pytest.fixture(scope="module")
 def world() -> World:
@@ -62,29 +68,22 @@ def generated(world: World) -> dict[str, Captions]:
 # Scenes
 
 
-def test_tasks_follow_their_probabilities() -> None:
+def test_scenes_follow_their_probabilities() -> None:
+    """The share of classes exactly; tasks within noise; settings too, and by the task alone."""
+    uneven = draw_scenes(200, parameters=Parameters(female_share=0.3))
+    assert sum(scene.attribute == "female" for scene in uneven) == 60
     scenes = draw_scenes(20_000, seed=11)
-    counts = Counter((scene.attribute, scene.tasks[0]) for scene in scenes)
     assert Counter(scene.attribute for scene in scenes) == {"female": 10_000, "male": 10_000}
+
+    def near(count: int, of: int, expected: float) -> bool:
+        return bool(abs(count / of - expected) < 4.5 * (expected * (1 - expected) / of) ** 0.5)
+
     for (row, name), (column, task) in product(enumerate(CLASSES), enumerate(TASKS)):
-        expected = task_given_attribute(0.3)[row, column]
-        deviation = (expected * (1 - expected) / 10_000) ** 0.5
-        assert abs(counts[name, task] / 10_000 - expected) < 4.5 * deviation
-
-
-def test_settings_follow_the_task_alone() -> None:
-    scenes = draw_scenes(20_000, seed=12)
-    for name, (row, task) in product(CLASSES, enumerate(TASKS)):
         found = Counter(scene.setting for scene in scenes if scene.tasks == (task,) and scene.attribute == name)
+        assert near(found.total(), 10_000, task_given_attribute(0.3)[row, column])
         assert len(found) == 3
         for setting, count in found.items():
-            expected = setting_given_task()[row, SETTINGS.index(setting)]
-            assert abs(count / found.total() - expected) < 4.5 * (expected * (1 - expected) / found.total()) ** 0.5
-
-
-def test_class_share_is_exact() -> None:
-    scenes = draw_scenes(200, parameters=Parameters(female_share=0.3))
-    assert sum(scene.attribute == "female" for scene in scenes) == 60
+            assert near(count, found.total(), setting_given_task()[column, SETTINGS.index(setting)])
 
 
 def test_what_captioners_tell() -> None:
@@ -114,13 +113,13 @@ def test_settings_can_lean_to_the_attribute() -> None:
 
 
 def test_vocabulary_is_the_number_of_words(world: World) -> None:
-    sizes = []
-    for vocabulary in (1, 2, 3, 6):
-        told = simulate(world, name="x", captioner=Captioner(vocabulary=vocabulary))
-        sizes.append(len({word for captions in told.by_image.values() for word in tokenize(captions[0])}))
-    people = {word for captions in world.human.by_image.values() for caption in captions for word in tokenize(caption)}
+    told = [simulate(world, name="x", captioner=Captioner(vocabulary=number)) for number in (1, 2, 3, 6)]
+    sizes = [len(words_of(side)) for side in (*told, world.human)]
     assert sizes == sorted(set(sizes))
-    assert sizes[-1] < len(people)
+
+
+def words_of(side: Captions) -> set[str]:
+    return {word for captions in side.by_image.values() for caption in captions for word in tokenize(caption)}
 
 
 # Sentences
@@ -135,36 +134,26 @@ def test_deterministic_and_captioners_are_independent(world: World, generated: d
     assert make_world(1500, seed=8).human.by_image != world.human.by_image
     assert simulate(world, name="none", captioner=FAITHFUL, seed=8) != generated["none"]
     assert simulate(world, name="also none", captioner=FAITHFUL).by_image != generated["none"].by_image
-
-
-def test_five_captions_mostly_distinct(world: World, generated: dict[str, Captions]) -> None:
+    # Five captions, mostly distinct; of captioners one.
     assert {len(captions) for captions in world.human.by_image.values()} == {5}
     assert np.mean([len(set(captions)) == 5 for captions in world.human.by_image.values()]) > 0.98
     assert all(len(told) == 1 for captions in generated.values() for told in captions.by_image.values())
 
 
-def every_caption(world: World, generated: dict[str, Captions]) -> list[tuple[str, str]]:
-    """(attribute, caption), both sides."""
-    sides = [world.human, *generated.values()]
-    return [
-        (world.labels.by_image[image], caption)
-        for side in sides
-        for image, told in side.by_image.items()
-        for caption in told
-    ]
-
-
-def test_masking_leaves_no_gender_word(world: World, generated: dict[str, Captions]) -> None:
+def test_english_in_which_masking_leaves_no_gender_word(world: World, generated: dict[str, Captions]) -> None:
     lexicon = frozenset().union(*GENDER.classes.values(), GENDER.hidden_only)
-    mentioned = 0
-    captions = every_caption(world, generated)
-    for _, caption in captions:
-        words = tokenize(caption)
-        assert not lexicon & set(mask(words, GENDER))
-        assert GENDER.mentions(words) <= set(CLASSES)
-        assert len(GENDER.mentions(words)) <= 1
-        mentioned += bool(GENDER.mentions(words))
-    assert mentioned / len(captions) == pytest.approx(DEFAULT.gendered, abs=0.02)
+    wrong = re.compile(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]|\b(\w+) \1\b|[{}]|  | [.,]|^\W|[^\w.]$")
+    mentioned = []
+    for side in (world.human, *generated.values()):
+        for caption in chain.from_iterable(side.by_image.values()):
+            assert not wrong.search(caption), caption
+            assert caption[0].isupper() or side is not world.human
+            words = tokenize(caption)
+            assert not lexicon & set(mask(words, GENDER))
+            assert GENDER.mentions(words) <= set(CLASSES)
+            assert len(GENDER.mentions(words)) <= 1
+            mentioned.append(bool(GENDER.mentions(words)))
+    assert np.mean(mentioned) == pytest.approx(DEFAULT.gendered, abs=0.02)
 
 
 @pytest.mark.parametrize("vocabulary", [None, 1, 3])
@@ -201,42 +190,30 @@ def test_words_are_worth_what_the_closed_form_says(name: str, world: World, gene
     posterior /= np.maximum(posterior.sum(axis=0), 1e-300)
     values = []
     for image, captions in side.by_image.items():
+        female = world.labels.by_image[image] == "female"
         for task, setting in map(told, captions):
             index = (TASKS.index(task) if task else 12, SETTINGS.index(setting) if setting else 8)
-            own, other = posterior[(slice(None), *index)][:: 1 if world.labels.by_image[image] == "female" else -1]
-            values.append(own if own > other or (own == other and world.labels.by_image[image] == "female") else 0.0)
+            own, other = posterior[(slice(None), *index)][:: 1 if female else -1]
+            values.append(own if own > other or (own == other and female) else 0.0)
     # Five captions of an image are not independent: noise by image.
     means = np.reshape(values, (len(world.scenes), -1)).mean(axis=1)
     assert abs(means.mean() - bayes_score(DEFAULT, captioner)) < 4 * means.std() / len(means) ** 0.5
 
 
-def test_english(world: World, generated: dict[str, Captions]) -> None:
-    for _, caption in every_caption(world, generated):
-        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]|\b(\w+) \1\b|[{}]|  | [.,]|^\W|[^\w.]$", caption), (
-            caption
-        )
-    assert all(caption[0].isupper() for captions in world.human.by_image.values() for caption in captions)
-
-
 def test_nouns_belong_to_one_task_and_to_no_place() -> None:
-    nouns = Counter(noun for entries in task_words().values() for noun in entries)
-    assert set(nouns.values()) == {1}
+    assert len(set(NOUNS)) == len(NOUNS)
     assert list(task_words()) == list(TASKS) == list(YAML["tasks"])
     assert set(YAML["settings"]) == set(SETTINGS)
-    elsewhere = {word for phrases in YAML["settings"].values() for phrase in phrases for word in phrase.split()}
-    elsewhere |= {word for phrase in YAML["idle"] + YAML["endings"] for word in phrase.split()}
-    assert not elsewhere & {word for noun in nouns for word in noun.split()} - {"of"}
+    elsewhere = PLACES | {word for phrase in YAML["idle"] + YAML["endings"] for word in phrase.split()}
+    assert not elsewhere & {word for noun in NOUNS for word in noun.split()} - {"of"}
 
 
 def test_alignment_has_work_but_takes_no_evidence(world: World, generated: dict[str, Captions]) -> None:
     human = [tokenize(caption) for captions in world.human.by_image.values() for caption in captions]
-    vocabulary = {word for words in human for word in words}
-    evidence = {word for nouns in task_words().values() for noun in nouns for word in noun.split()}
-    evidence |= {word for phrases in YAML["settings"].values() for phrase in phrases for word in phrase.split()}
+    evidence = PLACES | {word for noun in NOUNS for word in noun.split()}
     for captioner in generated.values():
+        assert evidence <= words_of(captioner) <= words_of(world.human)
         own = [tokenize(captions[0]) for captions in captioner.by_image.values()]
-        said = {word for words in own for word in words}
-        assert evidence <= said <= vocabulary
         _, report = align(human, own, how="constant")
         assert 0.3 < report.words_unknown < 0.7
         assert 0.1 < report.tokens_unknown < 0.4
@@ -290,13 +267,8 @@ def test_written_as_coco(tmp_path: Path) -> None:
         assert {str(result["image_id"]): (result["caption"],) for result in results} == expected
     assert json.loads(files.truth.read_text()) == truth(CAPTIONERS)
     found = {str(path.relative_to(files.folder)) for path in files.folder.rglob("*.*")}
-    assert found == {
-        "captions_human.json",
-        "labels.csv",
-        "truth.json",
-        "world.yaml",
-        *(f"captions/{name}.json" for name in CAPTIONERS),
-    }
+    plain = ["captions_human.json", "labels.csv", "truth.json", "world.yaml"]
+    assert found == {*plain, *(f"captions/{name}.json" for name in CAPTIONERS)}
     assert [path.name for path in files.folder.parent.iterdir()] == ["world"]
 
 
@@ -341,44 +313,38 @@ def test_names_that_are_no_files_are_refused(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: Parameters(association=1.0),
-        lambda: Parameters(mention=1.5),
-        lambda: Parameters(place=float("nan")),
-        lambda: Parameters(female_share=0.0),
-        lambda: make_world(0),
-        lambda: make_world(10, seed=-1),
-        lambda: Captioner(stereotype=-0.1),
-        lambda: Captioner(guess=1.1),
-        lambda: Captioner(error=float("nan")),
-        lambda: Captioner(vocabulary=0),
-        lambda: Parameters(setting_association=2),
-        lambda: bayes_score(score="acuracy"),
-        lambda: stream(-1, "x"),
-    ],
-)
-def test_values_out_of_range_are_refused(wrong: object) -> None:
-    assert callable(wrong)
+NAN = float("nan")
+WRONG: dict[Callable[..., object], dict[str, Any]] = {
+    Parameters: {"association": 1.0, "mention": 1.5, "place": NAN, "female_share": 0.0, "setting_association": 2},
+    Captioner: {"stereotype": -0.1, "guess": 1.1, "error": NAN, "vocabulary": 0},
+    make_world: {"images": 0, "seed": -1},
+    bayes_score: {"score": "acuracy"},
+    partial(stream, key="x"): {"seed": -1},
+}
+
+
+@pytest.mark.parametrize(("make", "name", "value"), [(make, *of) for make in WRONG for of in WRONG[make].items()])
+def test_values_out_of_range_are_refused(make: Callable[..., object], name: str, value: object) -> None:
     with pytest.raises(JudgeError):
-        wrong()
+        make(**{name: value})
 
 
 def test_hidden_tasks_are_worth_what_the_closed_form_says() -> None:
     """T->A on the written words: with the nouns of tasks hidden, a simple judge of the task comes near its optimum."""
     world = make_world(6000, seed=4)
     answers = np.array([TASKS.index(scene.tasks[0]) for scene in world.scenes])
-    nouns = sorted((noun for entries in task_words().values() for noun in entries), key=len, reverse=True)
-    pattern = re.compile(rf"\b(?:{'|'.join(nouns)})\b")
-    captioners = {"faithful": FAITHFUL, "guessing": Captioner(guess=0.9), "stereotyping": Captioner(stereotype=0.9)}
-    measured = {}
-    for name, captioner in captioners.items():
+    pattern = re.compile(rf"\b(?:{'|'.join(sorted(NOUNS, key=len, reverse=True))})\b")
+    measured = []
+    for name, captioner in (
+        ("faithful", FAITHFUL),
+        ("guessing", Captioner(guess=0.9)),
+        ("stereotyping", Captioner(stereotype=0.9)),
+    ):
         told = simulate(world, name=name, captioner=captioner)
         hidden = [tokenize(pattern.sub("task", captions[0])) for captions in told.by_image.values()]
-        measured[name] = linear_score(hidden, answers)
-        truly = bayes_score(DEFAULT, captioner, direction="T->A")
+        measured.append(linear_score(hidden, answers))
         # A judge that learns falls short of the optimum, never beats it.
-        assert truly - 0.03 < measured[name] < truly + 0.01
-    assert measured["guessing"] - measured["faithful"] > 0.05
-    assert abs(measured["stereotyping"] - measured["faithful"]) < 0.01
+        assert -0.03 < measured[-1] - bayes_score(DEFAULT, captioner, direction="T->A") < 0.01
+    faithful, guessing, stereotyping = measured
+    assert guessing - faithful > 0.05
+    assert abs(stereotyping - faithful) < 0.01

@@ -8,25 +8,25 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import few, judge
+from helpers import few, judge, known, pictures_of
 
 from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.truth import true_amplification
 from judge.calibration.world import Captioner, Parameters
+from judge.errors import JudgeError
 from judge.measure import Result
 from judge.statistics.correlation import agreements
 
 SIZE = 96
 QUICK: dict[str, Any] = {
-    "metrics": ["imagecaptioner2"],
-    "judge": ["sat"],
+    "metrics": "imagecaptioner2",
+    "judge": "sat",
     # Small, and asked in few words: judges that read less between what tells and the answer learn in fewer steps.
     "backbone": "test_resnet",
     "template": "is [Answer]",
@@ -44,15 +44,14 @@ QUICK: dict[str, Any] = {
 KNOBS = {"zero": Captioner(), "middle": Captioner(stereotype=0.5), "high": Captioner(stereotype=1.0)}
 
 
-def measured(files: WorldFiles, captioners: Mapping[str, Path], **settings: Any) -> Result:
-    given = {"human": files.human, "captions": dict(captioners), "labels": files.labels}
+def given(files: WorldFiles) -> dict[str, Any]:
     seen = {"images": files.folder / "images", "instances": files.folder / "instances.json"}
-    return evaluate(**{**QUICK, **given, **seen, "features": files.folder.parent / "features", **settings})
+    told = {"human": files.human, "captions": dict(files.captions), "labels": files.labels}
+    return told | seen | {"features": files.folder.parent / "features"}
 
 
-def judges_of(files: WorldFiles) -> Path:
-    """Judges that one test has trained and another asks again."""
-    return files.folder.parent / "judges"
+def measured(files: WorldFiles, **settings: Any) -> Result:
+    return evaluate(**{**QUICK, **given(files), **settings})
 
 
 def by_captioner(result: Result) -> dict[str, float]:
@@ -72,7 +71,8 @@ def test_true_amplifications_are_far_apart() -> None:
 
 def test_order_of_known_amplifications_in_nine_of_ten_seeds(knobs: WorldFiles) -> None:
     """Also: a captioner that says what people say amplifies nothing, within noise."""
-    result = measured(knobs, knobs.captions, seeds=10, checkpoints=judges_of(knobs))
+    # Judges that another test asks again.
+    result = measured(knobs, seeds=10, checkpoints=knobs.folder.parent / "judges")
     scores = result.scores.groupby(["seed", "captioner", "side"])["probability"].mean().unstack()
     amplification = (scores["generated"] - scores["human"]).unstack()
     ordered = (amplification["zero"] < amplification["middle"]) & (amplification["middle"] < amplification["high"])
@@ -83,48 +83,32 @@ def test_order_of_known_amplifications_in_nine_of_ten_seeds(knobs: WorldFiles) -
 
 def test_masks_of_a_detector_give_the_amplification_of_true_masks(knobs: WorldFiles, tmp_path: Path) -> None:
     """A small YOLO that has learnt from these scenes for some seconds: Pearson's r over the captioners above 0.9."""
-    seen = ["--images", knobs.folder / "images", "--instances", knobs.folder / "instances.json"]
     weights = tmp_path / "yolo.safetensors"
-    trained = judge(
-        "train", "detector", "--kind", "yolo", *seen, "--categories", "person", "--image-size", SIZE, "--epochs", "5",
-        "--out", weights,
-    )  # fmt: skip
+    kind = ["--kind", "yolo", "--categories", "person", "--image-size", SIZE, "--epochs", "5"]
+    trained = judge("train", "detector", *kind, *pictures_of(knobs), "--out", weights)
     assert trained.exit_code == 0, trained.output
     yolo = {"detector": "yolo", "weights": {"yolo": str(weights)}, "threshold": 0.1, "cache": tmp_path / "cache"}
-    found = {
-        "gt": measured(knobs, knobs.captions, checkpoints=judges_of(knobs)),
-        "yolo": measured(knobs, knobs.captions, **yolo),
-    }
+    found = {"gt": measured(knobs, checkpoints=knobs.folder.parent / "judges"), "yolo": measured(knobs, **yolo)}
     (row,) = agreements({name: result.summaries for name, result in found.items()})
     assert row.correlation.pairs == 3
-    assert row.correlation.pearson is not None
-    assert row.correlation.pearson > 0.9
+    assert known(row.correlation.pearson) > 0.9
     # Not in order alone: three captioners far apart would be in order under any masks.
     assert by_captioner(found["yolo"]) == pytest.approx(by_captioner(found["gt"]), abs=0.06)
     # Not the same masks twice.
     assert found["gt"].scores["probability"].tolist() != found["yolo"].scores["probability"].tolist()
 
 
-def seeing(files: WorldFiles) -> list[object]:
-    """A run of ``judge evaluate``, but for its folder; judges that learn next to nothing."""
-    return [
-        "evaluate", "--human", files.human, "--captions", f"high={files.captions['high']}", "--labels", files.labels,
-        "--images", files.folder / "images", "--instances", files.folder / "instances.json",
-        "--features", files.folder.parent / "features", "--metrics", "imagecaptioner2", "--judge", "sat",
-        "--backbone", "test_resnet", "--backbone-weights", "random", "--image-size", SIZE, "--protocol", "paper",
-        "--seeds", "1", "--epochs", "4", "--batch-size", "16", "--resamples", "100", "--workers", "1",
-    ]  # fmt: skip
-
-
 def test_killed_in_an_epoch_and_started_again(knobs: WorldFiles, tmp_path: Path) -> None:
     """SIGKILL after epoch 3 of a judge that sees; the same command then ends as if nothing had happened."""
     out, whole, script = tmp_path / "out", tmp_path / "whole", Path(__file__).parents[1] / "killed.py"
-    assert judge(*seeing(knobs), "--out", whole).exit_code == 0
-    command = [sys.executable, script, 3, *seeing(knobs), "--out", out]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, check=False)
+    settings = QUICK | given(knobs) | {"captions": f"high={knobs.captions['high']}", "epochs": 4}
+    options = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]
+    assert judge("evaluate", *options, "--out", whole).exit_code == 0
+    killed = [str(part) for part in (sys.executable, script, 3, "evaluate", *options, "--out", out)]
+    done = subprocess.run(killed, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(list((tmp_path / "out.partial" / "members").glob("*.training.safetensors"))) == 1
-    assert judge(*seeing(knobs), "--out", out).exit_code == 0
+    assert judge("evaluate", *options, "--out", out).exit_code == 0
     for name in ("scores.parquet", "metrics.json"):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 
@@ -139,9 +123,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: WorldFiles) -> None:
     judges = ["sat", "sat-image-only", "sat-caption-only", "grit", "vl-lic-lstm", "linear"]
     # Regions and grids of a small network; the words are the same for all.
-    result = measured(
-        plain, plain.captions, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4, backbone="test_resnet"
-    )
+    result = measured(plain, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4)
     for row in result.summaries:
         chance, spread = {"imagecaptioner2": (0.5, 0.2), "lic": (0.25, 0.3)}[row.metric.name]
         # Four standard errors: spread of one image's quantity over the images held out.
@@ -151,15 +133,24 @@ def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: W
     assert len(result.summaries) == 6
 
 
+def test_networks_trained_again_see_no_amplification_where_there_is_none(tmp_path: Path) -> None:
+    """By folds; refused where images are too few."""
+    world, silent = make_world(90, seed=2), {"none": Captioner(vocabulary=99)}
+    files = few(write_world(world, silent, tmp_path / "world", pictures=64))
+    again = {"protocol": "crossfit", "epochs": 2, "image_size": 64, "refits": 4}
+    (row,) = measured(files, folds=2, **again).summaries
+    assert (row.basis, row.degrees) == ("refits", 4)
+    assert known(row.interval).low <= 0 <= known(row.interval).high
+    assert known(row.p_value) > 0.01
+    with pytest.raises(JudgeError, match="refits on halves of the images need 80"):
+        measured(files, folds=40, **again)
+
+
 def test_with_people_to_be_seen_a_judge_knows(plain: WorldFiles, tmp_path: Path) -> None:
     """A network trained for a minute on other drawn scenes, people visible, as the backbone."""
-    weights = train_backbone(tmp_path)
-    seeing = {"backbone": "test_resnet", "backbone_weights": str(weights), "features": tmp_path / "features"}
-    open_ = measured(plain, plain.captions, mask="none", **seeing)
-    hidden = measured(plain, plain.captions, mask="segment", **seeing)
-    assert open_.summaries[0].human is not None
-    assert open_.summaries[0].human > 0.95
-    assert open_.summaries[0].generated > 0.95
+    seeing = {"backbone_weights": str(train_backbone(tmp_path)), "features": tmp_path / "features"}
+    open_, hidden = (measured(plain, mask=mask, **seeing) for mask in ("none", "segment"))
+    assert min(known(open_.summaries[0].human), known(open_.summaries[0].generated)) > 0.95
     assert hidden.summaries[0].human == pytest.approx(0.5, abs=0.09)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from helpers import judge
+from helpers import done_well, judge, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner, Result
 
@@ -44,23 +44,28 @@ def inputs(files: WorldFiles) -> list[object]:
 
 
 def refused(*arguments: object) -> str:
-    """The one line that ``judge evaluate`` ends with."""
-    done = judge("evaluate", *arguments)
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
-    assert done.stderr.startswith("judge: ")
-    return done.stderr
+    return refusal("evaluate", *arguments)
+
+
+def written(out: Path) -> dict[str, Any]:
+    """What ``metrics.json`` of a run says."""
+    found: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    return found
+
+
+def events(out: Path) -> list[str]:
+    return [json.loads(line)["event"] for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
 def finished(files: WorldFiles) -> Result:
     """A finished run of both captioners in ``run`` beside the world."""
     out = files.folder.parent / "run"
-    return judge("evaluate", *inputs(files), "--captions", files.captions["none"], *FAST, "--out", out)
+    return done_well("evaluate", *inputs(files), "--captions", files.captions["none"], *FAST, "--out", out)
 
 
 def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
     out = files.folder.parent / "run"
-    assert finished.exit_code == 0, finished.output
     left = ["log.jsonl", "metrics.json", "replicates.parquet", "run.yaml", "scores.parquet"]
     assert sorted(path.name for path in out.iterdir()) == left
     assert not out.with_name("run.partial").exists()
@@ -68,7 +73,7 @@ def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
     assert "LIC (linear)" in finished.stdout
     assert "Intervals and p: for another sample of such images, judges trained anew (from refits)." in finished.stdout
     assert "p (Holm): corrected for the 4 tests. Left out: 0 images, captions or tasks." in finished.stdout
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    found = written(out)
     assert [(row["captioner"], row["metric"]) for row in found["results"]] == [
         (name, metric) for name in ("much", "none") for metric in ("lic", "leakage")
     ]
@@ -85,9 +90,8 @@ def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
     assert (first["sd"], first["direction"], first["images"], first["seeds"]) == (None, None, 120, 1)
     assert (first["basis"], first["degrees"]) == ("refits", 3)
     assert [row["metric"] for row in found["differences"]] == ["lic", "leakage"]
-    assert found["differences"][0]["value"] == pytest.approx(
-        found["results"][0]["amplification"] - found["results"][2]["amplification"]
-    )
+    difference = first["amplification"] - found["results"][2]["amplification"]
+    assert found["differences"][0]["value"] == pytest.approx(difference)
     columns = "image_id captioner side index metric judge seed fold named tasks answer probability predicted loss"
     scores = pd.read_parquet(out / "scores.parquet")
     assert list(scores.columns) == [*columns.split(), "validation_loss"]
@@ -100,15 +104,14 @@ def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
         assert again.interval is not None
         assert row["ci"] == [again.interval.low, again.interval.high]
         assert row["chance"] == list(again.chance or ())
-    log = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert log == ["started", "finished"]
+    assert events(out) == ["started", "finished"]
 
 
 def test_a_run_repeats_from_its_own_yaml_and_options_override_it(
     files: WorldFiles, finished: Result, tmp_path: Path
 ) -> None:
     first, again, other = files.folder.parent / "run", tmp_path / "again", tmp_path / "other"
-    assert judge("evaluate", first / "run.yaml", "--out", again).exit_code == 0
+    done_well("evaluate", first / "run.yaml", "--out", again)
     assert (first / "metrics.json").read_bytes() == (again / "metrics.json").read_bytes()
     assert (first / "scores.parquet").read_bytes() == (again / "scores.parquet").read_bytes()
     assert judge("evaluate", first / "run.yaml", "--metrics", "sc", "--out", other).exit_code == 0
@@ -118,10 +121,9 @@ def test_a_run_repeats_from_its_own_yaml_and_options_override_it(
 def test_labels_are_derived_when_none_are_given_and_the_table_says_so(files: WorldFiles, tmp_path: Path) -> None:
     """The captioner's name could be markup."""
     arguments = ["--human", files.human, "--captions", f"a[/v2]={files.captions['much']}", "--metrics", "sc"]
-    done = judge("evaluate", *arguments, *FAST, "--out", tmp_path / "run")
-    assert done.exit_code == 0, done.output
+    done = done_well("evaluate", *arguments, *FAST, "--out", tmp_path / "run")
     assert "Labels DERIVED" in done.stdout
-    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["run"]["labels"]["derived"] is True
+    assert written(tmp_path / "run")["run"]["labels"]["derived"] is True
     assert "a[/v2] " in done.stdout
 
 
@@ -132,32 +134,31 @@ def test_a_held_place_asks_for_overwrite(files: WorldFiles, finished: Result, tm
     arguments = [*inputs(files), *FAST, "--out", out, "--metrics", "sc"]
     assert refused(*arguments) == f"judge: --out {out}: holds another run. Name another folder, or add --overwrite.\n"
     assert (out / "metrics.json").read_bytes() == before
-    assert judge("evaluate", *arguments, "--overwrite").exit_code == 0
-    assert len(json.loads((out / "metrics.json").read_text())["results"]) == 1
+    done_well("evaluate", *arguments, "--overwrite")
+    assert len(written(out)["results"]) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+ALIKE = "image_id,gender\n" + "".join(f"{i},male\n" for i in range(1, 121))
+
+
 @pytest.mark.parametrize(
-    ("option", "name", "content", "message"),
+    ("name", "content", "message"),
     [
-        ("--captions", "much.json", "{not json", "much.json"),
-        ("--captions", "much.json", '[{"image_id": 1, "caption": null}]', "null"),
-        ("--captions", "much.json", '[{"image_id": 990001, "caption": "a cat"}]', "no image in common"),
-        ("--captions", "much.json", "", "empty"),
-        ("--labels", "labels.csv", "image_id,gender\n1,female\n2,purple\n", "purple"),
-        ("--labels", "labels.csv", "image_id,gender\n1,0\n2,1\n", "--label-value"),
-        (
-            "--labels",
-            "labels.csv",
-            "image_id,gender\n" + "".join(f"{i},male\n" for i in range(1, 121)),
-            "all 120 images are 'male'",
-        ),
+        ("much.json", "{not json", "much.json"),
+        ("much.json", '[{"image_id": 1, "caption": null}]', "null"),
+        ("much.json", '[{"image_id": 990001, "caption": "a cat"}]', "no image in common"),
+        ("much.json", "", "empty"),
+        ("labels.csv", "image_id,gender\n1,female\n2,purple\n", "purple"),
+        ("labels.csv", "image_id,gender\n1,0\n2,1\n", "--label-value"),
+        ("labels.csv", ALIKE, "all 120 images are 'male'"),
     ],
 )
-def test_faulty_files(files: WorldFiles, tmp_path: Path, option: str, name: str, content: str, message: str) -> None:
+def test_faulty_files(files: WorldFiles, tmp_path: Path, name: str, content: str, message: str) -> None:
     """Examples of what is tested where files are read; none leaves anything."""
     path, out = tmp_path / name, tmp_path / "deep" / "run"
     path.write_text(content, encoding="utf-8")
+    option = "--labels" if name == "labels.csv" else "--captions"
     given = dict(zip(*[iter(inputs(files))] * 2, strict=True)) | {option: path, "--out": out}
     told = refused(*(part for pair in given.items() for part in pair))
     assert message in told
@@ -194,7 +195,7 @@ def test_faulty_yaml(files: WorldFiles, tmp_path: Path) -> None:
     assert "'captions' is missing. Give --captions" in refused(path)
 
 
-def test_overwrite_never_touches_what_is_no_run(files: WorldFiles, finished: Result, tmp_path: Path) -> None:
+def test_places_where_no_run_may_be_written(files: WorldFiles, finished: Result, tmp_path: Path) -> None:
     thesis, run = tmp_path / "thesis", tmp_path / "run"
     thesis.mkdir()
     (thesis / "thesis.tex").write_text("years of work", encoding="utf-8")
@@ -208,6 +209,10 @@ def test_overwrite_never_touches_what_is_no_run(files: WorldFiles, finished: Res
     assert inside.exists()
     for place in (".", "/"):
         refused(*inputs(files), "--out", place, "--overwrite")
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way", encoding="utf-8")
+    assert refused(*inputs(files), "--out", blocked) == f"judge: --out {blocked}: is a file. Name a folder.\n"
+    assert "cannot be written" in refused(*inputs(files), "--out", blocked / "run")
 
 
 def test_yaml_words(files: WorldFiles, tmp_path: Path) -> None:
@@ -219,19 +224,8 @@ def test_yaml_words(files: WorldFiles, tmp_path: Path) -> None:
     settings += f"label_values: {{female: 1, male: [0]}}\nmetrics: sc\nout: {tmp_path / 'run'}\n"
     path = tmp_path / "run.yaml"
     path.write_text(settings, encoding="utf-8")
-    done = judge("evaluate", path, "--workers", "1")
-    assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["run"]["captioners"]["much"]["images"] == {
-        "female": 60,
-        "male": 60,
-    }
-
-
-def test_unwritable_output(files: WorldFiles, tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("in the way", encoding="utf-8")
-    assert refused(*inputs(files), "--out", blocked) == f"judge: --out {blocked}: is a file. Name a folder.\n"
-    assert "cannot be written" in refused(*inputs(files), "--out", blocked / "run")
+    done_well("evaluate", path, "--workers", "1")
+    assert written(tmp_path / "run")["run"]["captioners"]["much"]["images"] == {"female": 60, "male": 60}
 
 
 COMMANDS = [kind for kind in vars(all_settings).values() if isinstance(kind, type) and "command" in vars(kind)]
@@ -286,18 +280,16 @@ def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
     records = [{"image_id": i, "caption": texts[i % 4]} for i in range(1, 121)]
     path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
     given = ["--human", files.human, "--captions", path, "--labels", files.labels, *FAST, "--out", tmp_path / "r"]
-    done = judge("evaluate", *given)
-    assert done.exit_code == 0, done.output
+    done_well("evaluate", *given)
 
 
 def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path: Path) -> None:
     """SIGKILL amid LSTM judges, 6 and 36 refits; the same command then ends as if nothing had been."""
-    arguments = [*inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "2"]
-    arguments += ["--learning-rate", "0.002"]
-    arguments += ["--metrics", "lic", "--refits", "2", "--workers", "1", "--resamples", "100"]
+    arguments = ["evaluate", *inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "2"]
+    arguments += ["--learning-rate", 0.002, "--metrics", "lic", "--refits", 2, "--workers", 1, "--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert judge("evaluate", *arguments, "--out", whole).exit_code == 0
-    command = [sys.executable, "-m", "judge", "evaluate", *map(str, arguments), "--out", str(killed)]
+    done_well(*arguments, "--out", whole)
+    command = [sys.executable, "-m", "judge", *map(str, arguments), "--out", str(killed)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     store = killed.with_name("killed.partial") / "members"
     deadline = time.monotonic() + 120
@@ -308,24 +300,21 @@ def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path:
     assert not killed.exists()
     finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
     assert 6 < len(finished) < 42
-    assert judge("evaluate", *arguments, "--out", killed).exit_code == 0
+    done_well(*arguments, "--out", killed)
     for name in ("scores.parquet", "replicates.parquet", "metrics.json"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
-    (row,) = json.loads((whole / "metrics.json").read_text(encoding="utf-8"))["results"]
+    (row,) = written(whole)["results"]
     assert (row["basis"], row["degrees"]) == ("refits", 2)
     assert row["p_value"] is not None
-    log = [json.loads(line)["event"] for line in (killed / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert log == ["started", "resumed", "finished"]
+    assert events(killed) == ["started", "resumed", "finished"]
 
 
 def test_help_is_quick_and_light() -> None:
     """Nothing slow is imported: how long it takes is measured elsewhere."""
-    code = (
-        "import sys\nsys.argv = ['judge', '--help']\nfrom judge.cli import main\ntry: main()\nexcept SystemExit: pass"
-    )
-    assert not {"torch", "pandas", "sklearn", "scipy", "numpy", "pydantic"} & loaded_after(code)
-    code = code.replace("'--help'", "'evaluate', '--help'")
-    assert not {"torch", "pandas", "sklearn", "scipy", "numpy"} & loaded_after(code)
+    slow = {"torch", "pandas", "sklearn", "scipy", "numpy"}
+    for arguments, heavy in (([], slow | {"pydantic"}), (["evaluate"], slow)):
+        code = f"import sys\nsys.argv = {['judge', *arguments, '--help']}\nfrom judge.cli import main\n"
+        assert not heavy & loaded_after(code + "try: main()\nexcept SystemExit: pass")
 
 
 def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,9 +324,8 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     write_world(make_world(20), CAPTIONERS, tmp_path / "demo" / "world")
     (tmp_path / "demo" / "results").mkdir()
     (tmp_path / "demo" / "results" / "run.yaml").write_text("an earlier run", encoding="utf-8")
-    done = judge("demo", "--out", tmp_path / "demo", "--images", "200")
-    assert done.exit_code == 0, done.output
-    found = json.loads((tmp_path / "demo" / "results" / "metrics.json").read_text(encoding="utf-8"))
+    done = done_well("demo", "--out", tmp_path / "demo", "--images", "200")
+    found = written(tmp_path / "demo" / "results")
     lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
     assert lic == sorted(lic)
     # Each metric's evidence is aligned as its row says, and told apart.
@@ -355,8 +343,8 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     assert str(world) in done.stdout
     # What was drawn is COCO as every command reads it: ground truth hides exactly its people.
     out = tmp_path / "masked"
-    masked = judge("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
-    assert (masked.exit_code, len(list(out.glob("0*.png")))) == (0, 200), masked.output
+    done_well("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
+    assert len(list(out.glob("0*.png"))) == 200
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work", encoding="utf-8")
     assert judge("demo", "--out", tmp_path / "mine").exit_code == 2

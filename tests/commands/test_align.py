@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from helpers import judge
-from typer.testing import Result
+from helpers import done_well, refusal
 
 from judge.commands.align import align_captions
 from judge.config import AlignConfig, RunConfig, shown
@@ -61,8 +60,9 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def run(*arguments: object) -> Result:
-    return judge("align", *arguments)
+def config(files: tuple[Path, Path], out: Path, **more: Any) -> AlignConfig:
+    told: dict[str, Any] = {"human": files[0], "captions": {"x": files[1]}, "meteor": 0, "out": out}
+    return AlignConfig(**told | more)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -79,18 +79,11 @@ def words_of(path: Path, *, hide: bool = True) -> dict[str, list[tuple[str, ...]
 def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) -> None:
     human, told = files
     out = tmp_path / "out"
-    done = run("--human", human, "--captions", told, "--meteor", 0, "--delta", 0.35, "--out", out)
-    assert done.exit_code == 0, done.output
+    done = done_well("align", "--human", human, "--captions", told, "--meteor", 0, "--delta", 0.35, "--out", out)
     assert f"The results are in {out}; look at {out / 'delta_curve.png'}" in done.output
     assert "learnt from 298 human captions" in done.output
-    assert sorted(path.name for path in out.iterdir()) == [
-        "align.yaml",
-        "aligned",
-        "alignment.json",
-        "delta_curve.csv",
-        "delta_curve.png",
-        "substitutions.csv",
-    ]
+    names = "align.yaml aligned alignment.json delta_curve.csv delta_curve.png substitutions.csv"
+    assert sorted(path.name for path in out.iterdir()) == names.split()
 
     # The aligned captions are those of the two sides, masked, aligned by hand.
     both = sorted(words_of(human).keys() & words_of(told).keys())
@@ -98,17 +91,13 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     original = [words for image in both for words in masked[image]]
     used = {word for side in (masked, generated) for image in both for words in side[image] for word in words}
     vectors = load_vectors("corpus", used, captions=original)
-    aligned, report = align(
-        original,
-        [words for image in both for words in generated[image]],
-        how="contextual",
-        vectors=vectors,
-        delta=0.35,
-    )
+    other = [words for image in both for words in generated[image]]
+    aligned, report = align(original, other, how="contextual", vectors=vectors, delta=0.35)
     written = read_captions(out / "aligned" / "plain.json", side="human").by_image
     assert sorted(written) == both
     assert [text for image in both for text in written[image]] == [" ".join(words) for words in aligned]
-    assert {type(entry["image_id"]) for entry in annotations(out)} == {int, str}
+    annotations = json.loads((out / "aligned" / "plain.json").read_text("utf-8"))["annotations"]
+    assert {type(entry["image_id"]) for entry in annotations} == {int, str}
     text = " ".join(caption for captions in written.values() for caption in captions)
     assert "<gender>" in text
     assert not {*PEOPLE, "puppy", "kitten", "giraffe"} & {*text.split()}
@@ -145,11 +134,9 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
 
 def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path: Path) -> None:
     """Unless it is given; the help of both commands says which that is."""
-    human, told = files
     (tmp_path / "glove.txt").write_text("puppy 1 0.1\ndog 1 0\n", encoding="utf-8")
     for reference, delta in (("corpus", 0.65), (str(tmp_path / "glove.txt"), 0.4)):
-        config = AlignConfig(human=human, captions={"x": told}, vectors=reference, meteor=0, out=tmp_path / "out")
-        found = align_captions(config.model_copy(update={"overwrite": True}))
+        found = align_captions(config(files, tmp_path / "out", vectors=reference, overwrite=True))
         assert found.delta == found.alignments[0].reports["contextual"].delta == delta
         written = json.loads((tmp_path / "out" / "alignment.json").read_text(encoding="utf-8"))
         assert written["delta"] == delta
@@ -158,26 +145,16 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in told
 
 
-def annotations(out: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((out / "aligned" / "plain.json").read_text("utf-8"))["annotations"]
-    return found
-
-
 def test_the_settings_it_leaves_repeat_it(files: tuple[Path, Path], tmp_path: Path) -> None:
     human, told = files
     vectors = tmp_path / "glove.txt"
     vectors.write_text("puppy 1 0.1\ndog 1 0\nkitten 0.1 1\ncat 0 1\n", encoding="utf-8")
-    first = run(
-        *("--human", human, "--captions", f"a={told}", "--captions", f"b={told}", "--vectors", vectors),
-        *("--meteor", 0, "--lexicon", "none", "--out", tmp_path / "one"),
-    )
-    assert first.exit_code == 0, first.output
+    given = ["--human", human, "--captions", f"a={told}", "--captions", f"b={told}", "--vectors", vectors]
+    done_well("align", *given, "--meteor", 0, "--lexicon", "none", "--out", tmp_path / "one")
     settings = tmp_path / "one" / "align.yaml"
     assert yaml.safe_load(settings.read_text())["vectors"] == str(vectors)
-    second = run(settings, "--out", tmp_path / "two")
-    assert second.exit_code == 0, second.output
-    names = ["alignment.json", "substitutions.csv", "delta_curve.csv", "aligned/a.json", "aligned/b.json"]
-    for name in names:
+    done_well("align", settings, "--out", tmp_path / "two")
+    for name in ("alignment.json", "substitutions.csv", "delta_curve.csv", "aligned/a.json", "aligned/b.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     # Nothing was hidden: "lady" has no vector, "puppy" has.
     text = (tmp_path / "one" / "aligned" / "a.json").read_text(encoding="utf-8")
@@ -186,13 +163,9 @@ def test_the_settings_it_leaves_repeat_it(files: tuple[Path, Path], tmp_path: Pa
 
 
 def test_labels_leave_images_out(files: tuple[Path, Path], tmp_path: Path) -> None:
-    human, told = files
     labels = tmp_path / "gender.csv"
     labels.write_text("image_id,gender\n1,female\n3,male\n9,male\n")
-    config = AlignConfig(
-        human=human, captions={"x": told}, labels=labels, meteor=0, out=tmp_path / "out", attribute="gender"
-    )
-    (entry,) = align_captions(config).alignments
+    (entry,) = align_captions(config(files, tmp_path / "out", labels=labels, attribute="gender")).alignments
     assert (entry.images, entry.captions) == (2, 4)
 
 
@@ -202,10 +175,8 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
         pytest.skip("METEOR needs Java")
     pytest.importorskip("pycocoevalcap")
     human, told = files
-    config = AlignConfig(
-        human=human, captions={"plain": told, "same": human}, several=True, meteor=60, out=tmp_path / "out"
-    )
-    plain, same = align_captions(config).alignments
+    given = {"captions": {"plain": told, "same": human}, "several": True, "meteor": 60}
+    plain, same = align_captions(config(files, tmp_path / "out", **given)).alignments
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
     assert same.reports["constant"].tokens_kept == 1
@@ -214,9 +185,7 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
 def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pycocoevalcap")
     monkeypatch.setenv("PATH", str(tmp_path))
-    human, told = files
-    done = run("--human", human, "--captions", told, "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
+    done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
     assert "NOTE: METEOR skipped: needs Java" in done.output
     (entry,) = json.loads((tmp_path / "out" / "alignment.json").read_text())["results"]
     assert entry["contextual"]["meteor"] is None
@@ -226,9 +195,7 @@ def test_without_the_packages_that_draw_and_score(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("judge.commands.align.find_spec", lambda name: None)
-    human, told = files
-    done = run("--human", human, "--captions", told, "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
+    done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
     assert "METEOR skipped: needs the package 'pycocoevalcap'" in done.output
     assert "no plot: needs the package 'matplotlib'" in done.output
     assert not (tmp_path / "out" / "delta_curve.png").exists()
@@ -236,19 +203,15 @@ def test_without_the_packages_that_draw_and_score(
 
 def test_the_plot_shows_the_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    human, told = files
     names = ["one", "$two$", "three"]
-    config = AlignConfig(human=human, captions=dict.fromkeys(names, told), meteor=0, out=tmp_path / "out")
-    found = align_captions(config).alignments
+    found = align_captions(config(files, tmp_path / "out", captions=dict.fromkeys(names, files[1]))).alignments
     panels = [panel for panel in draw_curves(found, 0.4).axes if panel.get_visible()]
     assert [panel.get_title() for panel in panels] == names
     lines = {line.get_label(): line for line in panels[0].get_lines()}
-    for what, get in (
-        ("tokens substituted", lambda report: report.tokens_substituted),
-        ("words unknown", lambda report: report.words_unknown),
-    ):
+    for what in ("tokens substituted", "words unknown"):
         deltas, shares = lines[what].get_data()
-        assert list(zip(deltas, shares, strict=True)) == [(at, get(report)) for at, report in found[0].curve]
+        expected = [(at, getattr(report, what.replace(" ", "_"))) for at, report in found[0].curve]
+        assert list(zip(deltas, shares, strict=True)) == expected
 
 
 @pytest.mark.parametrize(
@@ -263,12 +226,9 @@ def test_the_plot_shows_the_curve(files: tuple[Path, Path], tmp_path: Path) -> N
         (["--lexicon", "jender"], "no lexicon 'jender'"),
     ],
 )
+@pytest.mark.usefixtures("files")
 def test_faults_are_one_line_and_leave_nothing(
-    arguments: list[str],
-    expected: str,
-    files: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.vec").touch()
@@ -277,20 +237,15 @@ def test_faults_are_one_line_and_leave_nothing(
     Path("taken/thing").touch()
     before = sorted(tmp_path.rglob("*"))
     given = ["--human", "human.json", "--captions", "plain.json", "--meteor", "0", "--out", "out"]
-    done = run(*given, *arguments)
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("judge: ")
-    assert expected in line
+    assert expected in refusal("align", *given, *arguments)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_overwrite(files: tuple[Path, Path], tmp_path: Path) -> None:
-    human, told = files
-    config = AlignConfig(human=human, captions={"x": told}, meteor=0, out=tmp_path / "out")
-    align_captions(config)
+    settings = config(files, tmp_path / "out")
+    align_captions(settings)
     with pytest.raises(JudgeError, match="holds another alignment"):
-        align_captions(config)
-    again = align_captions(config.model_copy(update={"overwrite": True, "delta": 0.0}))
+        align_captions(settings)
+    again = align_captions(settings.model_copy(update={"overwrite": True, "delta": 0.0}))
     assert again.alignments[0].substitutions == []
     assert math.isnan(again.alignments[0].meteor["constant"])

@@ -1,16 +1,22 @@
-"""Which picture an image id means: by the instances file's ids, by names, and never by chance."""
+"""Which picture an image id means, never by chance; which category of things goes most with the attribute."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers import one_line
 
-from judge.commands.pictures import known_pictures, name_pictures
+from judge.commands.pictures import Correlated, correlated_category, known_pictures, name_pictures
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_pictures
+from judge.types import Labels
+
+NAMES = ["person", "oven", "tie", "dog"]
 
 
 def folder_of(path: Path, *names: str) -> Path:
@@ -25,11 +31,13 @@ def named(folder: Path, truth: GroundTruth | None, images: list[str]) -> dict[st
     return name_pictures(known_pictures(folder, truth), images, folder)
 
 
-def truth_of(path: Path, **names: object) -> GroundTruth:
+def truth_of(folder: Path, ids: Mapping[str, int], annotations: Sequence[dict[str, Any]] = ()) -> GroundTruth:
     """An instances file: picture name without suffix -> its "id"."""
-    images = [{"id": number, "file_name": f"{name}.jpg", "height": 4, "width": 4} for name, number in names.items()]
-    path.write_text(json.dumps({"images": images, "annotations": [], "categories": [{"id": 1, "name": "person"}]}))
-    return GroundTruth.read(path)
+    images = [{"id": number, "file_name": f"{name}.jpg", "height": 4, "width": 4} for name, number in ids.items()]
+    categories = [{"id": 10 * index, "name": name} for index, name in enumerate(NAMES)]
+    document = {"images": images, "annotations": list(annotations), "categories": categories}
+    (folder / "instances.json").write_text(json.dumps(document), encoding="utf-8")
+    return GroundTruth.read(folder / "instances.json")
 
 
 @pytest.mark.parametrize("name", ["000000000139.jpg", "COCO_val2014_000000000139.jpg", "val2014/000000000139.png"])
@@ -41,7 +49,7 @@ def test_cocos_names_hold_its_ids(name: str, tmp_path: Path) -> None:
 def test_ids_of_the_instances_file_go_before_names(tmp_path: Path) -> None:
     """There 7.jpg is number 8 and 8.jpg number 7."""
     folder = folder_of(tmp_path / "images", "7.jpg", "8.jpg", "cat.jpg", "dog.jpg")
-    truth = truth_of(tmp_path / "instances.json", **{"7": 8, "8": 7, "cat": 12})
+    truth = truth_of(tmp_path, {"7": 8, "8": 7, "cat": 12})
     found = named(folder, truth, ["7", "8", "12", "cat", "dog"])
     assert found == {"7": "8.jpg", "8": "7.jpg", "12": "cat.jpg", "cat": "cat.jpg", "dog": "dog.jpg"}
 
@@ -54,10 +62,8 @@ def test_only_what_is_asked_for_in_that_order(tmp_path: Path) -> None:
 def test_of_two_pictures_of_one_image_the_first_counts(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "images", "5.png", "5.jpg", "000000000005.jpg")
     assert named(folder, None, ["5"]) == {"5": list_pictures(folder)[0]}
-
-
-def test_names_that_no_image_can_have_are_passed_over(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "images", ".jpg.jpg", " .png", "1.jpg")
+    # Names that no image can have are passed over.
+    folder = folder_of(tmp_path / "others", ".jpg.jpg", " .png", "1.jpg")
     assert named(folder, None, ["1"]) == {"1": "1.jpg"}
 
 
@@ -80,3 +86,70 @@ def test_a_folder_that_is_none_or_empty(tmp_path: Path) -> None:
         named(tmp_path / "nowhere", None, ["1"])
     with pytest.raises(JudgeError, match="no picture"):
         named(tmp_path, None, ["1"])
+
+
+def objects_of(folder: Path, objects: Sequence[Sequence[str]]) -> GroundTruth:
+    """Picture n holds ``objects[n]``; what is held twice counts once."""
+    box = {"bbox": [0, 0, 1, 1], "iscrowd": 0}
+    held = [(n, NAMES.index(name)) for n, names in enumerate(objects) for name in names]
+    annotations = [box | {"image_id": n, "category_id": 10 * category} for n, category in held]
+    return truth_of(folder, {f"{n:012}": n for n in range(len(objects))}, annotations)
+
+
+def labels_of(classes: Sequence[str]) -> Labels:
+    return Labels("gender", tuple(sorted(set(classes))), {str(n): name for n, name in enumerate(classes)}, "x.csv")
+
+
+WOMEN_AND_MEN = [*"fffm", *"mmmmf", *"fm"]
+THREE_CLASSES = [*"aabc", *"abccc", *"abcabc"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "objects", "expected"),
+    [
+        # Oven: 3 of 4 women; tie: 4 of 5 men, the most; dog: half. People themselves never count.
+        (
+            WOMEN_AND_MEN,
+            [["oven", "person"]] * 4 + [["tie", "person", "tie"]] * 5 + [["dog"], ["dog", "person"]],
+            Correlated("tie", "m", 0.8, 5),
+        ),
+        # Oven: a 2, b 1, c 1; tie: a 1, b 1, c 3; dog: two of each.
+        (THREE_CLASSES, [["oven"]] * 4 + [["tie"]] * 5 + [["dog"]] * 6, Correlated("tie", "c", 0.6, 5)),
+        # Of equals the first class, then the first category.
+        ([*"mffm"], [["dog"], ["tie"], ["oven"], ["person"]], Correlated("oven", "f", 1.0, 1)),
+    ],
+)
+def test_the_category_that_goes_most_with_the_attribute(
+    tmp_path: Path, classes: list[str], objects: list[list[str]], expected: Correlated
+) -> None:
+    assert correlated_category(objects_of(tmp_path, objects), labels_of(classes)) == expected
+
+
+def test_a_rare_category_tells_nothing(tmp_path: Path) -> None:
+    """Of 400 labelled pictures a category must be in 4. Ties are in 3, all of men; ovens in 4."""
+    classes = ["m", "m", "m", "f", "f", "f", "m"] + ["f", "m"] * 197
+    objects = [["tie"]] * 3 + [["oven"]] * 4 + [["dog"]] * 394
+    truth, labels = objects_of(tmp_path, objects[:400]), labels_of(classes[:400])
+    assert correlated_category(truth, labels) == Correlated("oven", "f", 0.75, 4)
+    assert correlated_category(truth, labels, at_least=3).category == "tie"
+    assert correlated_category(truth, labels, at_least=5) == Correlated("dog", "f", 197 / 393, 393)
+    with pytest.raises(JudgeError, match="no category occurs in 394 labelled pictures"):
+        correlated_category(truth, labels, at_least=394)
+
+
+def test_pictures_without_label_do_not_count(tmp_path: Path) -> None:
+    truth = objects_of(tmp_path, [["tie"], ["tie"], ["oven"], ["tie"]])
+    labels = Labels("gender", ("f", "m"), {"0": "f", "1": "m", "2": "m", "77": "f"}, "x.csv")
+    assert correlated_category(truth, labels) == Correlated("oven", "m", 1.0, 1)
+
+
+@pytest.mark.parametrize("objects", [[["person"], ["person"]], [[], ["person"]]])
+def test_nothing_but_people(tmp_path: Path, objects: list[list[str]]) -> None:
+    with one_line("no category occurs in 1 labelled pictures"):
+        correlated_category(objects_of(tmp_path, objects), labels_of(["f", "m"]))
+
+
+def test_no_picture_in_common(tmp_path: Path) -> None:
+    labels = Labels("gender", ("f", "m"), {"900": "f", "901": "m"}, "x.csv")
+    with pytest.raises(JudgeError, match="no picture has a label"):
+        correlated_category(objects_of(tmp_path, [["tie"], ["oven"]]), labels)

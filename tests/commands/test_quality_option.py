@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers import caption_options
-from typer.testing import CliRunner
+from helpers import caption_options, done_well, refusal
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.cli import app
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_scores_stand_beside_bias(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # No Java, which takes seconds to start.
     out = tmp_path / "run"
-    asked = ["--metrics", "ratio,error,lic", "--folds", "2", "--quality", "--resamples", "100", "--out", str(out)]
-    done = CliRunner().invoke(app, ["evaluate", *files, *asked])
-    assert done.exit_code == 0, done.output
+    asked = ["--metrics", "ratio,error,lic", "--folds", "2", "--quality", "--resamples", "100", "--out", out]
+    done = done_well("evaluate", *files, *asked)
     assert "largest gap" in done.stdout
     scores = pd.read_csv(out / "quality.csv")
     assert set(scores["captioner"]) == {"c0", "c0.9"}
@@ -40,22 +39,15 @@ def test_scores_stand_beside_bias(files: list[str], tmp_path: Path, monkeypatch:
     line = scores[(scores["captioner"] == "c0") & (scores["group"] == "all") & (scores["score"] == "BLEU-4")].iloc[0]
     assert 0 < line["low"] < line["value"] < line["high"] < 1
     assert f"{line['value']:.3f}" in done.stdout
-    assert sorted(path.name for path in (out / "figures").iterdir()) == [
-        "error-counted.png", "lic-linear.png", "ratio-counted.png",
-    ]  # fmt: skip
+    figures = ["error-counted.png", "lic-linear.png", "ratio-counted.png"]
+    assert sorted(path.name for path in (out / "figures").iterdir()) == figures
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "figures").iterdir())
 
 
 def test_what_is_missing_is_told_first(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
-
-    found = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "matplotlib" else found(name, *more)
+        importlib.util, "find_spec", lambda name, *more: None if name == "matplotlib" else find_spec(name, *more)
     )
-    done = CliRunner().invoke(
-        app, ["evaluate", *files, "--metrics", "ratio", "--quality", "--out", str(tmp_path / "run")]
-    )
-    assert done.exit_code == 2
-    assert "[quality]" in done.output
+    told = refusal("evaluate", *files, "--metrics", "ratio", "--quality", "--out", tmp_path / "run")
+    assert "[quality]" in told
     assert not (tmp_path / "run").exists()

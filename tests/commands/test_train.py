@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from helpers import few, judge
+from helpers import done_well, few, judge, refusal
 from safetensors import safe_open
 from test_scripts import ROOT, launch
 
@@ -34,31 +34,19 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("train")
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
     files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=SIZE), 2)
-    return {
-        "human": str(files.human),
-        "captions": [str(path) for path in files.captions.values()],
-        "labels": str(files.labels),
-        "images": str(files.folder / "images"),
-        "instances": str(files.folder / "instances.json"),
-        "metrics": ["lic", "imagecaptioner2"],
-        "judge": ["lstm", "linear", "sat"],
-        "backbone": "resnet18",
-        "backbone_weights": "random",
-        "image_size": SIZE,
-        "features": str(folder / "features"),
-        "protocol": "paper",
-        "seeds": 1,
-        "epochs": 2,
-        "learning_rate": 0.002,
-        "resamples": 100,
-    }
+    told: dict[str, object] = {"human": str(files.human), "captions": [str(path) for path in files.captions.values()]}
+    told |= {"labels": str(files.labels), "images": str(files.folder / "images")}
+    told |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
+    told |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
+    numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
+    return told | {"backbone": "resnet18", "backbone_weights": "random"} | numbers
 
 
 @pytest.fixture(scope="module")
 def expected(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """``scores.parquet`` of ``judge evaluate`` alone."""
     out = tmp_path_factory.mktemp("alone") / "run"
-    assert judge("evaluate", written(settings, out.parent), "--out", out).exit_code == 0
+    done_well("evaluate", written(settings, out.parent), "--out", out)
     return (out / "scores.parquet").read_bytes()
 
 
@@ -71,16 +59,14 @@ def written(settings: dict[str, object], folder: Path) -> Path:
 def scores(run_file: Path, kept: Path, out: Path) -> bytes:
     """Of an evaluation that finds all judges trained: it could not have trained one in so few epochs."""
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    done = judge("evaluate", run_file, "--checkpoints", kept, "--out", out)
-    assert done.exit_code == 0, done.output
+    done_well("evaluate", run_file, "--checkpoints", kept, "--out", out)
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
     return (out / "scores.parquet").read_bytes()
 
 
 def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
     run_file, kept = written(settings, tmp_path), tmp_path / "kept"
-    first = judge("train", run_file, "--checkpoints", kept)
-    assert first.exit_code == 0, first.output
+    first = done_well("train", run_file, "--checkpoints", kept)
     assert scores(run_file, kept, tmp_path / "out") == expected
     rows = json.loads((kept / "judges.json").read_text())
     # 2 captioners x (2 human captions + 1) x 3 judges; of two judges the human side is the same for both.
@@ -102,7 +88,7 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     # A damaged file of weights is none.
     damaged = kept / next(row["weights"] for row in rows if row["judge"] == "sat")
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    assert judge("train", run_file, "--checkpoints", kept).exit_code == 0
+    done_well("train", run_file, "--checkpoints", kept)
     told = json.loads((kept / "judges.json").read_text())
     assert sum(row["weights"] is None for row in told) > sum(row["weights"] is None for row in rows)
 
@@ -138,34 +124,29 @@ def test_one_seeing_judge_on_two_processes(
     settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data-parallel: to 1e-3, dropout apart, which draws other masks on other shares."""
-    told = {
-        "judge": ["sat"],
-        "metrics": ["imagecaptioner2"],
-        "captions": settings["captions"][:1],
-        "epochs": 8,
-        "batch_size": 16,
-    }
-    run_file = written(settings | told, tmp_path)
+    told = {"judge": ["sat"], "metrics": ["imagecaptioner2"], "epochs": 8, "batch_size": 16}
+    run_file = written(settings | told | {"captions": settings["captions"][:1]}, tmp_path)
     script = ROOT / "tests" / "without_dropout.py"
     done = launch("--num_processes", 2, script, run_file, "--sharing", "data", "--out", tmp_path / "on2")
     assert done.returncode == 0, done.stderr
     monkeypatch.setattr(ShowAttendTell, "__init__", partialmethod(ShowAttendTell.__init__, dropout=0.0))
     # Workers are processes of their own: one judge at a time is trained here.
-    done = judge("evaluate", run_file, "--workers", 1, "--out", tmp_path / "on1")
-    assert done.exit_code == 0, done.output
+    done_well("evaluate", run_file, "--workers", 1, "--out", tmp_path / "on1")
     one, two = (pd.read_parquet(tmp_path / f"on{n}" / "scores.parquet") for n in (1, 2))
     # Judges that have learnt, each in its own way: had a process its own gradients, these would be others.
     assert one["probability"].std() > 0.1
     assert two["probability"].to_numpy() == pytest.approx(one["probability"].to_numpy(), abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["cpu", "1_gpu", "8_gpus", "2_nodes", "fsdp"])
-def test_shipped_configs_are_accelerates_own(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("cpu", (1, 2)), ("1_gpu", (1, 1)), ("8_gpus", (1, 8)), ("2_nodes", (2, 16)), ("fsdp", (1, 8))],
+)
+def test_shipped_configs_are_accelerates_own(name: str, expected: tuple[int, int]) -> None:
     """Every key is one that this version of Accelerate reads, and the numbers are the file's name."""
     from accelerate.commands.config.config_args import load_config_from_file
 
     config = load_config_from_file(str(ROOT / "scripts" / "configs" / f"{name}.yaml"))
-    expected = {"cpu": (1, 2), "1_gpu": (1, 1), "8_gpus": (1, 8), "2_nodes": (2, 16), "fsdp": (1, 8)}[name]
     assert (config.num_machines, config.num_processes) == expected
     if name == "fsdp":
         assert (config.distributed_type.value, config.fsdp_config["fsdp_version"]) == ("FSDP", 2)
@@ -179,9 +160,8 @@ def test_faults(settings: dict[str, object], tmp_path: Path) -> None:
         (["--micro-batch", "0"], "'micro_batch': input should be greater than or equal to 1"),
         (["--model", "mine=nowhere"], "captioner 'mine' has no captions. Write them first: judge caption"),
     ]:
-        done = judge("train", run_file, *extra)
-        assert (done.exit_code, message in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
+        assert message in refusal("train", run_file, *extra)
     assert judge("train", "nowhere.yaml").exit_code == 2
-    done = judge("evaluate", run_file, "--checkpoints", tmp_path / "file", "--out", tmp_path / "out")
-    assert (done.exit_code, "file: cannot be written (File exists)" in done.stderr) == (2, True)
+    told = refusal("evaluate", run_file, "--checkpoints", tmp_path / "file", "--out", tmp_path / "out")
+    assert "file: cannot be written (File exists)" in told
     assert not list(tmp_path.glob("out*"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+import zipfile
 from pathlib import Path
 
 import openpyxl
 import pytest
+from helpers import Write, fault
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,14 +17,6 @@ from judge.corpus.labels import read_labels
 from judge.corpus.reading import MAX_CAPTION, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.types import Side
-
-Write = Callable[..., Path]
-Fault = Callable[..., str]
-
-
-FIELDS = st.sampled_from(
-    ["image_id", "caption", "annotations", "images", "sentences", "split", "pred", "answer", "doc_id", "target"]
-)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +39,7 @@ FIELDS = st.sampled_from(
     ],
 )
 @pytest.mark.parametrize("lines", [False, True])
-def test_bad_record(write: Write, fault: Fault, record: object, field: str, expected: str, lines: bool) -> None:
+def test_bad_record(write: Write, record: object, field: str, expected: str, lines: bool) -> None:
     what = {
         "image_id": f"image id {expected}. Give the record a number or a file name.",
         "caption": f"caption {expected}. Give the record a text, or remove it.",
@@ -56,30 +49,21 @@ def test_bad_record(write: Write, fault: Fault, record: object, field: str, expe
     assert fault(path) == f"record 2, field '{field}': {what[field]}"
 
 
-def test_duplicate_result(write: Write, fault: Fault) -> None:
+def test_other_bad_records(write: Write) -> None:
     names = ["000000000001.jpg", "2.jpg", "COCO_val2014_000000000001.jpg"]
-    expected = (
+    assert fault(write([{"image_id": name, "caption": "x"} for name in names])) == (
         "record 3, field 'image_id': duplicate results for image '1' (record 1 has one). "
         "Keep one record per image, or allow several captions with --several."
     )
-    assert fault(write([{"image_id": name, "caption": "x"} for name in names])) == expected
-
-
-def test_record_that_is_no_object(write: Write, fault: Fault) -> None:
     for content in ([{"image_id": 1, "caption": "a man"}, "x"], '{"image_id": 1, "caption": "a man"}\n"x"'):
         assert fault(write(content)).startswith("record 2: is a text, not an object. Give COCO captions")
-
-
-def test_bad_annotation(write: Write, fault: Fault) -> None:
-    annotations = [{"id": 55, "image_id": 1, "caption": "a man"}, {"id": 56, "image_id": 1, "caption": None}]
-    message = "annotation 56, field 'caption': caption is null. Give the record a text, or remove it."
-    assert fault(write({"annotations": annotations}), "human") == message
-    annotations = [{"id": 1, "image_id": 1, "bbox": [], "category_id": 1}]
-    message = "holds object instances, not captions. Give captions_*.json in place of instances_*.json."
-    assert fault(write({"annotations": annotations}), "human") == message
-
-
-def test_longest_caption_allowed(write: Write) -> None:
+    captions = [{"id": 55, "image_id": 1, "caption": "a man"}, {"id": 56, "image_id": 1, "caption": None}]
+    null = "annotation 56, field 'caption': caption is null. Give the record a text, or remove it."
+    assert fault(write({"annotations": captions}), "human") == null
+    boxes = [{"id": 1, "image_id": 1, "bbox": [], "category_id": 1}]
+    instances = "holds object instances, not captions. Give captions_*.json in place of instances_*.json."
+    assert fault(write({"annotations": boxes}), "human") == instances
+    # The longest caption that is allowed.
     assert read_captions(write({"1": "x" * MAX_CAPTION}), side="generated").total == 1
 
 
@@ -116,24 +100,19 @@ def test_longest_caption_allowed(write: Write) -> None:
         (b"just some words\nand more\n", "no column of image ids among 'just some words'."),
     ],
 )
-def test_bad_file(write: Write, content: bytes, expected: str, fault: Fault) -> None:
+def test_bad_file(write: Write, content: bytes, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
 
 
-def test_zip_that_is_no_workbook(write: Write, tmp_path: Path, fault: Fault) -> None:
-    import zipfile
-
+def test_archives(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("captions.json", "[]")
     assert fault(tmp_path / "a.zip") == "is a zip archive, not a table. Unpack it and give the file inside."
-
-
-def test_empty_workbook(tmp_path: Path, fault: Fault) -> None:
     openpyxl.Workbook().save(tmp_path / "a.xlsx")
     assert fault(tmp_path / "a.xlsx") == "the first sheet is empty. Put the table on the first sheet."
 
 
-def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault(tmp_path / "none.json") == "no such file. Check the path."
     assert fault(tmp_path) == "is a folder. Give one file."
     assert fault(Path("/dev/null")) == "is not a regular file. Give a file on disk."
@@ -147,31 +126,25 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) ->
     assert fault(tmp_path / "closed") == "cannot be read (Permission denied). Check the path and its permissions."
 
 
+FIELDS = "image_id", "caption", "annotations", "images", "sentences", "split", "pred", "answer", "doc_id", "target"
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda held: st.lists(held, max_size=4) | st.dictionaries(FIELDS | st.text(max_size=3), held, max_size=4),
+    lambda held: (
+        st.lists(held, max_size=4) | st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=3), held, max_size=4)
+    ),
     max_leaves=12,
 )
+STARTS = b"", b"[", b"{", b"PAR1", b"PK\x03\x04", b"\x80\x04", b"(lp0\n", b"image_id,caption\n", b"\xef\xbb\xbf"
+BYTES = st.builds(bytes.__add__, st.sampled_from(STARTS), st.binary(max_size=40))
 
 
+@pytest.mark.parametrize("contents", [VALUES, BYTES], ids=["JSON", "bytes"])
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(value=VALUES, side=st.sampled_from(["human", "generated"]), split=st.none() | st.just("test"))
-def test_any_json_is_read_or_a_judge_error(write: Write, value: object, side: Side, split: str | None) -> None:
-    path = write(value)
+@given(data=st.data(), side=st.sampled_from(["human", "generated"]), split=st.none() | st.just("test"))
+def test_any_json_or_bytes_are_read_or_a_judge_error(
+    write: Write, contents: st.SearchStrategy[object], data: st.DataObject, side: Side, split: str | None
+) -> None:
+    path = write(data.draw(contents))
     for read in (lambda: read_captions(path, ReadOptions(split=split), side=side), lambda: read_labels(path)):
-        with contextlib.suppress(JudgeError):
-            read()
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    start=st.sampled_from(
-        [b"", b"[", b"{", b"PAR1", b"PK\x03\x04", b"\x80\x04", b"(lp0\n", b"image_id,caption\n", b"\xef\xbb\xbf"]
-    ),
-    rest=st.binary(max_size=40),
-)
-def test_any_bytes_are_read_or_a_judge_error(write: Write, start: bytes, rest: bytes) -> None:
-    path = write(start + rest)
-    for read in (lambda: read_captions(path, side="human"), lambda: read_labels(path)):
         with contextlib.suppress(JudgeError):
             read()

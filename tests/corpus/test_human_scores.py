@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import caption_options
-from typer.testing import CliRunner
+from helpers import caption_options, judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.cli import app
 from judge.corpus.human_scores import read_human_scores
 from judge.errors import JudgeError
 
@@ -32,8 +30,8 @@ def test_every_metric_is_compared_with_people(files: list[str], tmp_path: Path) 
     lines = [f"{name},{score}" for name, score in reversed(told.items())]
     scores.write_text("\n".join(["captioner,score", *lines, "another,0.5"]), encoding="utf-8")
     out = tmp_path / "run"
-    asked = ["--metrics", "ba-objects,ratio", "--human-scores", str(scores), "--resamples", "100", "--out", str(out)]
-    done = CliRunner().invoke(app, ["evaluate", *files, *asked])
+    asked = ["--metrics", "ba-objects,ratio", "--human-scores", scores, "--resamples", 100, "--out", out]
+    done = judge("evaluate", *files, *asked)
     assert done.exit_code == 0, done.output
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert found["run"]["human_scores"] == told
@@ -65,8 +63,7 @@ def test_faults(tmp_path: Path, content: str, message: str) -> None:
 
 def test_refused_before_anything_is_done(files: list[str], tmp_path: Path) -> None:
     (tmp_path / "people.json").write_text('{"none": 1}', encoding="utf-8")
-    asked = ["--human-scores", str(tmp_path / "people.json"), "--out", str(tmp_path / "run")]
-    done = CliRunner().invoke(app, ["evaluate", *files, *asked])
+    done = judge("evaluate", *files, "--human-scores", tmp_path / "people.json", "--out", tmp_path / "run")
     assert done.exit_code == 2
     assert "no score of captioner 'some'" in done.output
     assert not (tmp_path / "run").exists()

@@ -24,29 +24,12 @@ PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
 # The shape of LIC's release files.
 LIC = [
-    {
-        "img_id": 522418,
-        "bb_gender": "Female",
-        "bb_skin": "Light",
-        "split": "test",
-        "ratio": 0.25,
-        "race": None,
-        "rmdup_object_list": ["person", "cake"],
-        "caption_list": ["a woman cuts a cake", "a lady with a knife"],
-        "pred": "a woman cutting a cake",
-    },
-    {
-        "img_id": 139,
-        "bb_gender": "Male",
-        "bb_skin": "Both",
-        "split": "train",
-        "ratio": 0.5,
-        "race": None,
-        "rmdup_object_list": [],
-        "caption_list": ["a man stands"],
-        "pred": "a man standing",
-    },
+    {"img_id": 522418, "bb_gender": "Female", "bb_skin": "Light", "split": "test", "ratio": 0.25, "race": None},
+    {"img_id": 139, "bb_gender": "Male", "bb_skin": "Both", "split": "train", "ratio": 0.5, "race": None},
 ]
+LIC[0] |= {"rmdup_object_list": ["person", "cake"], "pred": "a woman cutting a cake"}
+LIC[0] |= {"caption_list": ["a woman cuts a cake", "a lady with a knife"]}
+LIC[1] |= {"rmdup_object_list": [], "caption_list": ["a man stands"], "pred": "a man standing"}
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda held: st.lists(held) | st.dictionaries(st.text(), held) | st.tuples(held, held),
@@ -83,12 +66,6 @@ def test_plain_values_come_back(protocol: int, value: object) -> None:
     assert load_pickle(pickle.dumps(value, protocol=protocol), source="x.pkl") == value
 
 
-def test_mapping_of_integers(tmp_path: Path) -> None:
-    path = tmp_path / "captions.p"
-    path.write_bytes(pickle.dumps({139: "a man", 285: "a bear"}))
-    assert read_captions(path, side="generated").by_image == {"139": ("a man",), "285": ("a bear",)}
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path, protocol: int) -> None:
     target, path = tmp_path / "ran", tmp_path / "evil.pkl"
@@ -100,35 +77,23 @@ def test_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path, protocol: 
     assert "json.dump(data, file, default=str)" in caught.value.mend
     pickle.loads(path.read_bytes())  # the plain loader does run it, so the test above is worth something
     assert target.exists()
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_malicious_pickle_inside_a_list(tmp_path: Path, protocol: int) -> None:
-    target = tmp_path / "ran"
-    data = pickle.dumps([{"img_id": 1, "pred": Evil(target)}], protocol=protocol)
+    target.unlink()
+    inside = pickle.dumps([{"img_id": 1, "pred": Evil(target)}], protocol=protocol)
     with pytest.raises(JudgeError, match="system', which is refused"):
-        load_pickle(data, source="x.pkl")
+        load_pickle(inside, source="x.pkl")
     assert not target.exists()
 
 
-@pytest.mark.parametrize("value", [np.int64(3), np.str_("a"), np.zeros(2), datetime.date(2020, 1, 1), io.BytesIO])
-def test_classes_are_refused_by_name(value: object) -> None:
-    with pytest.raises(JudgeError) as caught:
-        load_pickle(pickle.dumps([value], protocol=2), source="x.pkl")
-    assert str(caught.value).startswith("x.pkl: pickle holds the class '")
-
-
-def test_persistent_ids_extensions_and_buffers_are_refused() -> None:
+def test_classes_persistent_ids_extensions_and_buffers_are_refused() -> None:
+    for value in (np.int64(3), np.str_("a"), np.zeros(2), datetime.date(2020, 1, 1), io.BytesIO):
+        with pytest.raises(JudgeError, match=r"^x\.pkl: pickle holds the class '"):
+            load_pickle(pickle.dumps([value], protocol=2), source="x.pkl")
     huge = b"\x80\x05\x96" + struct.pack("<Q", 2**40)
     for data in (b"Pabc\n.", b"\x80\x02K\x01Q.", b"\x80\x02\x82\x01.", b"\x80\x05\x97.", huge):
         with pytest.raises(JudgeError, match="which is refused"):
             load_pickle(data, source="x.pkl")
-
-
-def test_a_memo_number_claims_no_memory() -> None:
-    # The C unpickler would size its memo for it: 64 GB.
-    data = b"\x80\x02]r\xff\xff\xff\xff."
-    assert load_pickle(data, source="x.pkl") == []
+    # The C unpickler would size its memo for this number: 64 GB.
+    assert load_pickle(b"\x80\x02]r\xff\xff\xff\xff.", source="x.pkl") == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -147,8 +112,10 @@ def test_garbage_is_a_judge_error(data: bytes) -> None:
             load_pickle(start + data, source="x.pkl")
 
 
-def test_python_2_text(tmp_path: Path) -> None:
+def test_integers_as_keys_and_text_of_python_2(tmp_path: Path) -> None:
     # What cPickle of Python 2 wrote for [{'img_id': 1, 'pred': 'caf\xc3\xa9'}], bytes in UTF-8.
-    path = tmp_path / "old.pkl"
-    path.write_bytes(b"\x80\x02]q\x01}q\x02(U\x06img_idq\x03K\x01U\x04predq\x04U\x05caf\xc3\xa9q\x05ua.")
-    assert read_captions(path, side="generated").by_image == {"1": ("café",)}
+    old = b"\x80\x02]q\x01}q\x02(U\x06img_idq\x03K\x01U\x04predq\x04U\x05caf\xc3\xa9q\x05ua."
+    new = pickle.dumps({139: "a man", 285: "a bear"})
+    for data, expected in ((old, {"1": ("café",)}), (new, {"139": ("a man",), "285": ("a bear",)})):
+        (tmp_path / "captions.p").write_bytes(data)
+        assert read_captions(tmp_path / "captions.p", side="generated").by_image == expected

@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import openpyxl
 import pandas as pd
 import pytest
+from helpers import Write, fault, table_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,105 +23,74 @@ from judge.corpus.reading import REFUSALS, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.types import Side
 
-Write = Callable[..., Path]
-Fault = Callable[..., str]
-
-
 PAIRS = {
     "1": "a man rides a horse",
     "2": "امرأة تقرأ كتابا",
     "3": "一个女人在看书。",
     "4": '🧑🏽‍🦱 says, "hi"\tthen\nleaves',
 }
+Form = Callable[[dict[str, str]], bytes]
 
 
-def coco_results(pairs: dict[str, str]) -> bytes:
-    return json.dumps([{"image_id": int(image), "caption": caption} for image, caption in pairs.items()]).encode()
+def as_json(shape: Callable[[dict[str, str]], object], **how: Any) -> Form:
+    return lambda pairs: json.dumps(shape(pairs), **how).encode()
 
 
-def coco_captions(pairs: dict[str, str]) -> bytes:
-    annotations = [{"id": 7, "image_id": int(image), "caption": caption} for image, caption in pairs.items()]
-    return json.dumps({"images": [], "annotations": annotations}, ensure_ascii=False).encode()
+def as_lines(row: Callable[[str, str], object]) -> Form:
+    return lambda pairs: "\n".join(json.dumps(row(*pair), ensure_ascii=False) for pair in pairs.items()).encode()
 
 
-def karpathy(pairs: dict[str, str]) -> bytes:
-    images = [
-        {"imgid": 90, "cocoid": int(image), "filename": "x.jpg", "split": "val", "sentences": [{"raw": caption}]}
-        for image, caption in pairs.items()
-    ]
-    return json.dumps({"images": images, "dataset": "coco"}).encode()
+def lmms_eval(image: str, caption: str) -> object:
+    number = int(image) - 1
+    return {
+        "doc_id": 5000 + number,
+        "target": str([caption]),
+        "filtered_resps": [caption],
+        "doc_hash": "0",
+        "coco_CIDEr": {"answer": [caption], "pred": caption, "image_id": int(image), "id": number},
+        "input": "Provide a one-sentence caption for the provided image.",
+    }
 
 
-def image_to_caption(pairs: dict[str, str]) -> bytes:
-    return json.dumps({f"COCO_val2014_{int(image):012d}.jpg": caption for image, caption in pairs.items()}).encode()
+def results(pairs: dict[str, str], **more: object) -> list[dict[str, object]]:
+    return [{**more, "image_id": int(image), "caption": caption} for image, caption in pairs.items()]
 
 
-def image_to_captions(pairs: dict[str, str]) -> bytes:
-    return json.dumps({image: [caption] for image, caption in pairs.items()}, indent=1).encode()
+def karpathy(pairs: dict[str, str]) -> list[dict[str, object]]:
+    more = {"imgid": 90, "filename": "x.jpg", "split": "val"}
+    return [more | {"cocoid": int(image), "sentences": [{"raw": caption}]} for image, caption in pairs.items()]
 
 
-def json_lines(pairs: dict[str, str]) -> bytes:
-    rows = [{"image": f"{image}.jpg", "text": caption} for image, caption in pairs.items()]
-    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
-
-
-def lmms_eval(pairs: dict[str, str]) -> bytes:
-    rows = [
-        {
-            "doc_id": 5000 + number,
-            "target": str([caption]),
-            "filtered_resps": [caption],
-            "doc_hash": "0",
-            "coco_CIDEr": {"answer": [caption], "pred": caption, "image_id": int(image), "id": number},
-            "input": "Provide a one-sentence caption for the provided image.",
-        }
-        for number, (image, caption) in enumerate(pairs.items())
-    ]
-    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode() + b"\n"
-
-
-def delimited(delimiter: str, encoding: str = "utf-8") -> Callable[[dict[str, str]], bytes]:
+def delimited(delimiter: str, encoding: str = "utf-8") -> Form:
     def write(pairs: dict[str, str]) -> bytes:
         buffer = io.StringIO(newline="")
-        writer = csv.writer(buffer, delimiter=delimiter)
-        writer.writerows([("image_id", "caption"), *pairs.items()])
+        csv.writer(buffer, delimiter=delimiter).writerows([("image_id", "caption"), *pairs.items()])
         return buffer.getvalue().encode(encoding)
 
     return write
 
 
-def parquet(pairs: dict[str, str]) -> bytes:
-    buffer = io.BytesIO()
-    frame = pd.DataFrame({"image_id": [int(image) for image in pairs], "caption": list(pairs.values())})
-    frame.assign(picture=[{"bytes": b"\xff\xd8"}] * len(frame)).to_parquet(buffer)
-    return buffer.getvalue()
-
-
-def xlsx(pairs: dict[str, str]) -> bytes:
-    book, buffer = openpyxl.Workbook(), io.BytesIO()
-    sheet = book.active
-    assert sheet is not None
-    for row in [("image_id", "caption"), *((int(image), caption) for image, caption in pairs.items())]:
-        sheet.append(row)
-    book.save(buffer)
-    return buffer.getvalue()
-
-
-FORMATS = {
-    "coco results": coco_results,
-    "coco captions": coco_captions,
-    "karpathy": karpathy,
-    "image: caption": image_to_caption,
-    "image: captions": image_to_captions,
-    "json lines": json_lines,
-    "lmms-eval": lmms_eval,
+FORMATS: dict[str, Form] = {
+    "coco results": as_json(results),
+    "coco captions": as_json(lambda pairs: {"images": [], "annotations": results(pairs, id=7)}, ensure_ascii=False),
+    "karpathy": as_json(lambda pairs: {"images": karpathy(pairs), "dataset": "coco"}),
+    "image: caption": as_json(lambda pairs: {f"COCO_val2014_{int(image):012d}.jpg": pairs[image] for image in pairs}),
+    "image: captions": as_json(lambda pairs: {image: [caption] for image, caption in pairs.items()}, indent=1),
+    "json lines": as_lines(lambda image, caption: {"image": f"{image}.jpg", "text": caption}),
+    "lmms-eval": lambda pairs: as_lines(lmms_eval)(pairs) + b"\n",
     "csv": delimited(","),
     "csv with a byte order mark": delimited(",", "utf-8-sig"),
     "tsv": delimited("\t"),
     "semicolons": delimited(";"),
-    "parquet": parquet,
-    "xlsx": xlsx,
+    "parquet": lambda pairs: table_bytes(
+        pd.DataFrame(results(pairs)).assign(picture=[{"bytes": b"\xff\xd8"}] * len(pairs)), "parquet"
+    ),
+    "xlsx": lambda pairs: table_bytes(pd.DataFrame(results(pairs)), "xlsx"),
 }
+
+
+def written(*names: str) -> list[bytes]:
+    return [FORMATS[name](PAIRS) for name in names]
 
 
 @pytest.mark.parametrize("side", ["human", "generated"])
@@ -133,8 +103,6 @@ def test_every_format(write: Write, form: str, side: Side) -> None:
 
 # Anything that UTF-8 can write; a text file with a zero byte is taken for a damaged one.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
-
-
 PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"]), min_size=1, max_size=40).filter(
     lambda text: text[0] not in "=" and "_x" not in text
 )
@@ -153,50 +121,40 @@ def test_round_trip(write: Write, form: str, data: st.DataObject) -> None:
 
 
 def test_name_and_source(write: Write) -> None:
-    path = write(coco_results(PAIRS), "nic_plus.json")
+    path = write(results(PAIRS), "nic_plus.json")
     assert read_captions(path, side="generated").name == "nic_plus"
     assert read_captions(path, side="human").name == "human"
     assert read_captions(path, side="generated", name="NIC+").name == "NIC+"
     assert read_captions(str(path), side="generated").source == str(path)
 
 
-def test_columns_of_the_other_sides_file(write: Write) -> None:
-    """One option serves both sides: where a file has no such columns, its own names tell."""
+def test_options_that_are_of_the_other_sides_file(write: Write) -> None:
+    """Columns that a file lacks: its own names tell. A split: generated captions are joined with human images of it."""
     options = ReadOptions(columns={"image_id": "photo", "caption": "words"})
-    for form in (coco_results, lmms_eval, parquet):
-        assert len(read_captions(write(form(PAIRS)), options, side="generated").by_image) == 4
-
-
-def test_split_of_files_that_name_none(write: Write, fault: Fault) -> None:
-    """The options serve both sides; generated captions are joined with the human images of the split."""
-    for form in (coco_results, coco_captions, image_to_caption):
-        path = write(form(PAIRS))
+    for content in written("coco results", "lmms-eval", "parquet"):
+        assert len(read_captions(write(content), options, side="generated").by_image) == 4
+    for content in written("coco results", "coco captions", "image: caption"):
+        path = write(content)
         assert len(read_captions(path, ReadOptions(split="test"), side="generated").by_image) == 4
         message = "no captions of split 'test'. Leave the split out: the file names none."
         assert fault(path, "human", split="test") == message
 
 
-def test_duplicates(write: Write, fault: Fault) -> None:
-    for form in (delimited(","), json_lines, coco_results):
-        text = (
-            form({"1": "a man", "2": "a dog"})
-            .decode()
-            .replace("2,", "1,")
-            .replace("2.jpg", "1.jpg")
-            .replace(": 2", ": 1")
-        )
-        path = write(text)
+def test_duplicates(write: Write) -> None:
+    for form in ("csv", "json lines", "coco results"):
+        text = FORMATS[form]({"1": "a man", "2": "a dog"}).decode()
+        path = write(text.replace("2,", "1,").replace("2.jpg", "1.jpg").replace(": 2", ": 1"))
         assert "record 2" in fault(path)
         assert "duplicate results for image '1' (record 1 has one)" in fault(path)
         several = read_captions(path, ReadOptions(several=True), side="generated")
         assert several.by_image == {"1": ("a man", "a dog")}
         assert read_captions(path, side="human").by_image == {"1": ("a man", "a dog")}
-    path = write("image_id,caption\n1,a man\n1,a man\n")
-    assert read_captions(path, side="human").by_image == {"1": ("a man", "a man")}
-    path = write('{"1": "a man", "1": "a dog"}')
-    assert fault(path) == "key '1' occurs twice in one object. Keep one of the two."
-    path = write({"1.jpg": "a man", "1.png": "a dog"})
-    assert fault(path).startswith("record 2 ('1.png'), field 'key': duplicate results for image '1'")
+    same = write("image_id,caption\n1,a man\n1,a man\n")
+    assert read_captions(same, side="human").by_image == {"1": ("a man", "a man")}
+    twice = "key '1' occurs twice in one object. Keep one of the two."
+    assert fault(write('{"1": "a man", "1": "a dog"}')) == twice
+    message = fault(write({"1.jpg": "a man", "1.png": "a dog"}))
+    assert message.startswith("record 2 ('1.png'), field 'key': duplicate results for image '1'")
 
 
 def test_every_truncation_of_every_format_is_a_judge_error_or_fewer_captions(write: Write) -> None:
@@ -210,39 +168,33 @@ def test_every_truncation_of_every_format_is_a_judge_error_or_fewer_captions(wri
             assert 1 <= captions.total <= 4
 
 
-def test_bombs(write: Write, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MAX_UNPACKED", 100)
-    for form in (parquet, xlsx):
-        assert fault(write(form(PAIRS))) == "unpacks to 0 GB. Keep only the columns needed."
+    for content in written("parquet", "xlsx"):
+        assert fault(write(content)) == "unpacks to 0 GB. Keep only the columns needed."
     monkeypatch.setattr(files, "MAX_FILE", 100)
     assert fault(write(b" " * 101)) == "is 0.0 GB, over the limit of 1 GB. Keep only ids and captions."
-
-
-def test_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     message = "Excel files need openpyxl. Install it (pip install 'caption-judge[tables]'), or save the sheet as CSV."
-    assert fault(write(xlsx(PAIRS))) == message
+    assert fault(write(*written("xlsx"))) == message
 
 
 def test_shared_human_captions(shared: Path) -> None:
     path = shared / "coco-captions" / "captions_human.json"
     start = time.perf_counter()
     human = read_captions(path, ReadOptions(refusals=()), side="human")
-    seconds = time.perf_counter() - start
+    assert time.perf_counter() - start < 5  # about 0.4 on an idle machine
     assert (len(human.by_image), human.total, human.empty) == (10_301, 51_519, 0)
     assert set(map(len, human.by_image.values())) <= set(range(5, 8))
-    assert seconds < 5  # about 0.4 on an idle machine
     # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.
     assert read_captions(path, side="human").refused == 24
 
 
-@pytest.mark.parametrize("name", ["nic_plus", "nic_equalizer", "nic_balanced", "nic_upweight"])
-def test_shared_results(shared: Path, name: str) -> None:
-    captions = read_captions(shared / "coco-captions" / "results" / f"{name}.json", side="generated")
-    assert (captions.name, len(captions.by_image), captions.total, captions.refused) == (name, 10_301, 10_301, 0)
-
-
-def test_shared_coco_mini(shared: Path, fault: Fault) -> None:
+def test_other_shared_captions(shared: Path) -> None:
+    for name in ("nic_plus", "nic_equalizer", "nic_balanced", "nic_upweight"):
+        captions = read_captions(shared / "coco-captions" / "results" / f"{name}.json", side="generated")
+        assert (captions.name, len(captions.by_image), captions.total, captions.refused) == (name, 10_301, 10_301, 0)
     annotations = shared / "coco-mini" / "annotations"
     human = read_captions(annotations / "captions_val2017.json", side="human")
     assert {len(captions) for captions in human.by_image.values()} <= {4, 5, 6, 7}

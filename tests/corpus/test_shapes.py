@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers import Write, fault, table_bytes
 
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 
-Write = Callable[..., Path]
-Fault = Callable[..., str]
+
+def both_sides(path: Path, image: str, generated: tuple[str, ...], human: tuple[str, ...]) -> None:
+    assert read_captions(path, side="generated").by_image == {image: generated}
+    assert read_captions(path, side="human").by_image == {image: human}
 
 
-def test_karpathy_splits_and_file_names(write: Write, fault: Fault) -> None:
+def test_karpathy_splits_and_file_names(write: Write) -> None:
     images = [
         {"filename": "10.jpg", "split": "test", "sentences": [{"raw": "a dog"}, {"raw": "a cat"}]},
         {"filename": "11.jpg", "split": "restval", "sentences": [{"raw": "a cow"}]},
@@ -29,33 +30,20 @@ def test_karpathy_splits_and_file_names(write: Write, fault: Fault) -> None:
     assert fault(path, split="val") == "no captions of split 'val'. Splits in the file: restval, test."
 
 
-def test_lmms_eval_sides(write: Write) -> None:
-    rows = [
-        {
-            "doc_id": 0,
-            "target": "['a man', \"a man's dog\"]",
-            "filtered_resps": ["<think>hm</think> a guy"],
-            "coco_Bleu_4": {"answer": ["a man", "a man's dog"], "pred": "a guy", "image_id": 42, "id": 0},
-        }
-    ]
-    path = write(rows)
-    assert read_captions(path, side="generated").by_image == {"42": ("a guy",)}
-    assert read_captions(path, side="human").by_image == {"42": ("a man", "a man's dog")}
-
-
-def test_lmms_eval_test_task_and_old_doc(write: Write) -> None:
+def test_lmms_eval(write: Write) -> None:
+    said = {"target": "['a man', \"a man's dog\"]", "filtered_resps": ["<think>hm</think> a guy"]}
+    found = {"answer": ["a man", "a man's dog"], "pred": "a guy", "image_id": 42, "id": 0}
+    both_sides(write([{"doc_id": 0, **said, "coco_Bleu_4": found}]), "42", ("a guy",), ("a man", "a man's dog"))
     passthrough = [{"doc_id": 3, "filtered_resps": ["a"], "coco_passthrough": {"pred": ["a guy"], "image_id": 42}}]
     assert read_captions(write(passthrough), side="generated").by_image == {"42": ("a guy",)}
-    name = "COCO_val2014_000000522418.jpg"
-    doc = [{"doc_id": 3, "doc": {"question_id": name, "id": 3}, "target": "['x', 'y']", "resps": [["a guy"]]}]
-    assert read_captions(write(doc), side="generated").by_image == {"522418": ("a guy",)}
-    assert read_captions(write(doc), side="human").by_image == {"522418": ("x", "y")}
+    doc = {"question_id": "COCO_val2014_000000522418.jpg", "id": 3}
+    path = write([{"doc_id": 3, "doc": doc, "target": "['x', 'y']", "resps": [["a guy"]]}])
+    both_sides(path, "522418", ("a guy",), ("x", "y"))
 
 
 def test_row_numbers_do_not_pass_for_images(write: Write) -> None:
     path = write([{"doc_id": 139, "filtered_resps": ["a man"], "target": "['a boy']"}])
-    assert read_captions(path, side="generated").by_image == {"doc_id:139": ("a man",)}
-    assert read_captions(path, side="human").by_image == {"doc_id:139": ("a boy",)}
+    both_sides(path, "doc_id:139", ("a man",), ("a boy",))
     options = ReadOptions(columns={"image_id": "doc_id"})
     assert read_captions(path, options, side="generated").by_image == {"139": ("a man",)}
 
@@ -63,15 +51,8 @@ def test_row_numbers_do_not_pass_for_images(write: Write) -> None:
 @pytest.mark.parametrize("kind", ["xlsx", "tsv"])
 def test_vlmevalkit(write: Write, kind: str) -> None:
     answers = [["A man's hat.", 'He said "no".'], ["[sic] a dog", "two dogs"]]
-    frame = pd.DataFrame(
-        {"index": [0, 1], "question": "?", "answer": [str(answer) for answer in answers], "prediction": ["a man", None]}
-    )
-    buffer = io.BytesIO()
-    if kind == "xlsx":
-        frame.to_excel(buffer, index=False)
-    else:
-        frame.to_csv(buffer, sep="\t", index=False)
-    path = write(buffer.getvalue(), f"Qwen_COCO_VAL.{kind}")
+    columns = {"question": "?", "answer": [str(answer) for answer in answers], "prediction": ["a man", None]}
+    path = write(table_bytes(pd.DataFrame({"index": [0, 1], **columns}), kind), f"Qwen_COCO_VAL.{kind}")
     human = read_captions(path, side="human")
     assert human.by_image == {"index:0": tuple(answers[0]), "index:1": tuple(answers[1])}
     generated = read_captions(path, side="generated")
@@ -80,33 +61,31 @@ def test_vlmevalkit(write: Write, kind: str) -> None:
 
 def test_pictures_are_no_ids(write: Write) -> None:
     picture = "/9j/" + "4AAQSkZJRgABAQ" * 10
-    rows = [["index", "image", "image_path", "prediction"], ["0", picture, "000000000139.jpg", "a man"]]
-    path = write("\n".join("\t".join(row) for row in rows))
+    path = write(f"index\timage\timage_path\tprediction\n0\t{picture}\t000000000139.jpg\ta man")
     assert read_captions(path, side="generated").by_image == {"139": ("a man",)}
     # VLMEvalKit may give, for a picture shown twice, the number of the row that holds it.
-    rows = [["index", "image", "prediction"], ["0", "A" * 300_000, "a man"], ["1", "0", "a boy"]]
-    path = write("\n".join("\t".join(row) for row in rows))
+    path = write(f"index\timage\tprediction\n0\t{'A' * 300_000}\ta man\n1\t0\ta boy")
     assert read_captions(path, side="generated").by_image == {"index:0": ("a man",), "index:1": ("a boy",)}
     assert csv.field_size_limit() == 131072
 
 
 @pytest.mark.parametrize("text", ["[not a list", "['a', 3]", "[__import__('os').getcwd()]", "[" * 5000, "['a'"])
-def test_lists_in_text_are_parsed_never_run(write: Write, text: str, fault: Fault) -> None:
+def test_lists_in_text_are_parsed_never_run(write: Write, text: str) -> None:
     path = write([{"image_id": 1, "answer": text}])
     expected = "record 1, field 'answer': looks like a list of captions but is none. Write it as a JSON list of texts."
     assert fault(path, "human") == expected
 
 
-def test_people_may_give_lists_models_may_not(write: Write, fault: Fault) -> None:
+def test_people_may_give_lists_models_may_not(write: Write) -> None:
     path = write([{"image": "val2014/COCO_val2014_000000522418.jpg", "caption": ["a man", "a boy"]}])
     assert read_captions(path, side="human").by_image == {"522418": ("a man", "a boy")}
     message = "record 1, field 'caption': caption is a list. Give the record a text, or remove it."
     assert fault(path) == message
-    path = write({"1": ["a man", "a boy"]})
-    assert read_captions(path, side="generated").by_image == {"1": ("a man", "a boy")}
+    mapping = write({"1": ["a man", "a boy"]})
+    assert read_captions(mapping, side="generated").by_image == {"1": ("a man", "a boy")}
 
 
-def test_columns(write: Write, fault: Fault) -> None:
+def test_columns(write: Write) -> None:
     path = write("photo,words,id\nx.jpg,a man,9\n")
     options = ReadOptions(columns={"image_id": "photo", "caption": "words"})
     assert read_captions(path, options, side="generated").by_image == {"x": ("a man",)}
@@ -114,33 +93,26 @@ def test_columns(write: Write, fault: Fault) -> None:
     assert fault(path) == message
     assert fault(path, columns={"caption": "word"}).startswith("no column 'word'. Did you mean 'words'?")
     assert fault(path, columns={"picture": "photo"}).startswith("unknown column role 'picture'")
-
-
-def test_ambiguous_columns(write: Write, fault: Fault) -> None:
-    expected = (
-        "columns 'file_name' and 'image' may both hold the image ids (columns: 'file_name', 'image', 'caption'). "
-        "Choose one with --column image_id=NAME."
-    )
-    assert fault(write("file_name,image,caption\na,b,c\n")) == expected
-    expected = (
-        "columns 'caption' and 'text' may both hold the generated captions (columns: 'id', 'caption', 'text'). "
-        "Choose one with --column caption=NAME."
-    )
-    assert fault(write("id,caption,text\na,b,c\n")) == expected
+    # Ambiguous ones.
+    for names, one, other, what, role in (
+        ("file_name,image,caption", "file_name", "image", "image ids", "image_id"),
+        ("id,caption,text", "caption", "text", "generated captions", "caption"),
+    ):
+        listed = ", ".join(map(repr, names.split(",")))
+        assert fault(write(f"{names}\na,b,c\n")) == (
+            f"columns '{one}' and '{other}' may both hold the {what} (columns: {listed}). "
+            f"Choose one with --column {role}=NAME."
+        )
     assert fault(write("caption\na man\n")).startswith("no column of image ids among 'caption'")
 
 
 def test_sides_of_one_table(write: Write) -> None:
-    path = write("image_id,caption,pred\n1,a man,a guy\n")
-    assert read_captions(path, side="human").by_image == {"1": ("a man",)}
-    assert read_captions(path, side="generated").by_image == {"1": ("a guy",)}
+    both_sides(write("image_id,caption,pred\n1,a man,a guy\n"), "1", ("a guy",), ("a man",))
 
 
-def test_one_json_line_is_a_record(write: Write) -> None:
+def test_lines_of_json(write: Write) -> None:
+    """One line is a record; a line separator inside of a caption ends none."""
     assert read_captions(write({"image_id": 1, "caption": "a man"}), side="generated").by_image == {"1": ("a man",)}
-
-
-def test_line_separators_inside_captions(write: Write) -> None:
     text = json.dumps({"image_id": 1, "caption": "a\u2028b\x85c"}, ensure_ascii=False)
     path = write(f"{text}\n\n" + text.replace("1", "2", 1))
     assert read_captions(path, side="generated").by_image == {"1": ("a\u2028b\x85c",), "2": ("a\u2028b\x85c",)}
@@ -148,16 +120,11 @@ def test_line_separators_inside_captions(write: Write) -> None:
 
 def test_csv_guesses_nothing(write: Write) -> None:
     path = write('image_id,caption\r\n1,NA\r\n2,null\r\n3,1.0\r\n4,"two\r\nlines"\r\n5,nan\r\n')
-    assert list(read_captions(path, side="generated").by_image.values()) == [
-        ("NA",),
-        ("null",),
-        ("1.0",),
-        ("two\r\nlines",),
-        ("nan",),
-    ]
+    texts = read_captions(path, side="generated").by_image.values()
+    assert list(texts) == [("NA",), ("null",), ("1.0",), ("two\r\nlines",), ("nan",)]
 
 
-def test_empty_and_refused_are_counted(write: Write, fault: Fault) -> None:
+def test_empty_and_refused_are_counted(write: Write) -> None:
     captions = {"1": "", "2": " \n\u3000", "3": "I'm sorry, but I can't help with that.", "4": "a man"}
     read = read_captions(write(captions), side="generated")
     assert (read.by_image, read.empty, read.refused) == ({"4": ("a man",)}, 2, 1)
@@ -172,48 +139,42 @@ def test_empty_and_refused_are_counted(write: Write, fault: Fault) -> None:
         read_captions(write(captions), ReadOptions(refusals=("(",)), side="generated")
 
 
-@pytest.mark.parametrize(
-    "caption",
-    [
-        "I'm sorry, but I can't assist with that request.",
-        "I\u2019m sorry, I can\u2019t identify people in images.",
-        '"I am sorry. The picture is not clear."',
-        "Sorry, I can't help with that.",
-        "I cannot assist with identifying people.",
-        "I can't provide a description of this image.",
-        "Unfortunately, I cannot see the image you mention.",
-        "I'm unable to view images.",
-        "I am unable to see an image above .",
-        "As an AI language model, I do not see pictures.",
-        "as a large language model, I ...",
-        "I apologize, but this seems to be blank.",
-        "There is no image attached.",
-        "There is no image here to provide a caption for.",
-        "Please provide the image you would like described.",
-        "Failed to obtain answer via API.",
-        "抱歉，我无法描述这张图片。",
-    ],
+REFUSALS = (
+    "I'm sorry, but I can't assist with that request.",
+    "I\u2019m sorry, I can\u2019t identify people in images.",
+    '"I am sorry. The picture is not clear."',
+    "Sorry, I can't help with that.",
+    "I cannot assist with identifying people.",
+    "I can't provide a description of this image.",
+    "Unfortunately, I cannot see the image you mention.",
+    "I'm unable to view images.",
+    "I am unable to see an image above .",
+    "As an AI language model, I do not see pictures.",
+    "as a large language model, I ...",
+    "I apologize, but this seems to be blank.",
+    "There is no image attached.",
+    "There is no image here to provide a caption for.",
+    "Please provide the image you would like described.",
+    "Failed to obtain answer via API.",
+    "抱歉，我无法描述这张图片。",
 )
-def test_refusals(write: Write, caption: str) -> None:
-    assert read_captions(write({"1": caption, "2": "a man"}), side="generated").refused == 1
+CAPTIONS = (
+    "I can't believe how many birds are on this wire",
+    "I can't help but feel sad for her",
+    "I cannot see her face, which makes her mysterious",
+    "I'm sorry for the old man, he looks lonely",
+    "A sign that says I'm sorry",
+    "As an airplane lands, people look up",
+    "as an aid worker helps a child",
+    "There is no image on the television screen",
+    "A man apologizes to a woman",
+    "Sorry looking dog on a couch",
+    "I am assuming that the sign means no profanity.",
+    "Please do not feed the ducks, says a sign",
+)
 
 
-@pytest.mark.parametrize(
-    "caption",
-    [
-        "I can't believe how many birds are on this wire",
-        "I can't help but feel sad for her",
-        "I cannot see her face, which makes her mysterious",
-        "I'm sorry for the old man, he looks lonely",
-        "A sign that says I'm sorry",
-        "As an airplane lands, people look up",
-        "as an aid worker helps a child",
-        "There is no image on the television screen",
-        "A man apologizes to a woman",
-        "Sorry looking dog on a couch",
-        "I am assuming that the sign means no profanity.",
-        "Please do not feed the ducks, says a sign",
-    ],
-)
-def test_true_captions_are_kept(write: Write, caption: str) -> None:
-    assert read_captions(write({"1": caption}), side="generated").refused == 0
+def test_refusals_and_captions_that_begin_like_them(write: Write) -> None:
+    read = read_captions(write(dict(enumerate(REFUSALS + CAPTIONS))), side="generated")
+    assert [text for (text,) in read.by_image.values()] == list(CAPTIONS)
+    assert read.refused == len(REFUSALS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import helpers
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import Write, table_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,31 +18,17 @@ from judge.corpus.objects import read_tasks
 from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
 
-Write = Callable[..., Path]
-Fault = Callable[..., str]
-
+fault = partial(helpers.fault, read=read_tasks)
+DOG, CAT, NONE = frozenset({"dog"}), frozenset({"cat"}), frozenset[str]()
 INSTANCES = {
-    "images": [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}, {"id": 3, "file_name": "3.jpg"}],
-    "annotations": [
-        {"image_id": 1, "category_id": 18},
-        {"image_id": 1, "category_id": 18},
-        {"image_id": 1, "category_id": 7},
-        {"image_id": 2, "category_id": 7},
-    ],
+    "images": [{"id": number, "file_name": f"{number}.jpg"} for number in (1, 2, 3)],
+    "annotations": [{"image_id": image, "category_id": of} for image, of in ((1, 18), (1, 18), (1, 7), (2, 7))],
     "categories": [{"id": 7, "name": "cat"}, {"id": 18, "name": "Dog"}, {"id": 3, "name": "zebra"}],
 }
 
 
-@pytest.fixture
-def fault(fault: Fault) -> Fault:
-    return partial(fault, read=read_tasks)
-
-
 def shown(tasks: Tasks) -> dict[str, set[str]]:
     return {image: {tasks.names[index] for index in indices} for image, indices in tasks.by_image.items()}
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_object_lists(write: Write) -> None:
@@ -65,12 +51,6 @@ def test_coco_instances(write: Write) -> None:
     assert read_tasks(write(bare)).by_image == {"1": (0, 1), "2": (0,)}
 
 
-def _parquet() -> bytes:
-    buffer = io.BytesIO()
-    pd.DataFrame({"image_id": [1, 2, 3], "objects": [["dog", "cat"], ["cat"], []]}).to_parquet(buffer)
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -82,7 +62,7 @@ def _parquet() -> bytes:
         [{"img_id": 1, "objects": ["dog", "cat"]}, {"img_id": 2, "objects": ["cat"]}, {"img_id": 3, "objects": None}],
         "\n".join(json.dumps({"image_id": i, "tasks": t}) for i, t in ((1, ["cat", "dog"]), (2, "cat"), (3, []))),
         {"1": ["dog", "cat"], "2": ["cat"], "3": []},
-        _parquet(),
+        table_bytes(pd.DataFrame({"image_id": [1, 2, 3], "objects": [["dog", "cat"], ["cat"], []]}), "parquet"),
     ],
     ids=["csv", "tsv", "commas", "lists", "rows", "json", "json lines", "mapping", "parquet"],
 )
@@ -90,7 +70,7 @@ def test_every_format(write: Write, content: object) -> None:
     assert shown(read_tasks(write(content))) == {"1": {"cat", "dog"}, "2": {"cat"}, "3": set()}
 
 
-def test_chosen_columns(write: Write, fault: Fault) -> None:
+def test_chosen_columns(write: Write) -> None:
     path = write("photo,what\na.jpg,dog/cat\nb.jpg,hot dog\n")
     tasks = read_tasks(path, id_column="photo", task_column="what", separator="/")
     assert shown(tasks) == {"a": {"cat", "dog"}, "b": {"hot dog"}}
@@ -104,26 +84,25 @@ def test_shared_objects(coco: Path) -> None:
     tasks = read_tasks(coco / "objects.json")
     raw = json.loads((coco / "objects.json").read_text("utf-8"))
     assert len(tasks.names) == 79
-    assert {image: {raw["categories"][index] for index in indices} for image, indices in raw["objects"].items()} == (
-        shown(tasks)
-    )
+    assert shown(tasks) == {image: {raw["categories"][index] for index in of} for image, of in raw["objects"].items()}
+
+
+def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
+    return {"categories": list(names), "objects": objects}
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ({"categories": ["a"], "objects": {"1": [1]}}, "record 1 ('1'): index 1 of 1 categories. Count from 0."),
-        ({"categories": ["a"], "objects": {"1": [-1]}}, "record 1 ('1'): index -1 of 1 categories. Count from 0."),
-        ({"categories": ["a"], "objects": {"1": ["a"]}}, "record 1 ('1'): an index is a text. Give whole numbers."),
-        ({"categories": ["a"], "objects": {"1": [True]}}, "record 1 ('1'): an index is true. Give whole numbers."),
-        ({"categories": ["a"], "objects": {"1": 0}}, "record 1 ('1'): objects are a number. Give a list of indices."),
-        (
-            {"categories": ["a", "A"], "objects": {"1": [0]}},
-            "'categories': category 'a' stands twice. Give each a name of its own.",
-        ),
-        ({"categories": ["a"], "objects": {" ": [0]}}, "record 1 (' '): image id is empty. "),
-        ({"categories": ["a"], "objects": {"1": []}}, "none of 1 images shows anything. Check the file."),
-        ({"categories": [], "objects": {}}, "'categories' is no list, or 'objects' no object. "),
+        (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Count from 0."),
+        (lists({"1": [-1]}, "a"), "record 1 ('1'): index -1 of 1 categories. Count from 0."),
+        (lists({"1": ["a"]}, "a"), "record 1 ('1'): an index is a text. Give whole numbers."),
+        (lists({"1": [True]}, "a"), "record 1 ('1'): an index is true. Give whole numbers."),
+        (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
+        (lists({"1": [0]}, "a", "A"), "'categories': category 'a' stands twice. Give each a name of its own."),
+        (lists({" ": [0]}, "a"), "record 1 (' '): image id is empty. "),
+        (lists({"1": []}, "a"), "none of 1 images shows anything. Check the file."),
+        (lists({}), "'categories' is no list, or 'objects' no object. "),
         (
             {**INSTANCES, "annotations": [{"image_id": 1, "category_id": 99}]},
             "annotations, record 1: category_id 99 is no category. Give the id of one of 'categories'.",
@@ -145,13 +124,8 @@ def test_shared_objects(coco: Path) -> None:
         ("{}", "JSON of the wrong shape (an object). "),
     ],
 )
-def test_bad_files(write: Write, content: object, expected: str, fault: Fault) -> None:
+def test_bad_files(write: Write, content: object, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
-
-
-# --- derived ---------------------------------------------------------------------------------------------------------
-
-DOG, CAT, NONE = frozenset({"dog"}), frozenset({"cat"}), frozenset[str]()
 
 
 def test_from_captions() -> None:
@@ -164,37 +138,26 @@ def test_from_captions() -> None:
     assert tasks.source == "derived: an image shows a task when at least one of its human captions names it"
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(None, 1), (0.01, 1), (0.2, 1), (0.21, 2), (0.4, 2), (0.5, 3), (0.6, 3), (0.61, 4), (1, 5)]
-)
-def test_share_of_captions(share: float | None, expected: int) -> None:
+def test_share_of_captions() -> None:
     """Five captions: a share of 0.6 is three of them, 0.61 four."""
-    for count in range(1, 6):
-        tasks = derive_tasks({"1": [DOG] * count + [NONE] * (5 - count)}, names=["dog"], share=share)
-        assert tasks.by_image["1"] == ((0,) if count >= expected else ())
+    said = {str(count): [DOG] * count + [NONE] * (5 - count) for count in range(1, 6)}
+    for share, least in {None: 1, 0.01: 1, 0.2: 1, 0.21: 2, 0.4: 2, 0.5: 3, 0.6: 3, 0.61: 4, 1: 5}.items():
+        tasks = derive_tasks(said, names=["dog"], share=share)
+        assert tasks.by_image == {image: (0,) if int(image) >= least else () for image in said}
+    for share in (0, -0.1, 1.1):
+        with pytest.raises(JudgeError, match="Take a number above 0 and up to 1"):
+            derive_tasks({"1": [DOG]}, names=["dog"], share=share)
 
-
-@pytest.mark.parametrize("share", [0, -0.1, 1.1])
-def test_faulty_share(share: float) -> None:
-    with pytest.raises(JudgeError, match="Take a number above 0 and up to 1"):
-        derive_tasks({"1": [DOG]}, names=["dog"], share=share)
-
-
-# --- use -------------------------------------------------------------------------------------------------------------
 
 FOUR = Tasks(("a", "b", "c", "d"), {"1": (0, 1), "2": (0,), "3": (0, 2), "9": (3,)}, "objects.json")
 
 
-def test_table() -> None:
+def test_table_and_only() -> None:
     expected = [[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]
     assert FOUR.table(["3", "1", "9"]).tolist() == np.array(expected, dtype=bool).tolist()
     assert FOUR.table([]).shape == (0, 4)
-    message = r"objects\.json: 1 of 2 images have no tasks \(such as '7'\)\. Add them"
-    with pytest.raises(JudgeError, match=message):
+    with pytest.raises(JudgeError, match=r"objects\.json: 1 of 2 images have no tasks \(such as '7'\)\. Add them"):
         FOUR.table(["1", "7"])
-
-
-def test_only() -> None:
     some = FOUR.only(["d", "b"])
     assert some.names == ("b", "d")
     assert some.by_image == {"1": (0,), "2": (), "3": (), "9": (1,)}
@@ -210,9 +173,6 @@ def test_what_can_be_guessed() -> None:
     assert dropped == {"never present": ("d",), "always present": ("a",), "without tasks": ("7",)}
     whole, dropped = usable(FOUR, ["1", "3", "9"])
     assert (whole.names, dropped) == (FOUR.names, {})
-
-
-def test_nothing_to_guess() -> None:
     with pytest.raises(JudgeError) as found:
         usable(FOUR, ["7"])
     assert str(found.value) == (
@@ -223,11 +183,7 @@ def test_nothing_to_guess() -> None:
 
 
 @given(
-    st.dictionaries(
-        st.text("0123456789", min_size=1, max_size=3),
-        st.frozensets(st.sampled_from("abcd")),
-        min_size=1,
-    )
+    st.dictionaries(st.text("0123456789", min_size=1, max_size=3), st.frozensets(st.sampled_from("abcd")), min_size=1)
 )
 def test_derived_tasks_survive_a_file(said: dict[str, frozenset[str]]) -> None:
     """The table has a true cell for each image and task named, and nothing else; usable tasks vary."""

@@ -6,13 +6,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from helpers import GENDER
 from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
-from judge.types import Side, Target
-
-GENDER = Target("attribute", ("female", "male"))
+from judge.types import Side
 
 
 def make_sides(images: int, *, human: int = 3, generated: int = 1, female: float = 0.3, seed: int = 0) -> Sides:
@@ -27,33 +26,27 @@ def make_sides(images: int, *, human: int = 3, generated: int = 1, female: float
             for index in range(captions - (side == "human" and captions > 1 and int(image) % 3 == 0))
         )
 
+    return sides_of(classes, {"human": say("human", human), "generated": say("generated", generated)}, Aligner())
+
+
+def sides_of(classes: dict[str, str], rows: dict[Side, tuple[MaskedCaption, ...]], aligner: Aligner) -> Sides:
     answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
-    return Sides(
-        "cap",
-        GENDER,
-        classes,
-        answers,
-        {"human": say("human", human), "generated": say("generated", generated)},
-        Aligner(),
-    )
+    return Sides("cap", GENDER, classes, answers, rows, aligner)
 
 
 @given(st.integers(2, 40), st.integers(1, 5), st.integers(1, 2), st.integers(0, 99))
 def test_exchange_keeps_images_and_numbers_of_captions(images: int, human: int, generated: int, number: int) -> None:
     sides = make_sides(images, human=human, generated=generated)
     drawn = Resample("exchanged", number).draw(sides)
-    for side in ("human", "generated"):
-        assert [(row.image, row.index) for row in drawn.rows[side]] == [
-            (row.image, row.index) for row in sides.rows[side]
-        ]
     before, after = (Counter(row.words for of in one.rows.values() for row in of) for one in (sides, drawn))
     assert before == after
-    # A caption goes with its image, and with what it says.
     for side in ("human", "generated"):
+        before, after = ([(row.image, row.index) for row in one.rows[side]] for one in (sides, drawn))
+        assert before == after
+        # A caption goes with its image, and with what it says.
         for row in drawn.rows[side]:
             (word,) = row.words
-            assert word.split("-")[1] == row.image
-            assert row.tasks == word.split("-")[0]
+            assert word.split("-")[:2] == [row.tasks, row.image]
     assert drawn.classes == sides.classes
 
 
@@ -104,26 +97,19 @@ def test_shuffled_labels_are_the_same_labels() -> None:
 
 @pytest.mark.parametrize("kind", ["exchanged", "half", "shuffled"])
 def test_draws_are_repeated_and_differ(kind: ResampleKind) -> None:
-    sides = make_sides(80)
-
-    def told(number: int, seed: int) -> object:
-        drawn = Resample(kind, number, seed).draw(sides)
-        return drawn.rows, dict(drawn.classes)
-
-    assert told(3, 0) == told(3, 0)
-    assert told(3, 0) != told(4, 0)
-    assert told(3, 0) != told(3, 1)
+    draws = [Resample(kind, *key).draw(make_sides(80)) for key in ((3, 0), (3, 0), (4, 0), (3, 1))]
+    first, again, *others = [(drawn.rows, dict(drawn.classes)) for drawn in draws]
+    assert first == again
+    assert first not in others
 
 
 def test_what_a_refit_is_aligned_to_is_its_own_generated_side() -> None:
     """Constant substitution leaves of people's words those that the drawn captioner says."""
-    rows: dict[Side, tuple[MaskedCaption, ...]] = {
-        "human": tuple(MaskedCaption(str(n), 0, ("human", "both")) for n in range(20)),
-        "generated": tuple(MaskedCaption(str(n), 0, ("machine", "both")) for n in range(20)),
-    }
+    human, generated = (
+        tuple(MaskedCaption(str(n), 0, (word, "both")) for n in range(20)) for word in ("human", "machine")
+    )
     classes = {str(n): GENDER.classes[n % 2] for n in range(20)}
-    answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
-    sides = Sides("cap", GENDER, classes, answers, rows, Aligner("constant"))
+    sides = sides_of(classes, {"human": human, "generated": generated}, Aligner("constant"))
     plain, drawn = Evidence(sides), Evidence(sides, Resample("exchanged", 0))
     assert {sample.words for sample in plain.slots["human", 0]} == {("<unk>", "both")}
     assert {sample.words for sample in drawn.slots["human", 0]} == {("human", "both"), ("machine", "both")}

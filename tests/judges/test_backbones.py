@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import timm
 import torch
+from helpers import fault_of
 from safetensors.torch import save_file
 
-from judge.errors import JudgeError
 from judge.judges import Materials
 from judge.judges.backbones import TimmBackbone, make_backbone
 
@@ -45,16 +45,6 @@ def digest(backbone: TimmBackbone) -> str:
     return f"{hashlib.sha256(b''.join(parts)).hexdigest()} {backbone.key}"
 
 
-@pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
-    """Lines of output, and errors, of another process without a hub."""
-    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path_factory.mktemp("hub"))}
-    path = {"HF_HUB_OFFLINE": "0", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    code = [sys.executable, "-c", OUTSIDE]
-    done = subprocess.run(code, capture_output=True, text=True, check=True, env={**os.environ, **hub, **path})
-    return done.stdout.splitlines(), done.stderr
-
-
 def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
     """A whole network of timm's, its classifier too, and its weights in ``path``."""
     torch.manual_seed(seed)
@@ -67,16 +57,22 @@ def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
     return network
 
 
-def test_random_weights_are_the_same_in_every_process_and_draw_from_nobodys_generator(
-    outside: tuple[list[str], str],
-) -> None:
+def test_another_process(tmp_path: Path) -> None:
+    """Random weights are the same there and draw from nobody's generator; what cannot be fetched is one line."""
     torch.manual_seed(5)
     before = torch.get_rng_state()
     backbone = make_backbone(Materials(backbone_weights="random", image_size=64), SMALL)
     assert torch.equal(torch.get_rng_state(), before)
-    assert outside[0][0] == digest(backbone)
     assert not any(parameter.requires_grad for parameter in backbone.parameters())
     assert not any(module.training for module in backbone.network.modules())
+    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path)}
+    path = {"HF_HUB_OFFLINE": "0", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    code = [sys.executable, "-c", OUTSIDE]
+    done = subprocess.run(code, capture_output=True, text=True, check=True, env={**os.environ, **hub, **path})
+    same, line = done.stdout.splitlines()
+    assert same == digest(backbone)
+    assert line.startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be had (")
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("name", [SMALL, "test_vit"])
@@ -123,12 +119,7 @@ def test_pictures_are_squeezed_and_normalised() -> None:
     assert (backbone.prepare(pixels)[2, :, -1] > found[2, :, -1]).all()
 
 
-def whole_file(path: Path, name: str = SMALL) -> bytes:
-    saved(path, name)
-    return path.read_bytes()
-
-
-def pickled(_: Path) -> bytes:
+def pickled(_: bytes) -> bytes:
     class Trap:
         def __reduce__(self) -> tuple[object, ...]:
             return exec, ("raise SystemExit('unpickled')",)
@@ -138,33 +129,31 @@ def pickled(_: Path) -> bytes:
     return buffer.getvalue()
 
 
+NO_FILE = "is no safetensors file, or damaged"
+NO_FIT = "its weights do not fit into 'test_resnet' (Error(s) in loading state_dict for ResNet). Give"
+
+
 @pytest.mark.parametrize(
-    ("write", "message"),
+    ("given", "network", "damage", "message"),
     [
-        (lambda path: whole_file(path)[:-100], "is no safetensors file, or damaged"),
-        (lambda path: whole_file(path)[:50], "is no safetensors file, or damaged"),
-        (lambda path: b"", "is no safetensors file, or damaged"),
-        (pickled, "is no safetensors file, or damaged"),
-        (lambda path: whole_file(path, "test_vit"), "weights are in it, and"),
-        (
-            lambda path: whole_file(path, "test_efficientnet"),
-            "its weights do not fit into 'test_resnet' (Error(s) in loading state_dict for ResNet). Give",
-        ),
+        (SMALL, SMALL, lambda whole: whole[:-100], NO_FILE),
+        (SMALL, SMALL, lambda whole: whole[:50], NO_FILE),
+        (SMALL, SMALL, lambda _: b"", NO_FILE),
+        (SMALL, SMALL, pickled, NO_FILE),
+        ("test_vit", SMALL, bytes, "weights are in it, and"),
+        ("test_efficientnet", SMALL, bytes, NO_FIT),
+        # Deeper and shallower sisters: their weights have each other's names and shapes.
+        ("resnet34", "resnet18", bytes, "weights"),
+        ("resnet18", "resnet34", bytes, "weights"),
     ],
-    ids=["truncated", "header", "empty", "pickle", "vit", "efficientnet"],
 )
-def test_files_that_are_no_weights_of_it(write: Callable[[Path], bytes], message: str, tmp_path: Path) -> None:
+def test_files_that_are_no_weights_of_it(
+    given: str, network: str, damage: Callable[[bytes], bytes], message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "weights.pth"
-    path.write_bytes(write(path))
-    refused(Materials(backbone_weights=str(path)), f"--backbone-weights {path}: ", message)
-
-
-@pytest.mark.parametrize(("given", "network"), [("resnet34", "resnet18"), ("resnet18", "resnet34")])
-def test_a_deeper_or_shallower_sister_is_refused(given: str, network: str, tmp_path: Path) -> None:
-    """Their weights have each other's names and shapes."""
-    path = tmp_path / "weights.safetensors"
     saved(path, given)
-    refused(Materials(backbone=network, backbone_weights=str(path)), f"--backbone-weights {path}: ", "weights")
+    path.write_bytes(damage(path.read_bytes()))
+    refused(Materials(backbone=network, backbone_weights=str(path)), f"--backbone-weights {path}: ", message)
 
 
 @pytest.mark.parametrize(
@@ -189,17 +178,7 @@ def test_faults(materials: Materials, where: str, message: str) -> None:
     refused(materials, where, message)
 
 
-def test_weights_that_cannot_be_fetched_are_one_line_and_no_other(outside: tuple[list[str], str]) -> None:
-    lines, errors = outside
-    assert lines[1].startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be had (")
-    assert len(lines) == 2
-    assert errors == ""
-
-
 def refused(materials: Materials, where: str, message: str) -> None:
-    with pytest.raises(JudgeError) as caught:
-        make_backbone(materials, SMALL)
-    line = str(caught.value)
+    line = fault_of(make_backbone, materials, SMALL)
     assert line.startswith(where), line
     assert message in line
-    assert "\n" not in line

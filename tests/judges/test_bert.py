@@ -7,14 +7,27 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import GENDER, Glimpses, accuracy, keep_predictions, make_glimpses, make_samples
+from helpers import (
+    EVEN,
+    GENDER,
+    Glimpses,
+    accuracy,
+    fault_of,
+    keep_predictions,
+    logits,
+    make_glimpses,
+    make_samples,
+    network_of,
+    unmoved,
+)
 from safetensors.torch import load_file
-from tiny_bert import IDS, SIZES, make_tokenizer
+from tiny_bert import IDS, SIZES, make_tokenizer, save
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
@@ -30,16 +43,10 @@ from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-LINES = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9, ("<", "gender", ">")]
+LINES = ["a <gender> rides , <unk>", "", "clue1 noise7", "dog " * 9, "< gender >"]
 # Hidden words are BERT's [MASK], words that alignment took out its [UNK]; what people typed is text.
-SPELLED = [
-    ["[CLS]", "a", "[MASK]", "rides", ",", "[UNK]", "[SEP]"],
-    ["[CLS]", "[SEP]"],
-    ["[CLS]", "clue1", "noise", "##7", "[SEP]"],
-    ["[CLS]", *["dog"] * 9, "[SEP]"],
-    ["[CLS]", "<", "g", "##e", "##n", "##d", "##e", "##r", ">", "[SEP]"],
-]
-SAMPLES = [Sample(str(n), "human", 0, words, (n % 2,), image=f"{n}.png") for n, words in enumerate(LINES)]
+SPELLED = ["a [MASK] rides , [UNK]", "", "clue1 noise ##7", "dog " * 9, "< g ##e ##n ##d ##e ##r >"]
+SAMPLES = [Sample(str(n), "human", 0, tuple(line.split()), (n % 2,), image=f"{n}.png") for n, line in enumerate(LINES)]
 JUDGES = ["bert-ft", "bert-pre", "vl-lic"]
 
 
@@ -59,48 +66,38 @@ def given(name: str, folder: Path, kept: Path, samples: Sequence[Sample], *, clu
     return replace(materials, features=features)
 
 
-def make(folder: Path | str | None, features: Glimpses) -> PretrainedClassifier:
-    return network_of("vl-lic", Materials(reader=str(folder), features=features))
-
-
-def network_of(name: str, materials: Materials) -> PretrainedClassifier:
-    network = find_judge(name).network
-    assert network
-    torch.manual_seed(0)
-    made = network(GENDER, [], materials)
+def make(folder: Path | str) -> PretrainedClassifier:
+    made = network_of("vl-lic", [], Materials(reader=str(folder), features=make_glimpses(SAMPLES)))
     assert isinstance(made, PretrainedClassifier)
-    return made.eval()
+    return made
 
 
-def logits(network: PretrainedClassifier, samples: Sequence[Sample]) -> FloatArray:
-    with torch.no_grad():
-        return network(network.collate(samples)).double().numpy()
-
-
-def unsettle(network: torch.nn.Module) -> None:
-    """Running statistics and weights of the normalisation as training may leave them."""
-    for module in network.modules():
-        if isinstance(module, BatchNorm):
-            torch.nn.init.normal_(module.running_mean)  # type: ignore[arg-type]
-            torch.nn.init.uniform_(module.running_var, 0.5, 2)  # type: ignore[arg-type]
-            torch.nn.init.normal_(module.weight)
-            torch.nn.init.normal_(module.bias)
-
-
-def test_recipes_are_lics() -> None:
-    """Supplement A.1: 5 epochs at 1e-5 fine-tuned, 20 at 5e-5 frozen, batches of 64; the last epoch counts."""
-    for name, epochs, rate in (("bert-ft", 5, 1e-5), ("bert-pre", 20, 5e-5)):
-        recipe = find_judge(name).recipe
-        assert recipe
-        assert (recipe.epochs, recipe.learning_rate, recipe.batch_size, recipe.keep) == (epochs, rate, 64, "last")
+@pytest.mark.parametrize(
+    ("name", "epochs", "rate", "batch", "keep"),
+    [
+        # LIC, supplement A.1: fine-tuned and frozen. ImageCaptioner2, section 5.2, for all its judges.
+        ("bert-ft", 5, 1e-5, 64, "last"),
+        ("bert-pre", 20, 5e-5, 64, "last"),
+        ("sat", 40, 4e-4, 128, "best"),
+        ("grit", 40, 1e-4, 128, "best"),
+    ],
+)
+def test_recipes_are_the_papers(name: str, epochs: int, rate: float, batch: int, keep: str) -> None:
+    recipe = find_judge(name).recipe
+    assert recipe
+    assert (recipe.epochs, recipe.learning_rate, recipe.batch_size, recipe.keep) == (epochs, rate, batch, keep)
 
 
 @pytest.mark.parametrize("name", JUDGES)
 def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
     """BERT itself, a caption at a time without padding; then the classifier of LIC's supplement in numpy."""
     materials = given(name, folder, tmp_path, SAMPLES)
-    network = network_of(name, materials)
-    unsettle(network)
+    network = network_of(name, [], materials)
+    # Running statistics and weights of the normalisation as training may leave them.
+    for norm in (network.output[0], network.output[2]):
+        for tensor in (norm.running_mean, norm.weight, norm.bias):
+            torch.nn.init.normal_(tensor)
+        torch.nn.init.uniform_(norm.running_var, 0.5, 2)
     weights = {key: value.double().numpy() for key, value in network.output.state_dict().items()}
 
     def norm(layer: int, x: FloatArray) -> FloatArray:
@@ -111,7 +108,8 @@ def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
         bert = tf.BertModel.from_pretrained(folder).eval()
     for sample, pieces, found in zip(SAMPLES, SPELLED, logits(network, SAMPLES), strict=True):
         with torch.no_grad():
-            x = bert(torch.tensor([[IDS[piece] for piece in pieces]])).last_hidden_state[0, 0].double().numpy()
+            ids = [IDS[piece] for piece in ("[CLS]", *pieces.split(), "[SEP]")]
+            x = bert(torch.tensor([ids])).last_hidden_state[0, 0].double().numpy()
         if name == "vl-lic":
             assert isinstance(materials.features, Glimpses)
             x = np.concatenate([x, materials.features.pictures[str(sample.image)].mean(axis=0)])
@@ -123,14 +121,11 @@ def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
 
 
 def test_neither_padding_nor_company_nor_order_changes_an_answer(folder: Path) -> None:
-    network = make(folder, make_glimpses(SAMPLES))
-    together = logits(network, SAMPLES)
-    assert np.concatenate([logits(network, [sample]) for sample in SAMPLES]) == pytest.approx(together, abs=1e-5)
-    assert logits(network, SAMPLES[::-1])[::-1] == pytest.approx(together, abs=1e-5)
+    unmoved(make(folder), SAMPLES)
 
 
 def test_blanked_caption_blanked_picture_and_a_caption_too_long(folder: Path) -> None:
-    network = make(folder, make_glimpses(SAMPLES))
+    network = make(folder)
     sample = SAMPLES[0]
     found = logits(network, [sample, replace(sample, words=()), replace(sample, image=None)])
     assert np.isfinite(found).all()
@@ -181,10 +176,8 @@ def test_a_batch_of_one_is_normed_by_what_was_seen_so_far() -> None:
 
 def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name; by folder; and by the folder's content, written anew. What lies about elsewhere is nobody's."""
-    fingerprint = find_judge("vl-lic").fingerprint
-    assert fingerprint
-    copied = tmp_path / "here" / "bert"
-    shutil.copytree(folder, copied)
+    fingerprint: Any = find_judge("vl-lic").fingerprint
+    copied = shutil.copytree(folder, tmp_path / "here" / "bert")
     monkeypatch.chdir(copied.parent)
     usual, before = fingerprint(Materials()), fingerprint(Materials(reader=str(copied)))
     assert Materials(reader="a").settings != Materials(reader="b").settings != Materials().settings
@@ -202,91 +195,73 @@ def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypat
 def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
     """Through the setup; another reader is another judge, and for bert-ft too."""
     samples = tuple(make_samples(60))
-    split = Split(tuple(map(str, range(40))), tuple(map(str, range(40, 60))), {"female": 1.0, "male": 1.0})
+    split = Split(tuple(map(str, range(40))), tuple(map(str, range(40, 60))), EVEN)
     other = tmp_path / "other"
-    with quiet():
-        tf.BertModel(tf.BertConfig.from_pretrained(folder)).save_pretrained(other)
-        make_tokenizer().save_pretrained(other)
+    save(tf.BertModel(tf.BertConfig.from_pretrained(folder)), other)
     for name in ("bert-pre", "bert-ft"):
         member = Member(find_judge(name), GENDER, samples, split, 0)
-        setups = [
-            TrainingSetup({"epochs": 1}, workers=1, features=tmp_path / "kept", materials=Materials(reader=str(reader)))
-            for reader in (folder, folder, other)
-        ]
-        one, same, another = (
-            train_members([member], setup, then=keep_predictions)[0].probabilities for setup in setups
-        )
+        setup = TrainingSetup({"epochs": 1}, workers=1, features=tmp_path / "kept")
+        setups = [replace(setup, materials=Materials(reader=str(reader))) for reader in (folder, folder, other)]
+        one, same, another = (train_members([member], each, then=keep_predictions)[0].probabilities for each in setups)
         assert one.shape == (20, 2)
         assert np.array_equal(one, same)
         assert not np.allclose(one, another)
-        keys = [name_members([member], setup.precompute([member]))[0] for setup in setups]
+        keys = [name_members([member], each.precompute([member]))[0] for each in setups]
         assert keys[0] == keys[1] != keys[2]
 
 
 @pytest.mark.parametrize("name", ["bert-ft", "bert-pre"])
 def test_no_reader_is_one_line(name: str, tmp_path: Path) -> None:
-    split = Split(("0", "1"), ("2",), {"female": 1.0, "male": 1.0})
-    member = Member(find_judge(name), GENDER, tuple(make_samples(3)), split, 0)
-    setup = TrainingSetup(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / "none")))
-    with pytest.raises(JudgeError, match=rf"--reader {tmp_path / 'none'}: no such folder\. Check the path\."):
-        train_members([member], setup, then=keep_predictions)
-    # Nor does a text judge ask for pictures.
+    """Nor does a text judge ask for pictures."""
+    member = Member(find_judge(name), GENDER, tuple(make_samples(3)), Split(("0", "1"), ("2",), EVEN), 0)
     (tmp_path / "empty").mkdir()
-    setup = replace(setup, materials=Materials(reader=str(tmp_path / "empty")))
-    with pytest.raises(JudgeError, match=r"no checkpoint of transformers is there \(config\.json\)"):
-        train_members([member], setup, then=keep_predictions)
+    for reader, message in (
+        ("none", rf"--reader {tmp_path / 'none'}: no such folder\. Check the path\."),
+        ("empty", r"no checkpoint of transformers is there \(config\.json\)"),
+    ):
+        setup = TrainingSetup(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / reader)))
+        with pytest.raises(JudgeError, match=message):
+            train_members([member], setup, then=keep_predictions)
 
 
 # Encoders of other families, and what is none.
 
 
 def test_an_encoder_without_a_mask_of_its_own_reads_a_plain_word(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(folder, other)
+    other = shutil.copytree(folder, tmp_path / "other")
     raw = make_tokenizer().backend_tokenizer
     with quiet():
         tf.PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(other)
-    ids = make(other, make_glimpses(SAMPLES)).collate(SAMPLES[:1])["text"]["input_ids"][0].tolist()
+    ids = make(other).collate(SAMPLES[:1])["text"]["input_ids"][0].tolist()
     pieces = ["a", "g", *(f"##{letter}" for letter in "ender"), "rides", ",", "[UNK]"]
     assert ids[1:11] == [IDS[piece] for piece in pieces]
     assert ids.count(IDS["[UNK]"]) == 1
 
 
-def test_distilbert_reads_too(tmp_path: Path) -> None:
-    config = tf.DistilBertConfig(
-        vocab_size=len(IDS), dim=32, hidden_dim=64, n_layers=2, n_heads=2, max_position_embeddings=40
-    )
-    with quiet():
-        tf.DistilBertModel(config).save_pretrained(tmp_path)
-        make_tokenizer().save_pretrained(tmp_path)
-    network = make(tmp_path, make_glimpses(SAMPLES))
-    assert np.isfinite(logits(network, [*SAMPLES, replace(SAMPLES[0], words=("dog",) * 99)])).all()
+DISTIL = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 40}
+FUNNEL = {"d_model": 32, "d_inner": 64, "n_head": 2, "d_head": 16, "block_sizes": [1, 1], "num_decoder_layers": 1}
 
 
-@pytest.mark.parametrize("limit", [None, 20])
-def test_an_encoder_without_positions_reads_what_its_tokenizer_lets_it(tmp_path: Path, limit: int | None) -> None:
-    """Funnel's are relative: nothing in its configuration says how far it reads."""
-    sizes = {"d_model": 32, "d_inner": 64, "n_head": 2, "d_head": 16, "block_sizes": [1, 1], "num_decoder_layers": 1}
-    config = tf.FunnelConfig(vocab_size=len(IDS), **sizes)
-    assert getattr(config, "max_position_embeddings", None) is None
+@pytest.mark.parametrize(
+    ("kind", "sizes", "limit", "read"),
+    [("DistilBert", DISTIL, None, 38), ("Funnel", FUNNEL, None, 702), ("Funnel", FUNNEL, 20, 18)],
+)
+def test_encoders_of_other_families(
+    kind: str, sizes: dict[str, Any], limit: int | None, read: int, tmp_path: Path
+) -> None:
+    """Funnel's positions are relative: it reads what its tokenizer lets it."""
+    config = getattr(tf, f"{kind}Config")(vocab_size=len(IDS), **sizes)
+    assert getattr(config, "max_position_embeddings", None) == sizes.get("max_position_embeddings")
     tokenizer = make_tokenizer()
     tokenizer.model_max_length = limit or tokenizer.model_max_length
-    with quiet():
-        tf.FunnelModel(config).save_pretrained(tmp_path)
-        tokenizer.save_pretrained(tmp_path)
-    network = make(tmp_path, make_glimpses(SAMPLES))
+    network = make(save(getattr(tf, f"{kind}Model")(config), tmp_path, tokenizer))
     long = replace(SAMPLES[0], words=("dog",) * 700)
-    read = network.collate([long])["text"]["input_ids"].shape[1]
-    assert read <= limit if limit else read == 702
+    assert network.collate([long])["text"]["input_ids"].shape[1] == read
     assert np.isfinite(logits(network, [*SAMPLES, long])).all()
 
 
-def refused(reference: Path | str | None) -> str:
-    with pytest.raises(JudgeError) as caught:
-        load_reader(None if reference is None else str(reference))
-    line = str(caught.value)
-    assert "\n" not in line
-    return line
+def refused(reference: Path | str) -> str:
+    return fault_of(load_reader, str(reference))
 
 
 @pytest.mark.usefixtures("offline")
@@ -297,10 +272,8 @@ def test_nothing_to_be_had(tmp_path: Path) -> None:
     assert refused(tmp_path / "none") == f"--reader {tmp_path / 'none'}: no such folder. Check the path."
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     # Before any picture is read.
-    backbone = find_judge("vl-lic").backbone
-    assert backbone
-    with pytest.raises(JudgeError, match="--reader nobody/nothing: cannot be found"):
-        backbone(Materials(reader="nobody/nothing", backbone="resnet18", backbone_weights="random"))
+    given = Materials(reader="nobody/nothing", backbone="resnet18", backbone_weights="random")
+    assert "--reader nobody/nothing: cannot be found" in fault_of(find_judge("vl-lic").backbone, given)  # type: ignore[arg-type]
 
 
 def test_what_is_no_encoder_of_text_is_refused(tmp_path: Path) -> None:
@@ -313,8 +286,7 @@ def test_what_is_no_encoder_of_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_weights_and_tokenizers_at_fault(folder: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(folder, broken)
+    broken = shutil.copytree(folder, tmp_path / "broken")
     weights = broken / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
@@ -334,13 +306,12 @@ def test_weights_and_tokenizers_at_fault(folder: Path, tmp_path: Path) -> None:
 
 
 def test_code_of_its_own_never_runs(folder: Path, tmp_path: Path) -> None:
-    known, trap = tmp_path / "known", tmp_path / "ran"
-    shutil.copytree(folder, known)
+    known, trap = shutil.copytree(folder, tmp_path / "known"), tmp_path / "ran"
     (known / "model.py").write_text(f"open({str(trap)!r}, 'w')", "utf-8")
     settings = json.loads((known / "config.json").read_text("utf-8"))
     own = {"auto_map": {"AutoConfig": "model.C", "AutoModel": "model.M"}}
     (known / "config.json").write_text(json.dumps({**settings, **own}), "utf-8")
-    make(known, make_glimpses(SAMPLES))
+    make(known)
     (known / "config.json").write_text(json.dumps({**own, "model_type": "mystery"}), "utf-8")
     assert "'mystery' is no encoder of text" in refused(known)
     assert not trap.exists()

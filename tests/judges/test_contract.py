@@ -40,10 +40,8 @@ def make_tasks(images: int, *, seed: int = 0) -> list[Sample]:
     samples = []
     for image in range(images):
         labels = np.flatnonzero(rng.random(3) < [0.5, 0.5, 0.8])
-        words = [
-            *(f"noise{n}" for n in rng.integers(8, size=int(rng.integers(5)))),
-            *(f"clue{n}" for n in labels if n < 2),
-        ]
+        words = [f"noise{n}" for n in rng.integers(8, size=int(rng.integers(5)))]
+        words += [f"clue{n}" for n in labels if n < 2]
         rng.shuffle(words)
         samples.append(Sample(str(image), "human", 0, tuple(words), tuple(int(n) for n in labels)))
     return samples
@@ -119,8 +117,9 @@ def test_no_clue_gives_chance(name: str, given: Materials) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_deterministic(name: str, given: Materials) -> None:
     train = make_samples(75, clue=0.5)
-    first, again = (fit(name, train, given).predict(train).probabilities for _ in range(2))
-    assert np.array_equal(first, again)
+    first = fit(name, train, given).predict(train).probabilities
+    torch.rand(17)  # What ran before does not matter.
+    assert np.array_equal(first, fit(name, train, given).predict(train).probabilities)
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -147,23 +146,3 @@ def test_tasks(name: str, given: Materials) -> None:
     # Independent of each other: neither sums to 1 nor does the third know of the words.
     assert found.probabilities[:, 2].mean() == pytest.approx(0.8, abs=0.1)
     assert found.probabilities[truth[:, 0] & truth[:, 1]].sum(axis=1).mean() > 2
-
-
-def test_linear_equals_a_hand_written_optimum() -> None:
-    """The fitted weights are where the gradient of the weighted, penalised log loss is zero."""
-    from judge.judges.linear import LinearJudge
-
-    samples = [
-        Sample(s.image_id, s.side, 0, s.words, s.answers, weight=1.5 - s.answers[0]) for s in make_samples(80, clue=0.7)
-    ]
-    judge = LinearJudge(GENDER).fit(samples, seed=0)
-    x = judge._terms.table(samples).toarray()
-    y = np.array([s.answers[0] for s in samples])
-    w = np.array([s.weight for s in samples])
-    # Features that stand in the same samples were solved as one: each has its share of the weight.
-    *found, intercept = judge._model.coefficients[:, 0, 0]
-    coefficients = judge._terms.features._merge @ np.array(found)
-    p = 1 / (1 + np.exp(-(x @ coefficients + intercept)))
-    assert judge.predict(samples).probabilities[:, 1] == pytest.approx(p)
-    gradient = x.T @ (w * (p - y)) + coefficients / judge.c
-    assert np.abs(gradient).max() / w.sum() < 2e-3

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, Glimpses, accuracy, make_glimpses, make_samples
+from helpers import GENDER, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
 
 from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
 from judge.judges.backbones import make_backbone
 from judge.judges.cloze import question_of
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered
+from judge.judges.recurrent import build_vocabulary
 from judge.masking.hidden import HiddenPictures
-from judge.masking.regions import MOST, Box
+from judge.masking.images import encode
+from judge.masking.regions import MOST
 from judge.training.member import Member
 from judge.training.precompute import precompute
 from judge.training.processes import make_accelerator
@@ -25,6 +28,7 @@ from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
 
 SAMPLES = make_samples(16)
+QUESTION = Sample("", "human", 0, question_of(None), (0,))
 CELLS, REGIONS, COLUMNS = 4, 3, 6
 SMALL = {"width": 16, "heads": 2, "layers": 2}
 
@@ -54,20 +58,11 @@ class Things(Glimpses):
         return other
 
 
-def make_grit(features: Any, answering: Answering = "restricted", samples: Sequence[Sample] = SAMPLES) -> Grit:
-    """A small one, with weights large enough that nothing is nearly linear."""
+def make_grit(features: Any, answering: Answering = "restricted") -> Grit:
     torch.manual_seed(1)
-    words = sorted({word for sample in samples for word in sample.words} | set(question_of(None)))
-    vocabulary = {word: row for row, word in enumerate(["<pad>", "<unk>", *words])}
+    vocabulary = build_vocabulary([*SAMPLES, QUESTION])
     network = Grit(vocabulary, question_of(None), 2, features, answering=answering, **SMALL)  # type: ignore[arg-type]
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return network.eval()
-
-
-def logits(network: Grit, samples: Sequence[Sample] = SAMPLES) -> FloatArray:
-    with torch.no_grad():
-        return network(network.collate(samples)).double().numpy()
+    return enlarge(network, 0.3)
 
 
 # The network.
@@ -110,9 +105,7 @@ def by_hand(layer: ParallelLayer, words: FloatArray, cells: FloatArray, things: 
 
 def test_parallel_cross_attention_is_the_papers() -> None:
     torch.manual_seed(0)
-    layer = ParallelLayer(16, SMALL["heads"], 0.1).eval()
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
+    layer = enlarge(ParallelLayer(16, SMALL["heads"], 0.1), 0.4)
     words, cells, things = (torch.randn(2, n, 16) for n in (5, 4, 3))
     there = torch.tensor([[True, False, True], [True, False, False]])
     with torch.no_grad():
@@ -124,53 +117,37 @@ def test_parallel_cross_attention_is_the_papers() -> None:
 
 
 def test_neither_padding_nor_company_nor_order_changes_an_answer() -> None:
-    network = make_grit(Things(SAMPLES))
-    together = logits(network)
-    assert np.ptp(together, axis=0).min() > 0.01
-    alone = np.concatenate([logits(network, [sample]) for sample in SAMPLES])
-    assert alone == pytest.approx(together, abs=1e-5)
-    assert logits(network, SAMPLES[::-1])[::-1] == pytest.approx(together, abs=1e-5)
-    batch = dict(network.collate(SAMPLES))
-    batch["tokens"] = torch.nn.functional.pad(batch["tokens"], (0, 7), value=3)
-    for row, length in zip(batch["tokens"], batch["lengths"], strict=True):
-        row[length:] = 3
-    with torch.no_grad():
-        assert network(batch).double().numpy() == pytest.approx(together, abs=1e-5)
+    assert np.ptp(unmoved(make_grit(Things(SAMPLES)), SAMPLES), axis=0).min() > 0.01
 
 
 def test_regions_count_whatever_their_order_and_those_that_are_not_there_do_not() -> None:
     things = Things(SAMPLES)
     network = make_grit(things)
-    before = logits(network)
+    before = logits(network, SAMPLES)
     network.features = things.changed(lambda rows: rows[::-1])
-    assert logits(network) == pytest.approx(before, abs=1e-5)
+    assert logits(network, SAMPLES) == pytest.approx(before, abs=1e-5)
     network.features = things.changed(lambda rows: np.where(rows[:, -1:] > 0, rows, [*[9.0] * (COLUMNS + 4), 0]))
-    assert logits(network) == pytest.approx(before, abs=1e-5)
+    assert logits(network, SAMPLES) == pytest.approx(before, abs=1e-5)
     shown = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[0])
     placed = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[COLUMNS])
     for other in (shown, placed):
         network.features = other
-        moved = np.abs(logits(network) - before).max(axis=1)
+        moved = np.abs(logits(network, SAMPLES) - before).max(axis=1)
         held = np.array([int(sample.image_id) % (REGIONS + 1) for sample in SAMPLES])
         assert (moved[held > 0] > 1e-4).all()
         assert moved[held == 0] == pytest.approx(0, abs=1e-6)
-
-
-def test_cells_know_their_places() -> None:
-    things = Things(SAMPLES)
-    network = make_grit(things)
-    before = logits(network)
+    # Cells know their places.
+    network.features = things
     for picture in things.pictures.values():
         picture[:CELLS] = picture[:CELLS][::-1].copy()
-    assert np.abs(logits(network) - before).max() > 1e-3
+    assert np.abs(logits(network, SAMPLES) - before).max() > 1e-3
 
 
 @pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
 def test_without_any_region_and_without_a_picture(answering: Answering) -> None:
-    grids = make_grit(make_glimpses(SAMPLES), answering)
     blank = [Sample("x", "human", 0, words, (0,)) for words in ((), ("never", "seen"))]
-    for network in (grids, make_grit(Things(SAMPLES), answering)):
-        found = logits(network, [*SAMPLES, *blank])
+    for features in (make_glimpses(SAMPLES), Things(SAMPLES)):
+        found = logits(make_grit(features, answering), [*SAMPLES, *blank])
         assert np.isfinite(found).all()
         assert (answering == "restricted") or (np.exp(found).sum(axis=1) < 1).all()
 
@@ -178,31 +155,20 @@ def test_without_any_region_and_without_a_picture(answering: Answering) -> None:
 def test_bf16_is_near() -> None:
     network = make_grit(Things(SAMPLES))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        near = logits(network)
-    assert near == pytest.approx(logits(network), abs=0.15)
-    assert not np.array_equal(near, logits(network))
-
-
-def test_the_recipe_is_imagecaptioner2s() -> None:
-    """Section 5.2, for all its judges: 40 epochs, batches of 128."""
-    for name in ("grit", "sat"):
-        recipe = find_judge(name).recipe
-        assert recipe
-        assert (recipe.epochs, recipe.batch_size, recipe.keep) == (40, 128, "best")
+        near = logits(network, SAMPLES)
+    assert near == pytest.approx(logits(network, SAMPLES), abs=0.15)
+    assert not np.array_equal(near, logits(network, SAMPLES))
 
 
 def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
     """Accuracy on pictures that the judge never saw."""
     torch.manual_seed(0)
-    vocabulary = {word: row for row, word in enumerate(["<pad>", "<unk>", *question_of(None)])}
-    network = Grit(vocabulary, question_of(None), 2, features, width=32, heads=4, layers=1)
-    recipe = Recipe(epochs=8, learning_rate=2e-3, batch_size=32, keep="best")
-    trainer, cut = Trainer(make_accelerator()), len(samples) * 3 // 5
-    trainer.fit(
-        network, samples[:cut], target=GENDER, recipe=recipe, seed=0, validation=samples[cut : cut + len(samples) // 5]
-    )
-    rest = samples[cut + len(samples) // 5 :]
-    return accuracy(trainer.predict(network, rest, target=GENDER, recipe=recipe), rest)
+    network = Grit(build_vocabulary([QUESTION]), question_of(None), 2, features, width=32, heads=4, layers=1)
+    how: dict[str, Any] = {"target": GENDER, "recipe": Recipe(8, 2e-3, 32, keep="best")}
+    trainer, fifth = Trainer(make_accelerator()), len(samples) // 5
+    train, validation, rest = samples[: 3 * fifth], samples[3 * fifth : 4 * fifth], samples[4 * fifth :]
+    trainer.fit(network, train, **how, seed=0, validation=validation)
+    return accuracy(trainer.predict(network, rest, **how), rest)
 
 
 def test_what_only_a_thing_tells_is_learnt() -> None:
@@ -221,6 +187,7 @@ def test_what_only_a_thing_tells_is_learnt() -> None:
 
 # Its features.
 
+EYES = Materials(backbone="resnet18", backbone_weights="random", image_size=64)
 BOXES = [(0.0, 0.0, 1.0, 1.0), (0.25, 0.5, 0.5, 0.75), (0.1, 0.3, 0.55, 0.4), (0.975, 0.0, 1.0, 0.025), (0.0,) * 4]
 
 
@@ -233,19 +200,11 @@ def test_shares_are_what_a_fine_raster_counts() -> None:
         assert shares == pytest.approx(counted / max(1, counted.sum()), abs=1e-5)
 
 
-@pytest.fixture(scope="module")
-def backbone() -> GridsAndRegions:
-    materials = Materials(backbone="resnet18", backbone_weights="random", image_size=64)
-    made = find_judge("grit").backbone
-    assert made
-    backbone = made(materials)
+@torch.no_grad()
+def test_a_region_is_the_mean_of_the_cells_under_it() -> None:
+    backbone = find_judge("grit").backbone(EYES)  # type: ignore[misc]
     assert isinstance(backbone, GridsAndRegions)
     assert isinstance(backbone, RegionBackbone)
-    return backbone
-
-
-@torch.no_grad()
-def test_a_region_is_the_mean_of_the_cells_under_it(backbone: GridsAndRegions) -> None:
     pictures = torch.randn(2, 3, 64, 64)
     cells = backbone.backbone(pictures)
     boxes = torch.zeros(2, MOST, 4)
@@ -264,28 +223,21 @@ def test_a_region_is_the_mean_of_the_cells_under_it(backbone: GridsAndRegions) -
     assert not backbone(pictures)[:, 4:].any()
 
 
-def materials_with(folder: Path, boxes: tuple[Box, ...]) -> Materials:
-    names = {"1": "1.png", "2": "2.png"}
-    pictures = HiddenPictures(folder, names, regions={"1.png": boxes})
-    return Materials(pictures=pictures, backbone="resnet18", backbone_weights="random", image_size=64)
-
-
 def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_path: Path) -> None:
-    import cv2
-
-    for name in ("1.png", "2.png"):
-        cv2.imwrite(str(tmp_path / name), np.random.default_rng(len(name)).integers(0, 255, (40, 60, 3), np.uint8))
-    samples = [Sample(image, "human", 0, (), (0,), image=image) for image in ("1", "2")]
-    members = [Member(find_judge(name), GENDER, samples, Split((), (), {}), 0) for name in ("sat", "grit")]
-    runs = [
-        precompute(members, materials_with(tmp_path, boxes), tmp_path / "kept")
-        for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ())
-    ]
+    names = {"1": "1.png", "2": "2.png"}
+    for name in names.values():
+        pixels = np.random.default_rng(5).integers(0, 255, (40, 60, 3), np.uint8)
+        (tmp_path / name).write_bytes(encode(pixels))
+    both = [Sample(image, "human", 0, (), (0,), image=image) for image in names]
+    members = [Member(find_judge(name), GENDER, both, Split((), (), {}), 0) for name in ("sat", "grit")]
+    runs = []
+    for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ()):
+        pictures = HiddenPictures(tmp_path, names, regions={"1.png": boxes})
+        runs.append(precompute(members, replace(EYES, pictures=pictures), tmp_path / "kept"))
     assert len({run.features["grit"].key for run in runs}) == 3
     assert runs[0].features["grit"].key == runs[3].features["grit"].key
     assert len({run.features["sat"].key for run in runs}) == 1
     assert all(run.keys == runs[0].keys for run in runs)
-    both = [Sample(image, "human", 0, (), (0,), image=image) for image in "12"]
     for run, cell in zip(runs[1:3], (0, 1), strict=True):
         store = run.features["grit"]
         assert getattr(store, "regions", 0) == MOST
@@ -299,9 +251,7 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
 
 
 def test_the_papers_backbone_is_a_swin() -> None:
-    backbone = make_backbone(
-        Materials(backbone="swin_tiny_patch4_window7_224", backbone_weights="random", image_size=64), "resnet18"
-    )
+    backbone = make_backbone(replace(EYES, backbone="swin_tiny_patch4_window7_224"), "resnet18")
     with torch.inference_mode():
         found = GridsAndRegions(backbone)(torch.zeros(1, 3, 64, 64))
     assert found.shape == (1, 4 + MOST, 768 + CODE)

@@ -6,8 +6,9 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import GENDER
+from helpers import GENDER, fault_of, network_of, save_captioner
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import decoders as token_decoders
 
-from judge.errors import JudgeError
 from judge.judges import Materials, Recipe, Tuning, find_judge
 from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge, read_for
@@ -45,6 +45,7 @@ SMALL = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "nu
 SEEING = {**SMALL, "image_size": 32, "patch_size": 16}
 MARKS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 TEXT = {"vocab_size": len(IDS), "max_position_embeddings": 64, **MARKS}
+Checkpoints = Callable[[str], Path]
 CHAT = (
     "{% for m in messages %}user : {% for c in m['content'] %}{% if c['type'] == 'image' %}PICTURE{% else %}"
     "{{ c['text'] }}{% endif %} {% endfor %}{% endfor %}{% if add_generation_prompt %}assistant :{% endif %}"
@@ -61,17 +62,12 @@ def make_tokenizer(
     if closed or opened:
         around = "<s> $A </s>" if closed else "<s> $A"
         raw.post_processor = processors.TemplateProcessing(single=around, special_tokens=[("<s>", BOS), ("</s>", EOS)])
+    marks = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    marks |= {"cls_token": "<s>", "sep_token": "</s>"} if closed else {}
+    marks |= {"mask_token": "[MASK]"} if masks else {}
+    extra = {"extra_special_tokens": {"image_token": image}} if image else {}
     return tf.PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        padding_side="left",
-        additional_special_tokens=["<gender>"],
-        **({"extra_special_tokens": {"image_token": image}} if image else {}),
-        **({"cls_token": "<s>", "sep_token": "</s>"} if closed else {}),
-        **({"mask_token": "[MASK]"} if masks else {}),
+        tokenizer_object=raw, padding_side="left", additional_special_tokens=["<gender>"], **marks, **extra
     )
 
 
@@ -141,10 +137,6 @@ def llava(chat: str | None = CHAT) -> list[Any]:
     return [tf.LlavaForConditionalGeneration(config), processor]
 
 
-def llava_without_chat() -> list[Any]:
-    return llava(None)
-
-
 def paligemma() -> list[Any]:
     images = tf.SiglipImageProcessor(size=SIDE)
     images.image_seq_length = 4
@@ -204,30 +196,16 @@ def florence2() -> list[Any]:
     return [model, tf.Florence2Processor(images, make_tokenizer(closed=True, masks=True))]
 
 
-_MAKERS = (vit_gpt2, blip, blip2, blip2_t5, git, llava, llava_without_chat, paligemma, qwen2_vl, qwen2_5_vl, florence2)
+_MAKERS = (vit_gpt2, blip, blip2, blip2_t5, git, llava, paligemma, qwen2_vl, qwen2_5_vl, florence2)
 FAMILIES: dict[str, Callable[[], list[Any]]] = {make.__name__: make for make in _MAKERS}
+FAMILIES["llava_without_chat"] = partial(llava, None)
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoints:
     """The folder of a family's checkpoint, made when first asked for."""
     root = tmp_path_factory.mktemp("captioners")
-
-    def make(name: str) -> Path:
-        folder = root / name
-        if not folder.exists():
-            with quiet():
-                torch.manual_seed(len(name))
-                model, *others = FAMILIES[name]()
-                for parameter in model.parameters():
-                    # As initialised, a tiny network hardly looks at its picture.
-                    if parameter.ndim > 1:
-                        torch.nn.init.normal_(parameter.data, std=0.2)
-                for part in (model, *others):
-                    part.save_pretrained(folder)
-        return folder
-
-    return make
+    return cache(lambda family: save_captioner(root / family, family))
 
 
 class Pictures:
@@ -250,22 +228,11 @@ SAMPLES = [
 ]
 
 
-def load(
-    folder: Path | str, *, tuning: Tuning = "full", prompt: Prompt = PROMPT, target: Target = GENDER
-) -> AnswerJudge:
+def load(folder: Path | str, tuning: Tuning = "full", prompt: Prompt = PROMPT, target: Target = GENDER) -> AnswerJudge:
     materials = Materials(pictures=Pictures(), prompt=prompt, tuning=tuning)  # type: ignore[arg-type]
-    network = find_judge(f"hf:{folder}").network
-    assert network
-    torch.manual_seed(0)
-    made = network(target, SAMPLES, materials)
+    made = network_of(f"hf:{folder}", SAMPLES, materials, target=target)
     assert isinstance(made, AnswerJudge)
-    return made.eval()
-
-
-@pytest.fixture(scope="module")
-def loaded(checkpoint: Callable[[str], Path]) -> Callable[[str], AnswerJudge]:
-    """A family's judge, loaded once; for tests that leave it as it is."""
-    return cache(lambda family: load(checkpoint(family)))
+    return made
 
 
 @torch.no_grad()
@@ -299,17 +266,15 @@ class ByHand:
             found += float(logits[token] - logits.exp().sum().log())
         return found
 
-    def inputs(
-        self, prompt: list[int], answer: Sequence[int], image: dict[str, torch.Tensor]
-    ) -> dict[str, torch.Tensor]:
+    def inputs(self, prompt: list[int], answer: Sequence[int], image: dict[str, Any]) -> dict[str, Any]:
         def ids(*parts: int | Sequence[int]) -> torch.Tensor:
             return torch.tensor([[i for part in parts for i in ([part] if isinstance(part, int) else part)]])
 
         user, assistant = [IDS["user"], IDS[":"]], [IDS["assistant"], IDS[":"]]
         four, patches = [PICTURE] * 4, int(image.get("image_grid_thw", torch.zeros(1)).prod()) // 4
         task = [IDS[word] for word in ("what", "does", "the", "image", "describe", "?")]
-        read: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {
-            # What the encoder or the only network reads, and what the decoder has written.
+        # What the encoder or the only network reads, and what the decoder has written.
+        text, written = {
             "vit_gpt2": (ids(), ids(BOS, prompt, answer)),
             "blip": (ids(DEC, prompt, answer), None),
             "git": (ids(BOS, prompt, answer), None),
@@ -321,11 +286,8 @@ class ByHand:
             "qwen2_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
             "qwen2_5_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
             "florence2": (ids([PICTURE] * 17, BOS, task, EOS), ids(EOS, BOS, prompt, answer)),
-        }
-        text, written = read[self.family]
-        found = dict(image)
-        if text.numel():
-            found["input_ids"] = text
+        }[self.family]
+        found = image | ({"input_ids": text} if text.numel() else {})
         if written is not None:
             found["decoder_input_ids"] = written
         if self.family == "paligemma":
@@ -336,40 +298,37 @@ class ByHand:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_equals_the_log_probability_by_hand(
-    family: str, loaded: Callable[[str], AnswerJudge], checkpoint: Callable[[str], Path]
-) -> None:
+def test_equals_the_log_probability_by_hand_in_any_company(family: str, checkpoint: Checkpoints) -> None:
     """Answers of one token and of two, captions of every length in one batch, blanked caption, blanked picture."""
-    network = loaded(family)
+    network = load(checkpoint(family))
     assert network.answers == ANSWERS
     by_hand = ByHand(family, checkpoint(family))
     expected = [[by_hand.log_probability(sample, answer) for answer in ANSWERS] for sample in SAMPLES]
-    assert ask(network).numpy() == pytest.approx(np.array(expected), abs=1e-4)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_padding_and_company_change_nothing(family: str, checkpoint: Callable[[str], Path]) -> None:
-    network = load(checkpoint(family))
-    whole = ask(network)
-    alone = torch.cat([ask(network, [sample]) for sample in SAMPLES])
-    assert alone.numpy() == pytest.approx(whole.numpy(), abs=1e-4)
-    pairs = torch.cat([ask(network, SAMPLES[3:1:-1]), ask(network, [SAMPLES[4], SAMPLES[0]])])
-    assert pairs.numpy() == pytest.approx(whole[[3, 2, 4, 0]].numpy(), abs=1e-4)
-    network.captioner.tokenizer.padding_side = "left"
-    assert ask(network).numpy() == pytest.approx(whole.numpy(), abs=1e-4)
+    whole = ask(network).numpy()
+    assert whole == pytest.approx(np.array(expected), abs=1e-4)
     assert (whole <= 0).all()
+    alone = torch.cat([ask(network, [sample]) for sample in SAMPLES])
+    assert alone.numpy() == pytest.approx(whole, abs=1e-4)
+    pairs = torch.cat([ask(network, SAMPLES[3:1:-1]), ask(network, [SAMPLES[4], SAMPLES[0]])])
+    assert pairs.numpy() == pytest.approx(whole[[3, 2, 4, 0]], abs=1e-4)
+    network.captioner.tokenizer.padding_side = "left"
+    assert ask(network).numpy() == pytest.approx(whole, abs=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_bf16_is_near(family: str, loaded: Callable[[str], AnswerJudge]) -> None:
-    network = loaded(family)
+def test_the_picture_and_the_caption_matter_and_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
+    network, sample = load(checkpoint(family)), SAMPLES[1]
+    blanked = [replace(sample, image=None), replace(sample, words=()), replace(sample, image=None, words=())]
+    found = ask(network, [sample, replace(sample, image="7"), *blanked])
+    assert torch.isfinite(found).all()
+    for one, other in combinations(found, 2):
+        assert (one - other).abs().max() > 1e-3
     products: list[torch.dtype] = []
-    linear = [module for module in network.modules() if isinstance(module, torch.nn.Linear)]
-    hooks = [module.register_forward_hook(lambda _, __, made: products.append(made.dtype)) for module in linear]
+    for module in network.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, __, made: products.append(made.dtype))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         near = ask(network)
-    for hook in hooks:
-        hook.remove()
     assert set(products) == {torch.bfloat16}
     assert near.dtype == torch.float32
     assert near.numpy() == pytest.approx(ask(network).numpy(), abs=0.15)
@@ -377,19 +336,7 @@ def test_bf16_is_near(family: str, loaded: Callable[[str], AnswerJudge]) -> None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_picture_and_the_caption_matter(family: str, loaded: Callable[[str], AnswerJudge]) -> None:
-    network = loaded(family)
-    sample = SAMPLES[1]
-    blanked = [replace(sample, image=None), replace(sample, words=()), replace(sample, image=None, words=())]
-    found = ask(network, [sample, replace(sample, image="7"), *blanked])
-    assert torch.isfinite(found).all()
-    for i in range(len(found)):
-        for j in range(i):
-            assert (found[i] - found[j]).abs().max() > 1e-3, (i, j)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_ours_alone_are_tokens_to_the_tokenizer(family: str, checkpoint: Callable[[str], Path]) -> None:
+def test_ours_alone_are_tokens_to_the_tokenizer(family: str, checkpoint: Checkpoints) -> None:
     """A hidden word is one token, a word taken out is one; what people wrote in the same letters is text."""
     network = load(checkpoint(family), prompt=Prompt("the <unk> is a <gender> [Answer]", {"male": "grown man"}))
     batch = network.collate(SAMPLES[:1])
@@ -420,18 +367,16 @@ def test_stand_ins() -> None:
 
 
 @pytest.mark.parametrize("family", ["git", "vit_gpt2"])
-def test_what_is_read_is_known_without_weights(family: str, checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(checkpoint(family), folder)
+def test_what_is_read_is_known_without_weights(family: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint(family), tmp_path / "copy")
     (folder / "model.safetensors").unlink()
     hidden = "[MASK]" if family in MASKED else "gender"
     assert read_for(str(folder), ["<gender>", "<unk>"]) == {"<gender>": hidden, "<unk>": "<unk>"}
-    with pytest.raises(JudgeError, match="no such folder"):
-        read_for(str(tmp_path / "none"), ["<gender>"])
+    assert "no such folder" in fault_of(read_for, str(tmp_path / "none"), ["<gender>"])
 
 
 @pytest.mark.parametrize("family", ["vit_gpt2", "blip", "git", "blip2", "florence2"])
-def test_a_long_caption_is_cut_not_the_question(family: str, checkpoint: Callable[[str], Path]) -> None:
+def test_a_long_caption_is_cut_not_the_question(family: str, checkpoint: Checkpoints) -> None:
     network = load(checkpoint(family))
     long = Sample("9", "generated", 0, ("dog", "rides", "<gender>") * 60, (0,), image="9")
     ids = next(iter(network.collate([long])["passes"][0].values()))[0].tolist()
@@ -440,19 +385,18 @@ def test_a_long_caption_is_cut_not_the_question(family: str, checkpoint: Callabl
     assert torch.isfinite(ask(network, [long])).all()
 
 
-def test_blip_reads_what_its_generate_reads(checkpoint: Callable[[str], Path]) -> None:
+def test_blip_reads_what_its_generate_reads(checkpoint: Checkpoints) -> None:
     network = load(checkpoint("blip"))
     batch = network.collate(SAMPLES[1:2])
     pixels, prompt = batch["shared"]["pixel_values"], torch.tensor([[BOS, *words_of(SAMPLES[1], "blip"), EOS]])
     options = {"max_new_tokens": 1, "output_logits": True, "return_dict_in_generate": True}
     with quiet():
         first = network.captioner.model.generate(pixels, prompt, torch.ones_like(prompt), **options).logits[0][0]
-    assert float(ask(network, SAMPLES[1:2])[0, 0]) == pytest.approx(
-        float(first.log_softmax(-1)[ANSWERS[0][0]]), abs=1e-5
-    )
+    expected = float(first.log_softmax(-1)[ANSWERS[0][0]])
+    assert float(ask(network, SAMPLES[1:2])[0, 0]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Callable[[str], Path]) -> None:
+def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Checkpoints) -> None:
     folder = checkpoint("vit_gpt2")
     assert load(folder, prompt=make_prompt("gender")).prefixes == ((),)
     three = Target("attribute", ("a", "b", "c"))
@@ -465,80 +409,59 @@ def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Callable[
     assert ask(other)[:, :2].numpy() == pytest.approx(ask(network)[:, :2].numpy(), abs=1e-5)
 
 
-def test_answering_and_blueprint(checkpoint: Callable[[str], Path]) -> None:
-    blueprint = find_judge(f"hf:{checkpoint('git')}")
-    assert blueprint.name == f"hf:{checkpoint('git')}"
-    assert blueprint.modalities == {"caption", "image"}
-    assert blueprint.backbone is None
+def test_answering_and_blueprint(checkpoint: Checkpoints) -> None:
+    name = f"hf:{checkpoint('git')}"
+    blueprint = find_judge(name)
+    assert (blueprint.name, blueprint.modalities, blueprint.backbone) == (name, {"caption", "image"}, None)
     assert blueprint.recipe
     assert (blueprint.recipe.keep, blueprint.recipe.sharing) == ("best", "data")
-    assert blueprint.network
-    network = blueprint.network(GENDER, [], Materials(answering="vocabulary"))
+    network = network_of(name, [], Materials(answering="vocabulary"))
     assert isinstance(network, AnswerJudge)
     assert network.answering == "vocabulary"
     assert network.question == "Therefore, the gender is"
     # Without pictures all must be blanked.
-    assert torch.isfinite(ask(network.eval(), SAMPLES[4:])).all()
-    with pytest.raises(JudgeError, match="sample of image '1' has a picture, and the judge was given none"):
-        network.collate(SAMPLES)
+    assert torch.isfinite(ask(network, SAMPLES[4:])).all()
+    assert "sample of image '1' has a picture, and the judge was given none" in fault_of(network.collate, SAMPLES)
 
 
 # What is trained.
 
-SEES = {
-    "vit_gpt2": "encoder.",
-    "blip": "vision_model.",
-    "blip2": "vision_model.",
-    "blip2_t5": "vision_model.",
-    "git": "git.image_encoder.",
-    "qwen2_vl": "model.visual.",
-    "qwen2_5_vl": "model.visual.",
-}
-WRITES = {
-    "vit_gpt2": "decoder.",
-    "blip": "text_decoder.",
-    "blip2": "language_model.",
-    "blip2_t5": "language_model.",
-    "git": "git.encoder.",
+# Beginnings of the names of what sees and of what writes.
+PARTS = {
+    "vit_gpt2": ("encoder.", "decoder."),
+    "blip": ("vision_model.", "text_decoder."),
+    **dict.fromkeys(("blip2", "blip2_t5"), ("vision_model.", "language_model.")),
+    "git": ("git.image_encoder.", "git.encoder."),
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl"), ("model.visual.", "model.language_model.")),
 }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_tuning_freezes_what_it_says(family: str, checkpoint: Callable[[str], Path]) -> None:
-    seeing = SEES.get(family, "model.vision_tower.")
-    writing = WRITES.get(family, "model.language_model.")
+def test_tuning_freezes_what_it_says(family: str, checkpoint: Checkpoints) -> None:
+    seeing, writing = PARTS.get(family, ("model.vision_tower.", "model.language_model."))
     trained: dict[Tuning, dict[str, bool]] = {}
+    answers = {}
     for tuning in ("full", "frozen", "lora", "zero-shot"):
-        network = load(checkpoint(family), tuning=tuning)
+        network = load(checkpoint(family), tuning)
+        answers[tuning] = ask(network).numpy()
         trained[tuning] = {name: p.requires_grad for name, p in network.model.named_parameters()}
         network.train()
         assert network.captioner.vision.training == (tuning == "full")
     assert all(trained["full"].values())
     assert not any(trained["zero-shot"].values())
-    assert {name for name, on in trained["frozen"].items() if not on} == {
-        name for name in trained["frozen"] if name.startswith(seeing)
-    }
-    assert any(name.startswith(seeing) for name in trained["frozen"])
+    frozen = {name for name, on in trained["frozen"].items() if not on}
+    assert frozen == {name for name in trained["frozen"] if name.startswith(seeing)}
+    assert frozen
     added = {name for name, on in trained["lora"].items() if on}
     assert added
     assert all("lora_" in name and name.startswith(writing) for name in added)
     assert added == {name for name in trained["lora"] if "lora_" in name}
     assert not any("cls.predictions.decoder" in name or "lm_head" in name for name in added)
+    assert answers["lora"] == pytest.approx(answers["full"], abs=1e-4)  # It starts where the checkpoint is.
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_lora_starts_where_the_checkpoint_is(
-    family: str, loaded: Callable[[str], AnswerJudge], checkpoint: Callable[[str], Path]
-) -> None:
-    plain, lora = loaded(family), load(checkpoint(family), tuning="lora")
-    assert ask(lora).numpy() == pytest.approx(ask(plain).numpy(), abs=1e-4)
-
-
-def told_by_picture(count: int) -> list[Sample]:
-    """The colour gives the class away; the caption does not."""
-    return [
-        Sample(str(i), "human", 0, ("a", "<gender>", "dog")[: 1 + i % 3], (i % 2,), image=str(i)) for i in range(count)
-    ]
+# The colour gives the class away; the caption does not.
+TOLD = [Sample(str(i), "human", 0, ("a", "<gender>", "dog")[: 1 + i % 3], (i % 2,), image=str(i)) for i in range(24)]
 
 
 @pytest.mark.parametrize(
@@ -551,35 +474,34 @@ def told_by_picture(count: int) -> list[Sample]:
         ("paligemma", "full", "no"),
     ],
 )
-def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint: Callable[[str], Path]) -> None:
-    network = load(checkpoint(family), tuning=tuning)
-    samples, losses = told_by_picture(24), []
+def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint: Checkpoints) -> None:
+    network = load(checkpoint(family), tuning)
+    losses: list[float] = []
     trainer = Trainer(make_accelerator(mixed_precision=precision), on_epoch=lambda _, loss: losses.append(loss))
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
     recipe = Recipe(epochs=5, learning_rate=5e-3, batch_size=8, micro_batch=4, keep="best")
-    trainer.fit(network, samples, target=GENDER, recipe=recipe, seed=0, validation=samples[:8])
+    trainer.fit(network, TOLD, target=GENDER, recipe=recipe, seed=0, validation=TOLD[:8])
     assert losses[-1] < 0.75 * losses[0]
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             assert torch.equal(parameter, before[name]), name
-    found = trainer.predict(network, samples, target=GENDER, recipe=recipe)
+    found = trainer.predict(network, TOLD, target=GENDER, recipe=recipe)
     assert found.shape == (24, 2)
     assert found.sum(axis=1) == pytest.approx(1)
 
 
-def test_a_training_goes_on_from_its_checkpoint(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_training_goes_on_from_its_checkpoint(checkpoint: Checkpoints, tmp_path: Path) -> None:
     """Tied weights (BLIP) and adapters survive the trainer's own file."""
     recipe = Recipe(epochs=3, learning_rate=1e-3, batch_size=8)
-    samples = told_by_picture(16)
     for family, tuning in (("blip", "full"), ("llava", "lora")):
         found = []
         for stops in ((3,), (1, 3)):
             file = tmp_path / f"{family}-{len(stops)}.safetensors"
             for epochs in stops:
-                network = load(checkpoint(family), tuning=tuning)  # type: ignore[arg-type]
+                network = load(checkpoint(family), tuning)  # type: ignore[arg-type]
                 trainer = Trainer(make_accelerator(), checkpoint=file, seconds=0)
-                trainer.fit(network, samples, target=GENDER, recipe=replace(recipe, epochs=epochs), seed=0)
-            found.append(ask(network.eval(), samples))
+                trainer.fit(network, TOLD, target=GENDER, recipe=replace(recipe, epochs=epochs), seed=0)
+            found.append(ask(network.eval(), TOLD))
         assert torch.equal(*found)
 
 
@@ -609,27 +531,23 @@ def test_answers_are_spelled_as_they_follow_the_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "message"),
+    ("male", "message"),
     [
-        ({"male": "zebra"}, r"--answer: the tokenizer cannot spell the answer 'zebra'\. Choose a word"),
-        ({"male": "grown zebra"}, "cannot spell the answer 'grown zebra'"),
-        ({"male": "\u200b"}, "cannot spell the answer"),
-        ({"male": "Female"}, "answers 'female' and 'Female' are the same tokens"),
+        ("zebra", "--answer: the tokenizer cannot spell the answer 'zebra'. Choose a word"),
+        ("grown zebra", "cannot spell the answer 'grown zebra'"),
+        ("\u200b", "cannot spell the answer"),
+        ("Female", "answers 'female' and 'Female' are the same tokens"),
     ],
 )
-def test_answers_at_fault(answers: dict[str, str], message: str, checkpoint: Callable[[str], Path]) -> None:
-    with pytest.raises(JudgeError, match=message):
-        load(checkpoint("git"), prompt=make_prompt("gender", answers=answers))
+def test_answers_at_fault(male: str, message: str, checkpoint: Checkpoints) -> None:
+    assert message in fault_of(load, checkpoint("git"), "full", make_prompt("gender", answers={"male": male}))
 
 
 # Checkpoints at fault.
 
 
 def refused(reference: Path | str) -> str:
-    with pytest.raises(JudgeError) as caught:
-        load(reference)
-    line = str(caught.value)
-    assert "\n" not in line
+    line = fault_of(load, reference)
     assert line.startswith(f"--judge hf:{reference}: ")
     return line
 
@@ -643,9 +561,8 @@ def test_text_only_models_are_refused(tmp_path: Path) -> None:
         assert f"'{name}' does not caption images" in refused(tmp_path / name)
 
 
-def test_weights_at_fault(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
-    folder = tmp_path / "blip"
-    shutil.copytree(checkpoint("blip"), folder)
+def test_weights_at_fault(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint("blip"), tmp_path / "blip")
     weights = folder / "model.safetensors"
     whole = weights.read_bytes()
     for broken in (whole[: len(whole) // 2], whole[:5], b"", b"\xff" * 200):
@@ -661,15 +578,15 @@ def test_weights_at_fault(checkpoint: Callable[[str], Path], tmp_path: Path) -> 
     assert "no weights in safetensors are there. Convert them" in refused(folder)
 
 
-def test_tokenizer_or_image_processor_missing(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+def test_tokenizer_or_image_processor_missing(checkpoint: Checkpoints, tmp_path: Path) -> None:
     for family in ("git", "vit_gpt2"):
         for kind in ("token*", "*processor_config.json"):
-            folder = tmp_path / f"{family}-{kind[:3].strip('*')}"
-            shutil.copytree(checkpoint(family), folder, ignore=shutil.ignore_patterns(kind))
+            ignore = shutil.ignore_patterns(kind)
+            folder = shutil.copytree(checkpoint(family), tmp_path / f"{family}-{kind[:3].strip('*')}", ignore=ignore)
             assert "its tokenizer or image processor is missing or at fault" in refused(folder)
 
 
-def test_code_of_its_own_is_refused(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+def test_code_of_its_own_is_refused(checkpoint: Checkpoints, tmp_path: Path) -> None:
     folder = tmp_path / "mystery"
     folder.mkdir()
     trap = tmp_path / "ran"
@@ -680,8 +597,7 @@ def test_code_of_its_own_is_refused(checkpoint: Callable[[str], Path], tmp_path:
     (folder / "config.json").write_text(json.dumps({"model_type": "mystery"}), "utf-8")
     assert "transformers knows no 'mystery'" in refused(folder)
     # A class of transformers' own goes before the checkpoint's code.
-    known = tmp_path / "known"
-    shutil.copytree(checkpoint("git"), known)
+    known = shutil.copytree(checkpoint("git"), tmp_path / "known")
     config = json.loads((known / "config.json").read_text("utf-8"))
     (known / "config.json").write_text(json.dumps({**config, **own}), "utf-8")
     shutil.copy(folder / "model.py", known)
@@ -699,26 +615,19 @@ def test_nothing_there(tmp_path: Path) -> None:
     assert "cannot be found" in refused(tmp_path)
 
 
-@pytest.mark.parametrize(("package", "tuning"), [("transformers", "full"), ("peft", "lora")])
-def test_packages_missing(
-    package: str, tuning: Tuning, checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("package", ["torch", "transformers", "accelerate", "peft"])
+def test_packages_missing(package: str, checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint("git")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == package else find_spec(name))
-    with pytest.raises(JudgeError, match=rf"needs the package '{package}'\. Pip install 'caption-judge\[vision\]'"):
-        load(folder, tuning=tuning)
-
-
-@pytest.mark.parametrize("package", ["torch", "transformers", "accelerate"])
-def test_without_its_packages_the_judge_is_not_found(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == package else find_spec(name))
-    for judge in ("hf:any/thing", "self", "self-image-only"):
-        with pytest.raises(JudgeError, match=rf"needs the package '{package}'"):
-            find_judge(judge)
+    message = f"needs the package '{package}'. Pip install 'caption-judge[vision]'"
+    if package == "peft":
+        assert message in fault_of(load, folder, "lora")
+    else:
+        assert all(message in fault_of(find_judge, name) for name in (f"hf:{folder}", "self", "self-image-only"))
     assert find_judge("linear").name == "linear"
 
 
-def test_a_picture_that_the_processor_cannot_take_is_named(checkpoint: Callable[[str], Path]) -> None:
+def test_a_picture_that_the_processor_cannot_take_is_named(checkpoint: Checkpoints) -> None:
     """Qwen2-VL's refuses strips more than 200 times as long as wide; the others of the batch are not to blame."""
     network = load(checkpoint("qwen2_vl"))
 
@@ -728,13 +637,12 @@ def test_a_picture_that_the_processor_cannot_take_is_named(checkpoint: Callable[
 
     network.pictures = Strip()  # type: ignore[assignment]
     assert torch.isfinite(ask(network, SAMPLES[:2])).all()
-    with pytest.raises(JudgeError, match=r"^picture of image '3': the captioner's processor fails at it \(") as caught:
-        network.collate(SAMPLES)
-    assert "\n" not in str(caught.value)
+    line = fault_of(network.collate, SAMPLES)
+    assert line.startswith("picture of image '3': the captioner's processor fails at it (")
 
 
 @pytest.mark.parametrize("family", ["vit_gpt2", "paligemma", "qwen2_vl"])
-def test_quiet(family: str, checkpoint: Callable[[str], Path], capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet(family: str, checkpoint: Checkpoints, capfd: pytest.CaptureFixture[str]) -> None:
     folder = checkpoint(family)
     capfd.readouterr()
     level = tf.logging.get_verbosity()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from helpers import GENDER, THREE, make_samples
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -39,14 +42,21 @@ def table(samples: Sequence[Sample]) -> np.ndarray:
     return np.array([[label in sample.answers for label in range(LABELS)] for sample in samples], dtype=int)
 
 
-def one_by_one(features: csr_matrix, samples: Sequence[Sample], asked: csr_matrix, *, c: float) -> np.ndarray:
-    """Probabilities [N, LABELS] of scikit-learn's own regressions, at a tight tolerance."""
+def guess(features: csr_matrix, answers: Sequence[int], weights: Any, asked: csr_matrix, c: float) -> np.ndarray:
+    """Probabilities of scikit-learn's own regression, at a tight tolerance."""
+    model = LogisticRegression(C=c, solver="newton-cg", tol=1e-9, max_iter=1000)
+    return model.fit(features, answers, weights).predict_proba(asked)
+
+
+def one_by_one(features: csr_matrix, samples: Sequence[Sample], asked: csr_matrix, c: float) -> np.ndarray:
+    """Of each label by itself, [N, LABELS]."""
     weights = [sample.weight for sample in samples]
-    models = [
-        LogisticRegression(C=c, solver="newton-cg", tol=1e-9, max_iter=1000).fit(features, answers, weights)
-        for answers in table(samples).T
-    ]
-    return np.stack([model.predict_proba(asked)[:, 1] for model in models], axis=1)
+    return np.stack([guess(features, answers, weights, asked, c)[:, 1] for answers in table(samples).T], axis=1)
+
+
+def first_minimum(losses: Sequence[float]) -> float:
+    """The C after which held-out losses first do not fall."""
+    return C_GRID[next(n for n in range(len(C_GRID)) if n + 1 == len(C_GRID) or losses[n + 1] >= losses[n])]
 
 
 @pytest.mark.parametrize(("tolerance", "bound"), [(logistic.TOLERANCE, 1e-3), (1e-9, 1e-6)])
@@ -57,7 +67,7 @@ def test_tasks_equal_scikit_learn(tolerance: float, bound: float, monkeypatch: p
     judge = LinearJudge(TASKS).fit(train, seed=0)
     found = judge.predict(test).probabilities
     features, asked = (judge._terms.table(samples) for samples in (train, test))
-    assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, c=judge.c)).max() < bound
+    assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, judge.c)).max() < bound
 
 
 def test_c_is_the_first_minimum_of_held_out_loss() -> None:
@@ -73,11 +83,9 @@ def test_c_is_the_first_minimum_of_held_out_loss() -> None:
     kept, held = np.flatnonzero(~held), np.flatnonzero(held)
     losses = []
     for c in C_GRID:
-        p = one_by_one(features[kept], [train[n] for n in kept], features[held], c=c)
+        p = one_by_one(features[kept], [train[n] for n in kept], features[held], c)
         losses.append(-(weights[held] @ np.log(np.where(truth[held] == 1, p, 1 - p))).sum())
-    first = next(n for n in range(len(C_GRID)) if n + 1 == len(C_GRID) or losses[n + 1] >= losses[n])
-    assert first > 0
-    assert judge.c == C_GRID[first]
+    assert C_GRID[0] < judge.c == first_minimum(losses)
 
 
 def test_what_training_answers_in_one_way_has_the_share_of_half_an_image() -> None:
@@ -86,12 +94,9 @@ def test_what_training_answers_in_one_way_has_the_share_of_half_an_image() -> No
     found = judge.predict([*make_captions(20, seed=1), Sample("odd", "human", 0, (), ())]).probabilities
     assert found[:, LABELS] == pytest.approx(0.5 / 301.5)
     assert found[:, LABELS + 1] == pytest.approx(1 - 0.5 / 301.5)
-
-
-def test_nothing_to_learn() -> None:
-    constant = Target("tasks", ("never", "always"))
+    # Where all are answered in one way, too.
     samples = [Sample(str(n), "human", 0, ("a", f"w{n % 3}"), (1,)) for n in range(9)]
-    found = LinearJudge(constant).fit(samples, seed=0).predict(samples).probabilities
+    found = LinearJudge(Target("tasks", ("never", "always"))).fit(samples, seed=0).predict(samples).probabilities
     assert found == pytest.approx(np.tile([0.5 / 10.5, 1 - 0.5 / 10.5], (9, 1)))
 
 
@@ -146,21 +151,12 @@ def test_twins_are_merged_without_a_trace() -> None:
     assert merged.toarray() == pytest.approx(np.array([[3**0.5, 0, 0], [0, 1, 1], [3**0.5, 1, 0]]))
 
 
-KINDS = Target("attribute", ("cat", "dog", "emu"))
-PAIR = Target("attribute", ("cat", "dog"))
-
-
 def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
-    """Captions of Zipf's words, and a word that tells of the class three times in four."""
-    rng = np.random.default_rng(seed)
-    samples = []
-    for image in range(images):
-        answer = int(rng.integers(len(target.classes)))
-        clue = answer if rng.random() < 0.75 else int(rng.integers(len(target.classes)))
-        words = [f"w{n}" for n in rng.zipf(1.4, size=8) if n < 5000] + [f"clue{clue}"]
-        rng.shuffle(words)
-        samples.append(Sample(str(image), "human", 0, tuple(words), (answer,)))
-    return samples
+    """Captions of Zipf's words too, and a word that tells of the class three times in four."""
+    pairs = zip(
+        make_samples(images, target=target, clue=0.75, seed=seed), make_captions(images, seed=seed), strict=True
+    )
+    return [replace(told, words=told.words + more.words) for told, more in pairs]
 
 
 def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> list[Assignment]:
@@ -176,48 +172,42 @@ def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> l
     return found
 
 
-@pytest.mark.parametrize("target", [PAIR, KINDS], ids=["two", "three"])
+@pytest.mark.parametrize("target", [GENDER, THREE], ids=["two", "three"])
 def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stands beside a fold, its probabilities are those of scikit-learn's own regression on it."""
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
-    slots = [tell(300, target), tell(300, target, seed=1)]
+    slots = [tell(300, target, seed=seed) for seed in range(2)]
     assignments = folds(slots, settings={"C": 0.3})
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
-        terms = linear._terms(train)
-        model = LogisticRegression(C=0.3, solver="newton-cg", tol=1e-10, max_iter=1000)
-        model.fit(terms.table(train), [sample.answers[0] for sample in train], assignment.weights)
-        assert found.probabilities == pytest.approx(model.predict_proba(terms.table(asked)), abs=1e-5)
+        terms, answers = linear._terms(train), [sample.answers[0] for sample in train]
+        expected = guess(terms.table(train), answers, assignment.weights, terms.table(asked), 0.3)
+        assert found.probabilities == pytest.approx(expected, abs=1e-5)
         assert found.notes == {"C": 0.3}
 
 
 def test_c_is_one_for_both_sides_of_a_split() -> None:
     """By the held-out losses of the first captions of both sides: against a plain search with scikit-learn."""
-    slots = [tell(300, PAIR), tell(300, PAIR, seed=1), tell(300, PAIR, seed=2)]
+    slots = [tell(300, GENDER, seed=seed) for seed in range(3)]
     assignments = folds(slots, settings={})
-    found = linear.train_together(PAIR, assignments)
+    found = linear.train_together(GENDER, assignments)
+    groups = [linear._Slot(GENDER, slot, linear._terms(slot)) for slot in slots[:2]]
     for fold in range(3):
+        # One caption of people, two of the captioner: the second is not asked.
         mine = [a for a in assignments if a.split == fold][:2]
-        chosen = {p.notes["C"] for a, p in zip(assignments, found, strict=True) if a.split == fold}
-        groups = [linear._Slot(PAIR, slot, linear._terms(slot)) for slot in slots[:2]]
         held = set(linear._held_out(groups, [[a] for a in mine], fold))
-        losses = []
-        for c in C_GRID:
-            of_slots = []
-            for a in mine:
-                rows = [a.samples[place] for place in a.train]
-                out = np.array([row.image_id in held for row in rows])
-                kept = [row for row, left in zip(rows, out, strict=True) if not left]
-                terms = linear._terms(kept)
-                model = LogisticRegression(C=c, solver="newton-cg", tol=1e-9, max_iter=1000)
-                model.fit(terms.table(kept), [row.answers[0] for row in kept], a.weights[~out])
-                asked = [row for row, left in zip(rows, out, strict=True) if left]
-                p = model.predict_proba(terms.table(asked))[np.arange(len(asked)), [row.answers[0] for row in asked]]
-                of_slots.append(-(a.weights[out] * np.log(p)).sum())
-            # One caption of people, two of the captioner: the second is not asked.
-            losses.append(sum(of_slots))
-        first = next(n for n in range(len(C_GRID)) if n + 1 == len(C_GRID) or losses[n + 1] >= losses[n])
-        assert chosen == {C_GRID[first]}
+        losses = np.zeros(len(C_GRID))
+        for a in mine:
+            rows = [a.samples[place] for place in a.train]
+            out = np.array([row.image_id in held for row in rows])
+            answers = np.array([row.answers[0] for row in rows])
+            terms = linear._terms([row for row in rows if row.image_id not in held])
+            features = terms.table(rows)
+            for n, c in enumerate(C_GRID):
+                p = guess(features[~out], answers[~out], a.weights[~out], features[out], c)
+                losses[n] -= (a.weights[out] * np.log(p[np.arange(out.sum()), answers[out]])).sum()
+        chosen = {p.notes["C"] for a, p in zip(assignments, found, strict=True) if a.split == fold}
+        assert chosen == {first_minimum(losses)}
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -245,7 +235,7 @@ def test_a_problem_is_solved_alike_whatever_is_solved_beside(classes: int) -> No
 
 def test_a_class_that_training_never_shows() -> None:
     """Has the share of half a sample, whoever else is guessed."""
-    train = [sample for sample in tell(200, KINDS) if sample.answers != (2,)]
-    found = LinearJudge(KINDS).fit(train, seed=0).predict(tell(30, KINDS, seed=1)).probabilities
+    train = [sample for sample in tell(200, THREE) if sample.answers != (2,)]
+    found = LinearJudge(THREE).fit(train, seed=0).predict(tell(30, THREE, seed=1)).probabilities
     assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
     assert found.sum(axis=1) == pytest.approx(1)

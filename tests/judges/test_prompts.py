@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from helpers import fault_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.errors import JudgeError
 from judge.judges.prompts import SLOT, Prompt, make_prompt
 
 
@@ -14,6 +14,7 @@ from judge.judges.prompts import SLOT, Prompt, make_prompt
 def test_the_papers_template_serves_every_attribute(attribute: str) -> None:
     """ImageCaptioner2, "Prompt construction"."""
     prompt = make_prompt(attribute)
+    assert prompt == make_prompt(attribute, None)
     assert prompt.template == f"Therefore, the {attribute} is [Answer]"
     assert prompt.question == f"Therefore, the {attribute} is"
 
@@ -37,6 +38,7 @@ def test_classes_stand_for_themselves_where_nothing_else_is_said() -> None:
         ("It is", {}, "--template: 'It is' has 0 times [Answer]. Write it once, as in 'Therefore, the gender is"),
         ("[Answer] [Answer]", {}, "has 2 times [Answer]"),
         ("It is [answer]", {}, "has 0 times [Answer]"),
+        ("", {}, "has 0 times [Answer]"),
         ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
         ("It is [Answer]", {"old": "x", "young": "x"}, "classes 'old' and 'young' have one answer, 'x'"),
         ("It is [Answer]", {"old": "young"}, "--answer: two classes have one answer: young, young."),
@@ -44,13 +46,4 @@ def test_classes_stand_for_themselves_where_nothing_else_is_said() -> None:
     ],
 )
 def test_faults(template: str, answers: dict[str, str], message: str) -> None:
-    with pytest.raises(JudgeError) as caught:
-        Prompt(template, answers).words(("old", "young"))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_an_empty_template_is_refused_and_none_is_the_papers() -> None:
-    assert make_prompt("gender", None) == make_prompt("gender")
-    with pytest.raises(JudgeError, match="has 0 times"):
-        make_prompt("gender", "")
+    assert message in fault_of(lambda: make_prompt("age", template, answers=answers).words(("old", "young")))

@@ -16,12 +16,11 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import GENDER, accuracy, keep_predictions, make_samples
+from helpers import EVEN, GENDER, accuracy, fault_of, keep_predictions, make_samples
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from judge.corpus.splits import Split
-from judge.errors import JudgeError
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.readers import FrozenEncoder, load_reader
 from judge.training.features import CaptionCache, FeatureStore, name_words
@@ -59,9 +58,7 @@ def flags(*chosen: str) -> dict[str, Any]:
 
 
 def load(folder: Path | str) -> FrozenEncoder:
-    reader = find_judge(f"sentence:{folder}").reader
-    assert reader
-    made = reader(NOTHING)
+    made = find_judge(f"sentence:{folder}").reader(NOTHING)  # type: ignore[misc]
     assert isinstance(made, FrozenEncoder)
     return made
 
@@ -69,15 +66,6 @@ def load(folder: Path | str) -> FrozenEncoder:
 @torch.no_grad()
 def read(encoder: FrozenEncoder, captions: Sequence[tuple[str, ...]]) -> np.ndarray:
     return encoder(encoder.collate(captions)).numpy()
-
-
-def states_of(plain: Path, encoder: FrozenEncoder, words: tuple[str, ...]) -> np.ndarray:
-    """BERT's own states of one caption, without padding."""
-    with quiet():
-        bert = tf.BertModel.from_pretrained(plain).eval()
-    ids = encoder.reader.tokens([words])["input_ids"]
-    with torch.no_grad():
-        return bert(ids).last_hidden_state[0].numpy()
 
 
 # What is made of a caption.
@@ -98,8 +86,12 @@ def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
     assert len({encoder.key for encoder in encoders.values()}) == 6
     assert encoders["plain"].key == encoders["mean"].key  # By content, wherever it lies.
     found = {name: read(encoder, CAPTIONS) for name, encoder in encoders.items()}
+    with quiet():
+        bert = tf.BertModel.from_pretrained(plain).eval()
     for row, words in enumerate(CAPTIONS):
-        states = states_of(plain, encoders["plain"], words)
+        ids = encoders["plain"].reader.tokens([words])["input_ids"]
+        with torch.no_grad():
+            states = bert(ids).last_hidden_state[0].numpy()
         cls, most, mean = states[0], states.max(axis=0), states.mean(axis=0)
         expected = {"plain": mean, "mean": mean, "cls": cls, "max": most, "unit": mean / np.sqrt(mean @ mean)}
         expected |= {"cls max mean": np.concatenate([cls, most, mean]), "mean cls": np.concatenate([mean, cls])}
@@ -108,16 +100,17 @@ def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
 
 
 def test_an_encoder_in_a_folder_of_its_own_and_what_it_can_read(plain: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "old"
-    inner = lay_out(plain, folder, [{**BOTH[0], "path": "0_Transformer"}, BOTH[1]], flags("mean_tokens"))
-    (inner / "0_Transformer").mkdir()
+    modules = [{**BOTH[0], "path": "0_Transformer"}, BOTH[1]]
+    folder = lay_out(plain, tmp_path / "old", modules, flags("mean_tokens"))
+    inner = folder / "0_Transformer"
+    inner.mkdir()
     for path in plain.iterdir():
-        (inner / path.name).rename(inner / "0_Transformer" / path.name)
+        (folder / path.name).rename(inner / path.name)
     assert read(load(folder), CAPTIONS) == pytest.approx(read(load(plain), CAPTIONS), abs=1e-6)
-    (inner / "0_Transformer" / "sentence_bert_config.json").write_text('{"max_seq_length": 12}', "utf-8")
+    (inner / "sentence_bert_config.json").write_text('{"max_seq_length": 12}', "utf-8")
     assert load(folder).collate([("dog",) * 30])["input_ids"].shape[1] == 10  # Two less, as for RoBERTa's offset.
     for odd in ("-5", "[1]", "true"):
-        (inner / "0_Transformer" / "sentence_bert_config.json").write_text(f'{{"max_seq_length": {odd}}}', "utf-8")
+        (inner / "sentence_bert_config.json").write_text(f'{{"max_seq_length": {odd}}}', "utf-8")
         assert load(folder).collate([("dog",) * 30])["input_ids"].shape[1] >= 6
     assert load(plain).collate([("dog",) * 300])["input_ids"].shape[1] <= 64
 
@@ -159,17 +152,17 @@ def test_minilm_from_end_to_end(minilm: Path, tmp_path: Path) -> None:
     taught = {0: ["skirt", "dress", "necklace", "lipstick"], 1: ["tie", "beard", "tuxedo", "suit"]}
     asked = {0: ["gown", "earrings", "blouse"], 1: ["moustache", "bowtie", "waistcoat"]}
     places = ["kitchen", "street", "park", "room", "field", "bus", "shop", "beach", "garden", "office"]
-    samples, images = [], {"train": [], "test": []}
-    for part, clothes in (("train", taught), ("test", asked)):
-        for answer, words in clothes.items():
-            for word in words:
-                for place in places:
-                    image = f"{part} {word} {place}"
-                    caption = ("a", "<gender>", "with", "a", word, "in", "a", place)
-                    samples.append(Sample(image, "human", 0, caption, (answer,)))
-                    images[part].append(image)
-    split = Split(tuple(images["train"]), tuple(images["test"]), {"female": 1.0, "male": 1.0})
-    member = Member(find_judge(f"sentence:{minilm}"), GENDER, tuple(samples), split, 0)
+    train, test = (
+        [
+            Sample(f"{word} {place}", "human", 0, ("a", "<gender>", "with", "a", word, "in", "a", place), (answer,))
+            for answer, words in clothes.items()
+            for word in words
+            for place in places
+        ]
+        for clothes in (taught, asked)
+    )
+    split = Split(tuple(s.image_id for s in train), tuple(s.image_id for s in test), EVEN)
+    member = Member(find_judge(f"sentence:{minilm}"), GENDER, (*train, *test), split, 0)
     setup = TrainingSetup({"epochs": 30}, workers=1, features=tmp_path)
     (found,) = train_members([member], setup, then=keep_predictions)
     assert accuracy(found.probabilities, member.test()) > 0.8
@@ -235,9 +228,8 @@ def test_several_at_once_write_one_folder(tmp_path: Path) -> None:
         return found
 
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(work, [0, 0, 1, 2]))
-    for rows in found:
-        assert rows.tolist() == [[[len(sample.words), ord(sample.words[0])]] for sample in samples]
+        for rows in pool.map(work, [0, 0, 1, 2]):
+            assert rows.tolist() == [[[len(sample.words), ord(sample.words[0])]] for sample in samples]
 
 
 def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
@@ -248,11 +240,11 @@ def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
     assert cache.batch == 16
     without_room = CaptionCache(Counting(key="b", room=0), captions, tmp_path)
     without_room.batch = 2
-    with pytest.raises(JudgeError, match="memory does not hold it and a single caption"):
-        without_room.compute(without_room.missing(), device=CPU)
+    line = fault_of(without_room.compute, without_room.missing(), device=CPU)
+    assert "memory does not hold it and a single caption" in line
     large = CaptionCache(Counting(key="c", scale=1e6), captions, tmp_path)
-    with pytest.raises(JudgeError, match="--judge: its features do not fit into half precision"):
-        large.compute(large.missing(), device=CPU)
+    line = fault_of(large.compute, large.missing(), device=CPU)
+    assert "--judge: its features do not fit into half precision" in line
     assert len(large.missing()) == 100
 
 
@@ -268,7 +260,7 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(FrozenEncoder, "collate", counted)
     sides = [tuple(make_samples(60, seed=side)) for side in range(2)]
     half = tuple(map(str, range(30))), tuple(map(str, range(30, 60)))
-    splits = [Split(*halves, {"female": 1.0, "male": 1.0}, fold=fold) for fold, halves in enumerate((half, half[::-1]))]
+    splits = [Split(*halves, EVEN, fold=fold) for fold, halves in enumerate((half, half[::-1]))]
     members = [
         Member(find_judge(f"sentence:{plain}+mlp{head}"), GENDER, samples, split, seed)
         for head in (3, 5)
@@ -300,11 +292,9 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
 
 def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
     """A folder written anew under the same name: the answers that were kept are not taken for its own."""
-    folder = tmp_path / "mine"
-    shutil.copytree(plain, folder)
-    assert load(folder).key == load(plain).key  # By content, wherever it lies.
+    folder = shutil.copytree(plain, tmp_path / "mine")
     samples = tuple(make_samples(20))
-    split = Split(("0", "1", "2"), ("3",), {"female": 1.0, "male": 1.0})
+    split = Split(("0", "1", "2"), ("3",), EVEN)
     member = Member(find_judge(f"sentence:{folder}"), GENDER, samples, split, 0)
     setup = TrainingSetup(features=tmp_path / "features")
     before = name_members([member], setup.precompute([member]))
@@ -318,10 +308,7 @@ def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
 
 
 def refused(reference: Path | str) -> str:
-    with pytest.raises(JudgeError) as caught:
-        load(reference)
-    line = str(caught.value)
-    assert "\n" not in line
+    line = fault_of(load, reference)
     assert line.startswith(f"--judge sentence:{reference}: ")
     assert line.endswith("Name the folder of one, or use --judge linear.") or "no such folder" in line
     return line
@@ -351,11 +338,9 @@ def test_files_at_fault(plain: Path, tmp_path: Path) -> None:
     assert "its pooling (none)" in refused(folder)
     (folder / "modules.json").write_text("{", "utf-8")
     assert "its modules.json cannot be read" in refused(folder)
-    weights = plain / "model.safetensors"
-    broken = tmp_path / "broken"
-    shutil.copytree(plain, broken)
-    (broken / "model.safetensors").write_bytes(weights.read_bytes()[:-100])
-    assert "cannot be had in safe form" in refused(broken)
+    weights = shutil.copytree(plain, tmp_path / "broken") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "cannot be had in safe form" in refused(tmp_path / "broken")
     assert "no such folder" in refused(tmp_path / "none")
 
 

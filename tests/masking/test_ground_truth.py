@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
+import math
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import one_line
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -28,16 +28,11 @@ HEIGHT, WIDTH = SIZE = (12, 20)
 SQUARE = [[2.0, 3.0, 8.0, 3.0, 8.0, 9.0, 2.0, 9.0]]
 
 
-def pycocotools_reads(path: Path) -> COCO:
-    with contextlib.redirect_stdout(io.StringIO()):
-        return COCO(str(path))
-
-
 @pytest.mark.parametrize("split", ["val2017", "train2017"])
 def test_real_masks_equal_pycocotools_pixel_for_pixel(shared: Path, split: str) -> None:
     """Every annotation of every category; crowds among them."""
     path = shared / "coco-mini" / "annotations" / f"instances_{split}.json"
-    theirs, ours = pycocotools_reads(path), GroundTruth.read(path)
+    theirs, ours = COCO(str(path)), GroundTruth.read(path)
     assert sorted(ours.pictures) == sorted(image["file_name"] for image in theirs.imgs.values())
     crowds = seen = 0
     for number, image in theirs.imgs.items():
@@ -58,12 +53,10 @@ def test_real_masks_equal_pycocotools_pixel_for_pixel(shared: Path, split: str) 
 def coco_file(path: Path, annotations: Sequence[Record], /, **changes: Any) -> Path:
     """Two pictures of 20 x 12; ``annotations`` belong to the first, a sound one to the second."""
     sound = {"id": 99, "image_id": 2, "category_id": 1, "segmentation": SQUARE, "bbox": [2, 3, 6, 6], "iscrowd": 0}
+    first = [{"id": 10 + n, "image_id": 1, "category_id": 1} | record for n, record in enumerate(annotations)]
     document = {
         "images": [{"id": n, "file_name": f"{n}.jpg", "height": HEIGHT, "width": WIDTH} for n in (1, 2)],
-        "annotations": [
-            *({"id": 10 + n, "image_id": 1, "category_id": 1} | record for n, record in enumerate(annotations)),
-            sound,
-        ],
+        "annotations": [*first, sound],
         "categories": [{"id": 1, "name": "person"}, {"id": 5, "name": "dog"}],
     }
     path.write_text(json.dumps(document | changes), encoding="utf-8")
@@ -76,16 +69,24 @@ def runs_of(mask: np.ndarray) -> list[int]:
     return [length for _, length in ([(False, 0)] if runs[0][0] else []) + runs]
 
 
+def compressed(mask: np.ndarray) -> bytes:
+    counts: bytes = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"]
+    return counts
+
+
+def with_runs(counts: object, size: Sequence[int] = SIZE) -> Record:
+    return {"segmentation": {"size": list(size), "counts": counts}}
+
+
 MASKS = arrays.arrays(np.bool_, SIZE)
 
 
 @settings(deadline=None)
 @given(MASKS)
 def test_run_lengths_compressed_or_not(mask: np.ndarray) -> None:
-    compressed = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"]
-    assert run_lengths(compressed) == runs_of(mask)
-    for counts in (compressed.decode(), runs_of(mask)):
-        found = read_annotation({"segmentation": {"size": list(SIZE), "counts": counts}}, "dog", SIZE, where="x")
+    assert run_lengths(compressed(mask)) == runs_of(mask)
+    for counts in (compressed(mask).decode(), runs_of(mask)):
+        found = read_annotation(with_runs(counts), "dog", SIZE, where="x")
         np.testing.assert_array_equal(found.mask, mask)
         assert found == from_mask(mask, "dog")
 
@@ -93,8 +94,7 @@ def test_run_lengths_compressed_or_not(mask: np.ndarray) -> None:
 def test_run_lengths_of_large_pictures() -> None:
     mask = np.zeros((3000, 4000), dtype=bool)
     mask[1234:2100, 77:3900] = True
-    compressed = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"]
-    assert run_lengths(compressed) == runs_of(mask)
+    assert run_lengths(compressed(mask)) == runs_of(mask)
 
 
 @settings(deadline=None)
@@ -106,8 +106,7 @@ def test_empty_runs_between_others(runs: list[int], data: st.DataObject) -> None
     area = sum(runs)
     runs, size = [*runs, 7], [1, area + 7]
     expected = np.repeat(np.arange(len(runs)) % 2 == 1, runs)[None]
-    annotation = {"segmentation": {"size": size, "counts": runs}}
-    found = [read_annotation(annotation, "person", (1, area + 7), where="x") for _ in range(2)]
+    found = [read_annotation(with_runs(runs, size), "person", (1, area + 7), where="x") for _ in range(2)]
     np.testing.assert_array_equal(found[0].mask, expected)
     np.testing.assert_array_equal(union(found, (1, area + 7)), expected)
 
@@ -118,9 +117,7 @@ def polygons(draw: st.DrawFn) -> list[list[float]]:
     x = st.integers(-2, WIDTH + 2).map(float) | st.floats(-2, WIDTH + 2)
     y = st.integers(-2, HEIGHT + 2).map(float) | st.floats(-2, HEIGHT + 2)
     points = st.lists(st.tuples(x, y), min_size=3, max_size=8)
-    return [
-        [number for point in points for number in point] for points in draw(st.lists(points, min_size=1, max_size=3))
-    ]
+    return [[number for point in one for number in point] for one in draw(st.lists(points, min_size=1, max_size=3))]
 
 
 @settings(deadline=None)
@@ -135,18 +132,15 @@ def test_polygons_equal_pycocotools(drawn: list[list[float]]) -> None:
 def test_all_shapes_in_one_file(tmp_path: Path) -> None:
     mask = np.zeros(SIZE, dtype=bool)
     mask[2:5, 3:9] = True
-    compressed = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
-    path = coco_file(
-        tmp_path / "i.json",
-        [
-            {"segmentation": SQUARE},
-            {"segmentation": {"size": list(SIZE), "counts": compressed}, "iscrowd": 1, "bbox": [3, 2, 6, 3]},
-            {"segmentation": {"size": list(SIZE), "counts": runs_of(mask)}, "iscrowd": 1},
-            {"segmentation": [], "bbox": [1.5, 2, 3, 4.25], "iscrowd": 1},
-            {"bbox": [1, 2, 3, 4], "category_id": 5},
-            {"segmentation": None, "bbox": [0, 0, 0, 0]},
-        ],
-    )
+    annotations: list[Record] = [
+        {"segmentation": SQUARE},
+        with_runs(compressed(mask).decode()) | {"iscrowd": 1, "bbox": [3, 2, 6, 3]},
+        with_runs(runs_of(mask)) | {"iscrowd": 1},
+        {"segmentation": [], "bbox": [1.5, 2, 3, 4.25], "iscrowd": 1},
+        {"bbox": [1, 2, 3, 4], "category_id": 5},
+        {"segmentation": None, "bbox": [0, 0, 0, 0]},
+    ]
+    path = coco_file(tmp_path / "i.json", annotations)
     found = GroundTruth.read(path).instances("1.jpg")
     assert [instance.area for instance in found] == [36, 18, 18, 4 * 5, 12, 0]
     assert [instance.crowd for instance in found] == [False, True, True, True, False, False]
@@ -158,17 +152,17 @@ def test_all_shapes_in_one_file(tmp_path: Path) -> None:
 
 
 COMPRESSED = from_mask(np.pad(np.ones((4, 5), dtype=bool), ((3, 5), (6, 9))), "x").counts.decode()
+# Too many, a negative one, halves, a huge one, none; then compressed: cut, no ASCII, and more than there is.
+RUNS: list[Any] = [[230, 11], [250, -10], [239.5, 0.5], [240, 2**32], [], "", COMPRESSED[:-1], "é" + COMPRESSED]
+RUNS += [COMPRESSED + "\0", COMPRESSED + "P", "o" * 1_000_000, COMPRESSED[:-1] + "PPPPPPPP0"]
 FAULTS: dict[str, tuple[Record, str]] = {
+    **{f"runs {n}": (with_runs(runs), "do not add up") for n, runs in enumerate(RUNS)},
+    **{f"{x!r:.6}": ({"segmentation": [[1, 2, 3, 4, 5, x]]}, "not finite") for x in (math.nan, math.inf, 10**400)},
+    **{f"{x!r}": ({"segmentation": [[1, 2, 3, 4, 5, x]]}, "no list of numbers") for x in ("6", True, None)},
     "2 points": ({"segmentation": [[1, 2, 3, 4]]}, "polygon of 2 points"),
     "no points": ({"segmentation": [[]]}, "polygon of 0 points"),
     "odd": ({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}, "odd number of values"),
     "the second": ({"segmentation": [*SQUARE, [1, 2]]}, "polygon of 1 points"),
-    "NaN": ({"segmentation": [[1, 2, 3, 4, 5, float("nan")]]}, "not finite"),
-    "infinite": ({"segmentation": [[1, 2, 3, 4, 5, float("inf")]]}, "not finite"),
-    "beyond floats": ({"segmentation": [[1, 2, 3, 4, 5, 10**400]]}, "not finite"),
-    "a text": ({"segmentation": [[1, 2, 3, 4, 5, "6"]]}, "no list of numbers"),
-    "true": ({"segmentation": [[1, 2, 3, 4, 5, True]]}, "no list of numbers"),
-    "null": ({"segmentation": [[1, 2, 3, 4, 5, None]]}, "no list of numbers"),
     "flat": ({"segmentation": [1, 2, 3, 4, 5, 6]}, "polygon is no list of numbers"),
     "x over": ({"segmentation": [[1, 2, 22.5, 4, 5, 6]]}, "coordinate 22.5 lies outside the picture (0 to 20)"),
     "y over": ({"segmentation": [[1, 2, 3, 15, 5, 6]]}, "coordinate 15 lies outside the picture (0 to 12)"),
@@ -185,48 +179,34 @@ FAULTS: dict[str, tuple[Record, str]] = {
     "no category": ({"segmentation": SQUARE, "category_id": 7}, "category_id 7 is not among the categories"),
     "null category": ({"segmentation": SQUARE, "category_id": None}, "category_id None is not among"),
     "list category": ({"segmentation": SQUARE, "category_id": [1]}, "category_id [1] is not among"),
-    "other size": ({"segmentation": {"size": [20, 12], "counts": COMPRESSED}}, "run lengths for size [20, 12]"),
+    "other size": (with_runs(COMPRESSED, [20, 12]), "run lengths for size [20, 12]"),
     "no size": ({"segmentation": {"counts": COMPRESSED}}, "run lengths for size None"),
-    "huge size": ({"segmentation": {"size": [10**6, 10**6], "counts": COMPRESSED}}, "run lengths for size"),
-    "too few": ({"segmentation": {"size": list(SIZE), "counts": [100, 20]}}, "do not add up to 240 pixels"),
-    "too many": ({"segmentation": {"size": list(SIZE), "counts": [230, 11]}}, "do not add up"),
-    "negative run": ({"segmentation": {"size": list(SIZE), "counts": [250, -10]}}, "do not add up"),
-    "half a run": ({"segmentation": {"size": list(SIZE), "counts": [239.5, 0.5]}}, "do not add up"),
-    "huge run": ({"segmentation": {"size": list(SIZE), "counts": [240, 2**32]}}, "do not add up"),
-    "text in runs": ({"segmentation": {"size": list(SIZE), "counts": [240, "1"]}}, "counts is no list of numbers"),
-    "no runs": ({"segmentation": {"size": list(SIZE), "counts": []}}, "do not add up"),
+    "huge size": (with_runs(COMPRESSED, [10**6, 10**6]), "run lengths for size"),
+    "too few": (with_runs([100, 20]), "do not add up to 240 pixels"),
+    "text in runs": (with_runs([240, "1"]), "counts is no list of numbers"),
     "no counts": ({"segmentation": {"size": list(SIZE)}}, "do not add up"),
-    "empty counts": ({"segmentation": {"size": list(SIZE), "counts": ""}}, "do not add up"),
-    "cut counts": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED[:-1]}}, "do not add up"),
-    "not ASCII": ({"segmentation": {"size": list(SIZE), "counts": "é" + COMPRESSED}}, "do not add up"),
-    "NUL": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED + "\0"}}, "do not add up"),
-    "open end": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED + "P"}}, "do not add up"),
-    "endless number": ({"segmentation": {"size": list(SIZE), "counts": "o" * 1_000_000}}, "do not add up"),
-    "long zero": ({"segmentation": {"size": list(SIZE), "counts": COMPRESSED[:-1] + "PPPPPPPP0"}}, "do not add up"),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_an_unsound_annotation_costs_its_picture_alone(tmp_path: Path, name: str) -> None:
-    record, message = FAULTS[name]
+@pytest.mark.parametrize(("record", "message"), FAULTS.values(), ids=FAULTS)
+def test_an_unsound_annotation_costs_its_picture_alone(tmp_path: Path, record: Record, message: str) -> None:
     path = coco_file(tmp_path / "i.json", [record])
     truth = GroundTruth.read(path)
-    with pytest.raises(JudgeError) as caught:
+    with one_line(message) as told:
         truth.instances("1.jpg", SIZE)
-    text = str(caught.value)
-    assert message in text
-    assert text.startswith(f"{path}, image '1.jpg', annotation 10: ")
-    assert "\n" not in text
+    assert told[0].startswith(f"{path}, image '1.jpg', annotation 10: ")
     assert truth.instances("2.jpg", SIZE)[0].area == 36
 
 
-def test_categories_that_are_not_read_are_not_checked(tmp_path: Path) -> None:
-    truth = GroundTruth.read(
-        coco_file(tmp_path / "i.json", [{"segmentation": [[1]], "category_id": 5}]), labels=["person"]
-    )
+def test_what_is_not_read_is_not_checked(tmp_path: Path) -> None:
+    path = coco_file(tmp_path / "i.json", [{"segmentation": [[1]], "category_id": 5}])
+    truth = GroundTruth.read(path, labels=["person"])
     assert truth.instances("1.jpg", SIZE) == ()
     assert truth.categories_in("1.jpg") == frozenset()
     assert truth.categories_in("3.jpg") == frozenset()
+    # Nor are those of pictures that were left out.
+    path = coco_file(tmp_path / "i.json", [{"image_id": 77, "segmentation": "nonsense"}])
+    assert GroundTruth.read(path).instances("1.jpg") == ()
 
 
 # A run of +5 in a longer spelling: pycocotools' C reader shifts an int by 35 and more.
@@ -237,10 +217,10 @@ OVERLONG = st.sampled_from(["U" + "P" * n + "0" for n in range(3, 14)] + ["k" + 
 @given(st.one_of(st.text(max_size=12), st.lists(OVERLONG | st.text("0123PQRSoOk`", max_size=3)).map("".join)), MASKS)
 def test_no_run_lengths_whatever_lead_pycocotools_astray(noise: str, mask: np.ndarray) -> None:
     """What is accepted means to C's reader what it means to ours; that one would read and write out of bounds."""
-    good = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
+    good = compressed(mask).decode()
     for counts in (noise, good + noise, noise + good, good[:-1] + noise):
         try:
-            found = read_annotation({"segmentation": {"size": list(SIZE), "counts": counts}}, "x", SIZE, where="x")
+            found = read_annotation(with_runs(counts), "x", SIZE, where="x")
         except JudgeError as error:
             fault = str(error)
         else:
@@ -275,11 +255,8 @@ PERSON = [{"id": 1, "name": "person"}]
 )
 def test_a_file_that_is_not_of_coco(tmp_path: Path, changes: Record, message: str) -> None:
     path = coco_file(tmp_path / "i.json", [], **changes)
-    with pytest.raises(JudgeError) as caught:
+    with one_line(message, str(path)):
         GroundTruth.read(path)
-    assert message in str(caught.value)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 SOUND = {"id": 9, "image_id": 2, "category_id": 1, "segmentation": SQUARE}
@@ -308,9 +285,8 @@ def test_a_record_at_fault_costs_its_picture_alone(tmp_path: Path, images: list[
     truth = GroundTruth.read(path)
     assert len(truth.instances("2.jpg", (HEIGHT, WIDTH))) == 1
     for name in {image["file_name"] for image in images}:
-        with pytest.raises(JudgeError) as caught:
-            truth.instances(name, (HEIGHT, WIDTH))
-        assert message in str(caught.value)
+        with one_line(message):
+            truth.instances(name, SIZE)
     assert truth.strays == ()
 
 
@@ -344,10 +320,8 @@ def test_records_that_belong_to_no_picture(tmp_path: Path, changes: Record, plac
 def test_a_file_of_something_else(tmp_path: Path, content: str) -> None:
     path = tmp_path / "i.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(JudgeError) as caught:
+    with one_line(str(path)):
         GroundTruth.read(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_category_is_spelt(tmp_path: Path) -> None:
@@ -362,9 +336,8 @@ def picture(name: str, height: int, width: int) -> Picture:
 
 def test_pictures_of_another_size(tmp_path: Path) -> None:
     truth = GroundTruth.read(coco_file(tmp_path / "i.json", []))
-    with pytest.raises(JudgeError) as caught:
+    with pytest.raises(JudgeError, match=r"^picture '2.jpg': is 21 x 12, its annotation says 20 x 12\. Use"):
         truth.detect([picture("2.jpg", HEIGHT, WIDTH + 1)])
-    assert str(caught.value).startswith("picture '2.jpg': is 21 x 12, its annotation says 20 x 12. Use")
     with pytest.raises(JudgeError, match=r"is 12 x 20, its annotation says 20 x 12 \(turned by its EXIF orientation\?"):
         truth.detect([picture("2.jpg", WIDTH, HEIGHT)])
     with pytest.raises(JudgeError, match=r"picture '3.jpg' is not among its images"):
@@ -380,20 +353,10 @@ def test_a_file_that_gives_no_size(tmp_path: Path) -> None:
         truth.instances("2.jpg")
 
 
-def test_annotations_of_pictures_that_were_left_out_do_no_harm(tmp_path: Path) -> None:
-    path = coco_file(tmp_path / "i.json", [{"image_id": 77, "segmentation": "nonsense"}])
-    assert GroundTruth.read(path).instances("1.jpg") == ()
-
-
 def test_make_detector(tmp_path: Path) -> None:
     path = coco_file(tmp_path / "i.json", [])
     found = make_detector("gt", instances=path, labels=["person"])
     assert (found.name, found.batch) == ("gt", 1)
     assert [len(instances) for instances in found.detect([picture("2.jpg", HEIGHT, WIDTH)])] == [1]
-    with pytest.raises(JudgeError, match="detector 'gt' needs the instances"):
-        make_detector("gt")
     with pytest.raises(JudgeError, match=r"unknown detector 'yollo'. Did you mean 'yolo'\?"):
         make_detector("yollo")
-    for name in ("yolo", "maskrcnn"):
-        with pytest.raises(JudgeError, match=f"--weights: detector '{name}' needs weights"):
-            make_detector(name)

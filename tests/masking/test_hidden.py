@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,19 +63,10 @@ def test_nothing_is_hidden_where_nothing_is_to_be(folder: Path) -> None:
 
 def test_the_key_tells_apart_whatever_is_seen(folder: Path) -> None:
     """What is hidden, and how; each is another picture, and another key."""
-    plain = Hiding()
-    ways = [
-        seen(folder, None),
-        seen(folder, plain, PERSON),
-        seen(folder, plain, DOG),
-        seen(folder, plain, PERSON, DOG),
-        seen(folder, replace(plain, dilation=2), PERSON),
-        seen(folder, replace(plain, mode="partial"), PERSON),
-        seen(folder, replace(plain, mode="partial", share=0.25), PERSON),
-        seen(folder, replace(plain, fill="mean"), PERSON),
-        seen(folder, replace(plain, fill="noise"), PERSON),
-        seen(folder, replace(plain, fill="noise", seed=1), PERSON),
-    ]
+    more: list[dict[str, Any]] = [{"dilation": 2}, {"mode": "partial"}, {"mode": "partial", "share": 0.25}]
+    more += [{"fill": "mean"}, {"fill": "noise"}, {"fill": "noise", "seed": 1}]
+    ways = [seen(folder, None), *(seen(folder, Hiding(), *masks) for masks in ((PERSON,), (DOG,), (PERSON, DOG)))]
+    ways += [seen(folder, Hiding(**how), PERSON) for how in more]
     assert len({way.read("1").tobytes() for way in ways}) == len(ways)
     assert len({way.key("1") for way in ways}) == len(ways)
 
@@ -89,16 +79,9 @@ def test_what_changes_no_pixel_changes_no_key(folder: Path) -> None:
     def way(instances: tuple[Instance, ...], **how: Any) -> HiddenPictures:
         return HiddenPictures(folder, NAMES, Hiding(**how), dict.fromkeys(NAMES.values(), instances))
 
-    same = [
-        way((person,)),
-        way((sure,)),
-        way((person,), seed=1),
-        way((person,), threshold=0.6),
-        way((person,), share=0.25),
-        way((person,), foreground="largest"),
-        way((person, dog)),
-        way((person,), labels=("person", "cat")),
-    ]
+    more: list[dict[str, Any]] = [{}, {"seed": 1}, {"threshold": 0.6}, {"share": 0.25}, {"foreground": "largest"}]
+    more += [{"labels": ("person", "cat")}]
+    same = [way((sure,)), way((person, dog)), *(way((person,), **how) for how in more)]
     assert len({one.read("1").tobytes() for one in same}) == 1
     assert len({one.key("1") for one in same}) == 1
     # Hidden by nothing, it is the picture as it is.
@@ -141,12 +124,9 @@ def test_people_are_looked_for_once_a_picture(folder: Path, tmp_path: Path) -> N
     path.write_text(json.dumps({"images": rows, "annotations": [box, dog], "categories": people}))
     told: list[int] = []
     pictures = find_hidden(
-        folder,
-        {**NAMES, "3": "one.png"},
-        detector=GroundTruth.read(path),
-        hiding=Hiding(),
+        folder, NAMES | {"3": "one.png"}, detector=GroundTruth.read(path), hiding=Hiding(),
         progress=lambda what, done, total: told.append(done),
-    )
+    )  # fmt: skip
     assert {name: len(found) for name, found in pictures.hidden.items()} == {"one.png": 1, "two.png": 0}
     assert (pictures.read("1") == 0).all(axis=2).tolist() == PERSON.tolist()
     assert pictures.key("3") == pictures.key("1")

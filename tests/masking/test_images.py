@@ -13,6 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from helpers import one_line
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -33,7 +34,7 @@ SMOOTH = cv2.resize(COLOURS, (64, 40), interpolation=cv2.INTER_CUBIC)
 
 def saved(image: Image.Image, kind: str, **options: object) -> bytes:
     file = io.BytesIO()
-    image.save(file, kind, **options)  # type: ignore[arg-type]
+    image.copy().save(file, kind, **options)  # type: ignore[arg-type]
     return file.getvalue()
 
 
@@ -53,10 +54,8 @@ def three(grey: Array) -> Array:
 
 
 def cut(data: bytes, message: str, **options: int) -> None:
-    with pytest.raises(JudgeError) as caught:
+    with one_line(message):
         read(data, **options)
-    assert "\n" not in str(caught.value)
-    assert message in str(caught.value)
 
 
 # What orientation n says: "row 0 of what is stored is the ... side of what was seen" (EXIF 2.3, tag 274).
@@ -102,15 +101,9 @@ def test_exif_orientation(orientation: int, order: str, mode: str, kind: str, op
 
 
 @pytest.mark.parametrize("orientation", UPRIGHT)
-def test_exif_orientation_of_tiff(orientation: int) -> None:
-    data = saved(Image.fromarray(COLOURS), "TIFF", tiffinfo={274: orientation})
-    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](COLOURS))
-
-
-@pytest.mark.parametrize("orientation", UPRIGHT)
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 def test_orientations_that_opencv_does_not_find(orientation: int, kind: str) -> None:
-    """As a long number, or in XMP alone: a picture must not stand otherwise as JPEG than as PNG."""
+    """As a long number, in XMP alone, in TIFF: a picture must not stand otherwise as JPEG than as PNG."""
     image = Image.fromarray(SMOOTH)
     expected = UPRIGHT[orientation](pillow(saved(image, kind)))
     block = b"Exif\0\0MM\0*" + struct.pack(">IHHHIII", 8, 1, 274, 4, 1, orientation, 0)
@@ -118,6 +111,8 @@ def test_orientations_that_opencv_does_not_find(orientation: int, kind: str) -> 
     if kind == "JPEG":
         packet = f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'
         np.testing.assert_array_equal(read(saved(image, kind, xmp=packet.encode())), expected)
+    data = saved(Image.fromarray(COLOURS), "TIFF", tiffinfo={274: orientation})
+    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](COLOURS))
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 65535])
@@ -137,7 +132,7 @@ def rgba(alpha: Array) -> Image.Image:
 
 
 def several(first: Image.Image, second: Image.Image, kind: str, **options: object) -> bytes:
-    return saved(first, kind, save_all=True, append_images=[second], **options)
+    return saved(first, kind, save_all=True, append_images=[second.copy()], **options)
 
 
 def high_byte(deep: Array) -> Array:
@@ -152,43 +147,37 @@ def by_opencv(pixels: Array, suffix: str) -> bytes:
 DEEP_COLOURS = RNG.integers(0, 65536, (13, 21, 3), dtype=np.uint16)
 LIMITED = GREY % 8
 BITS = three(np.where(GREY > 128, 255, 0).astype(np.uint8))
-ALL = bytes(range(256))
+FULL, GREYS, ONE_BIT = Image.fromarray(COLOURS), Image.fromarray(GREY), Image.fromarray(GREY > 128)
+PALETTES = palette_image(GREY)
 FORMATS: dict[str, tuple[bytes, Array]] = {
-    "png": (saved(Image.fromarray(COLOURS), "PNG"), COLOURS),
+    "png": (saved(FULL, "PNG"), COLOURS),
     "png, by OpenCV": (by_opencv(COLOURS[:, :, ::-1], ".png"), COLOURS),
-    "png, grey": (saved(Image.fromarray(GREY), "PNG"), three(GREY)),
-    "png, grey, one colour transparent": (saved(Image.fromarray(GREY), "PNG", transparency=7), three(GREY)),
-    "png, colours, one transparent": (saved(Image.fromarray(COLOURS), "PNG", transparency=(1, 2, 3)), COLOURS),
+    "png, grey": (saved(GREYS, "PNG"), three(GREY)),
+    "png, grey, one colour transparent": (saved(GREYS, "PNG", transparency=7), three(GREY)),
+    "png, colours, one transparent": (saved(FULL, "PNG", transparency=(1, 2, 3)), COLOURS),
     "png, grey and alpha": (saved(Image.fromarray(np.dstack([GREY, GREY[::-1]]), "LA"), "PNG"), three(GREY)),
     "png, colours and alpha": (saved(rgba(GREY), "PNG"), COLOURS),
     "png, wholly transparent": (saved(rgba(np.zeros_like(GREY)), "PNG"), COLOURS),
-    "png, palette": (saved(palette_image(GREY), "PNG"), PALETTE[GREY]),
+    "png, palette": (saved(PALETTES, "PNG"), PALETTE[GREY]),
     "png, palette of 3 bits": (saved(palette_image(LIMITED), "PNG", bits=4), PALETTE[LIMITED]),
-    "png, palette, one transparent": (saved(palette_image(GREY), "PNG", transparency=5), PALETTE[GREY]),
-    "png, palette, all transparent": (saved(palette_image(GREY), "PNG", transparency=ALL), PALETTE[GREY]),
-    "png, 1 bit": (saved(Image.fromarray(GREY > 128), "PNG"), BITS),
+    "png, palette, one transparent": (saved(PALETTES, "PNG", transparency=5), PALETTE[GREY]),
+    "png, palette, all transparent": (saved(PALETTES, "PNG", transparency=bytes(range(256))), PALETTE[GREY]),
     "png, 16 bits, grey": (by_opencv(DEEP, ".png"), three(high_byte(DEEP))),
     "png, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".png"), high_byte(DEEP_COLOURS)),
-    "tiff": (saved(Image.fromarray(COLOURS), "TIFF"), COLOURS),
-    "tiff, deflated": (saved(Image.fromarray(COLOURS), "TIFF", compression="tiff_deflate"), COLOURS),
-    "tiff, 1 bit": (saved(Image.fromarray(GREY > 128), "TIFF"), BITS),
-    "tiff, palette": (saved(palette_image(GREY), "TIFF"), PALETTE[GREY]),
+    "tiff, deflated": (saved(FULL, "TIFF", compression="tiff_deflate"), COLOURS),
     "tiff, 16 bits, grey": (saved(Image.fromarray(DEEP), "TIFF"), three(high_byte(DEEP))),
     "tiff, 16 bits, grey, by OpenCV": (by_opencv(DEEP, ".tiff"), three(high_byte(DEEP))),
     "tiff, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".tiff"), high_byte(DEEP_COLOURS)),
-    "tiff, several pages": (several(Image.fromarray(COLOURS), Image.fromarray(GREY), "TIFF"), COLOURS),
-    "bmp": (saved(Image.fromarray(COLOURS), "BMP"), COLOURS),
-    "bmp, palette": (saved(palette_image(GREY), "BMP"), PALETTE[GREY]),
-    "bmp, 1 bit": (saved(Image.fromarray(GREY > 128), "BMP"), BITS),
-    "gif": (saved(palette_image(GREY), "GIF"), PALETTE[GREY]),
-    "gif, one transparent": (saved(palette_image(GREY), "GIF", transparency=5), PALETTE[GREY]),
-    "gif, animated": (several(palette_image(GREY), palette_image(GREY[::-1]), "GIF", duration=50), PALETTE[GREY]),
-    "webp": (saved(Image.fromarray(COLOURS), "WEBP", lossless=True), COLOURS),
+    "tiff, several pages": (several(FULL, GREYS, "TIFF"), COLOURS),
+    "gif": (saved(PALETTES, "GIF"), PALETTE[GREY]),
+    "gif, one transparent": (saved(PALETTES, "GIF", transparency=5), PALETTE[GREY]),
+    "gif, animated": (several(PALETTES, palette_image(GREY[::-1]), "GIF", duration=50), PALETTE[GREY]),
+    "webp": (saved(FULL, "WEBP", lossless=True), COLOURS),
     "webp, alpha": (saved(rgba(GREY), "WEBP", lossless=True, exact=True), COLOURS),
-    "webp, animated": (
-        several(Image.fromarray(COLOURS), Image.fromarray(COLOURS[::-1]), "WEBP", lossless=True, duration=50),
-        COLOURS,
-    ),
+    "webp, animated": (several(FULL, Image.fromarray(COLOURS[::-1]), "WEBP", lossless=True, duration=50), COLOURS),
+    **{kind: (saved(FULL, kind), COLOURS) for kind in ("tiff", "bmp")},
+    **{f"{kind}, palette": (saved(PALETTES, kind), PALETTE[GREY]) for kind in ("tiff", "bmp")},
+    **{f"{kind}, 1 bit": (saved(ONE_BIT, kind), BITS) for kind in ("png", "tiff", "bmp")},
 }
 
 
@@ -235,10 +224,6 @@ def test_of_an_mpo_the_first_picture_counts() -> None:
     assert distances[0] < distances[1] / 2
 
 
-def test_floating_point_pixels_are_refused() -> None:
-    cut(saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "floating-point")
-
-
 def with_thumbnail(data: bytes) -> bytes:
     """``data``, a JPEG, with a whole other JPEG in its header, where EXIF keeps thumbnails."""
     small = saved(Image.fromarray(SMOOTH[::4, ::4].copy()), "JPEG")
@@ -256,9 +241,7 @@ def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, thum
     data = with_thumbnail(data) if thumbnail else data
     assert read(data).shape == (64, 96, 3)
     for end in [1, 2, 3, *range(20, len(data) - 64, 97)]:
-        with pytest.raises(JudgeError) as caught:
-            read(data[:end])
-        assert "\n" not in str(caught.value)
+        cut(data[:end], "")
     # As a download leaves it that had made room beforehand: zeros in place of the rest, which Pillow takes for pixels.
     for end in range(data.rfind(b"\xff\xda") + 2, len(data), 97):
         cut(data[:end] + bytes(len(data) - end), "is truncated. Download it again.")
@@ -282,9 +265,7 @@ def test_what_follows_a_whole_jpeg_does_not_matter() -> None:
 def test_other_truncated_files_are_refused(name: str) -> None:
     data = FORMATS[name][0]
     for end in (1, 10, len(data) // 2):
-        with pytest.raises(JudgeError) as caught:
-            read(data[:end])
-        assert "\n" not in str(caught.value)
+        cut(data[:end], "")
 
 
 @pytest.mark.parametrize("data", [b"hello", b"\0" * 100, b"<svg/>", b"%PDF-1.4", b"\xff\xd8", b"\x89PNG\r\n\x1a\n"])
@@ -292,15 +273,14 @@ def test_what_is_no_picture(data: bytes) -> None:
     cut(data, "")
 
 
-def test_nothing_at_all_and_formats_that_we_do_not_read() -> None:
-    cut(b"", "is empty (0 bytes)")
+def test_formats_that_we_do_not_read() -> None:
     for kind in ("PPM", "ICO", "TGA", "PCX", "SGI"):
-        cut(saved(Image.fromarray(COLOURS), kind), "is not a picture")
+        cut(saved(FULL, kind), "is not a picture")
+    cut(saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "floating-point")
 
 
 SMALL_FILES = [
-    saved(Image.fromarray(COLOURS), "JPEG"),
-    saved(Image.fromarray(COLOURS), "JPEG", progressive=True),
+    *(saved(FULL, "JPEG", progressive=progressive) for progressive in (False, True)),
     *(FORMATS[name][0] for name in ("png", "png, palette, all transparent", "gif, animated", "webp", "bmp", "tiff")),
 ]
 
@@ -387,126 +367,88 @@ def test_what_is_written_is_read_again_to_the_last_bit(
     np.testing.assert_array_equal(read(data), pixels)
 
 
-def test_a_picture_too_large_for_webp() -> None:
-    pixels = np.zeros((2, 16_384, 3), dtype=np.uint8)
-    with pytest.raises(JudgeError, match=r"a picture of 16384 x 2 does not fit into webp.*--format png") as caught:
-        encode(pixels, "webp")
-    assert "\n" not in str(caught.value)
-    assert pillow(encode(pixels)).shape == pixels.shape
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Pictures, and beside their folder one that nobody gave us."""
+    """Pictures, beside their folder one that nobody gave us, and links of every kind."""
     folder = tmp_path / "pictures"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "a.png").write_bytes(FORMATS["png"][0])
-    (folder / "sub" / "b.PNG").write_bytes(FORMATS["png"][0])
-    (tmp_path / "secret.png").write_bytes(FORMATS["png"][0])
+    for path in (folder / "a.png", folder / "sub" / "b.PNG", tmp_path / "secret.png"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(FORMATS["png"][0])
+    links: dict[str, str | Path] = {"file.png": tmp_path / "secret.png", "twice.png": folder / "file.png"}
+    links |= {"relative.png": "../secret.png", "device.png": "/dev/zero", "up": tmp_path, "again.png": "a.png"}
+    for link, target in (links | {"dangling.png": "gone.png", "loop.png": "loop.png"}).items():
+        (folder / link).symlink_to(target)
     return folder
 
 
 def refused(folder: Path, name: str, message: str) -> None:
-    with pytest.raises(JudgeError) as caught:
+    with one_line(message):
         read_picture(folder, name)
-    assert "\n" not in str(caught.value)
-    assert message in str(caught.value)
 
 
 def test_names_inside_the_folder(folder: Path) -> None:
-    for name in ("a.png", "./a.png", "sub/b.PNG", "sub\\b.PNG", "sub//b.PNG"):
+    for name in ("a.png", "./a.png", "sub/b.PNG", "sub\\b.PNG", "sub//b.PNG", "again.png"):
         picture = read_picture(folder, name)
         assert picture.name == name
         np.testing.assert_array_equal(picture.pixels, COLOURS)
+    (folder.parent / "other").symlink_to(folder)
+    np.testing.assert_array_equal(read_picture(folder.parent / "other", "a.png").pixels, COLOURS)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../secret.png",
-        "sub/../../secret.png",
-        "sub/../a.png",
-        "..\\secret.png",
-        "sub\\..\\..\\secret.png",
-        "\\\\server\\share\\secret.png",
-        "C:\\secret.png",
-        "C:secret.png",
-        "/etc/passwd",
-        "//etc/passwd",
-        "..",
-        "{}/a.png",  # A picture of the folder, by its absolute name.
-    ],
-)
+OUTSIDE = ["../secret.png", "sub/../../secret.png", "sub/../a.png", "/etc/passwd", "//etc/passwd", ".."]
+OUTSIDE += ["..\\secret.png", "sub\\..\\..\\secret.png", "C:\\secret.png", "C:secret.png"]
+# The last is a picture of the folder, by its absolute name.
+OUTSIDE += ["\\\\server\\share\\secret.png", "{}/a.png"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
 def test_names_that_lead_out(folder: Path, name: str) -> None:
     refused(folder, name.format(folder), "leads out of the folder of pictures")
     with pytest.raises(JudgeError):
         inside(folder, name.format(folder))
 
 
-@pytest.mark.parametrize("name", ["", ".", "./", "a\0.png", "\ud800.png"])
-def test_names_that_are_none(folder: Path, name: str) -> None:
-    refused(folder, name, "is no name of a file")
-
-
-def test_links_out_of_the_folder(folder: Path) -> None:
-    (folder / "file.png").symlink_to(folder.parent / "secret.png")
-    (folder / "up").symlink_to(folder.parent)
-    (folder / "relative.png").symlink_to("../secret.png")
-    (folder / "twice.png").symlink_to(folder / "file.png")
-    (folder / "device.png").symlink_to("/dev/zero")
-    for name in ("file.png", "up/secret.png", "relative.png", "twice.png", "device.png"):
-        refused(folder, name, "is a link out of the folder of pictures")
-
-
-def test_links_within_the_folder_and_to_it(folder: Path) -> None:
-    (folder / "again.png").symlink_to("a.png")
-    (folder.parent / "other").symlink_to(folder)
-    np.testing.assert_array_equal(read_picture(folder, "again.png").pixels, COLOURS)
-    np.testing.assert_array_equal(read_picture(folder.parent / "other", "a.png").pixels, COLOURS)
-
-
-def test_links_that_lead_nowhere(folder: Path) -> None:
-    (folder / "dangling.png").symlink_to("gone.png")
-    (folder / "loop.png").symlink_to("loop.png")
-    refused(folder, "dangling.png", "no such picture")
-    refused(folder, "loop.png", "link")
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["", ".", "./", "a\0.png", "\ud800.png"], "is no name of a file"),
+        (["file.png", "up/secret.png", "relative.png"], "is a link out of the folder of pictures"),
+        (["twice.png", "device.png"], "is a link out of the folder of pictures"),
+        (["loop.png"], "link"),
+        (["dangling.png"], "no such picture"),
+        (["gone.png"], "no such picture. Check --images, or download it."),
+        (["a.png/b.png"], "cannot be read (Not a directory)"),
+        (["x" * 300 + ".png"], "cannot be read (File name too long)"),
+    ],
+)
+def test_names_of_no_picture(folder: Path, names: list[str], message: str) -> None:
+    for name in names:
+        refused(folder, name, message)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_what_is_no_file_is_refused_and_never_waited_for(folder: Path) -> None:
     os.mkfifo(folder / "pipe.png")
     (folder / "folder.png").mkdir()
-    faults: list[str] = []
+    names, done = ["pipe.png", "folder.png"], []
 
     def look() -> None:
-        for name in ("pipe.png", "folder.png"):
-            try:
-                read_picture(folder, name)
-            except JudgeError as error:
-                faults.append(str(error))
+        for name in names:
+            refused(folder, name, "is not a regular file")
+            done.append(name)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     thread.join(timeout=10)
     assert not thread.is_alive(), "a read waits for a pipe"
-    assert ["is not a regular file" in fault for fault in faults] == [True, True]
-
-
-def test_what_cannot_be_read(folder: Path) -> None:
-    refused(folder, "gone.png", "no such picture. Check --images, or download it.")
-    refused(folder, "a.png/b.png", "cannot be read (Not a directory)")
-    refused(folder, "x" * 300 + ".png", "cannot be read (File name too long)")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read(folder: Path) -> None:
-    (folder / "a.png").chmod(0)
-    refused(folder, "a.png", "cannot be read (Permission denied)")
+    assert done == names
 
 
 def test_the_pictures_of_a_folder(folder: Path) -> None:
     for name in ("c.JPG", ".hidden.png", "notes.txt", "z.jpeg", "t.tif", "g.gif", "w.webp", "b.bmp", "no_suffix"):
         (folder / name).write_bytes(b"")
+    for link in [path for path in folder.iterdir() if path.is_symlink()]:
+        link.unlink()
     (folder / ".cache").mkdir()
     (folder / ".cache" / "x.png").write_bytes(b"")
     (folder / "folder.png").mkdir()

@@ -59,12 +59,9 @@ def test_a_union_is_what_any_of_them_covers(drawn: tuple[tuple[int, int], list[n
     np.testing.assert_array_equal(union([from_mask(mask, "person") for mask in masks], size), expected)
 
 
-def test_a_union_of_many() -> None:
+def test_a_union_of_many_and_of_another_size() -> None:
     masks = np.eye(300, dtype=bool).reshape(300, 15, 20)
     assert union([from_mask(mask, "person") for mask in masks], (15, 20)).all()
-
-
-def test_a_union_of_another_size_is_refused() -> None:
     with pytest.raises(JudgeError, match="a mask of 4x3 pixels on a picture of 3x4"):
         union([from_mask(np.ones((3, 4), dtype=bool), "person")], (4, 3))
 
@@ -75,14 +72,8 @@ def instance(label: str, score: float, area: int) -> Instance:
     return from_mask(mask, label, score=score)
 
 
-FOUND = (
-    instance("person", 0.5, 20),
-    instance("dog", 0.9, 90),
-    instance("person", 0.4999, 80),
-    instance("person", 1.0, 30),
-    instance("person", 0.7, 30),
-    instance("person", 0.9, 0),
-)
+KINDS = ("person", 0.5, 20), ("dog", 0.9, 90), ("person", 0.4999, 80), ("person", 1.0, 30), ("person", 0.7, 30)
+FOUND = [instance(*kind) for kind in (*KINDS, ("person", 0.9, 0))]
 
 
 @pytest.mark.parametrize(

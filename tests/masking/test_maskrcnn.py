@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+import detector_samples as samples
 import pytest
 import torch
-from detector_samples import (
-    Bomb,
-    check_contract,
-    check_independence,
-    check_keys,
-    odd_pictures,
-    overlap,
-    real_pictures,
-    run_apart,
-)
 
 from judge.errors import JudgeError
 from judge.masking.detectors import maskrcnn
@@ -34,9 +25,9 @@ def tiny(seed: int = 0) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build(TINY, len(CLASSES), "test")
-        torch.nn.init.normal_(network.roi_heads.box_predictor.cls_score.weight, std=0.5)
-        torch.nn.init.normal_(network.roi_heads.box_predictor.bbox_pred.weight, std=0.3)
-        torch.nn.init.normal_(network.roi_heads.mask_predictor.mask_fcn_logits.weight, std=3)
+        boxes, masks = network.roi_heads.box_predictor, network.roi_heads.mask_predictor
+        for layer, spread in ((boxes.cls_score, 0.5), (boxes.bbox_pred, 0.3), (masks.mask_fcn_logits, 3)):
+            torch.nn.init.normal_(layer.weight, std=spread)
     return network.eval()
 
 
@@ -61,14 +52,19 @@ def detector(weights: Path) -> MaskRcnn:
 
 
 def test_contract(detector: MaskRcnn) -> None:
-    found = check_contract(detector, odd_pictures())
+    found = samples.check_contract(detector)
     assert sum(map(len, found)) > 10
     assert {instance.label for instances in found for instance in instances} == set(CLASSES)
+    samples.check_independence(detector)
+
+
+def test_real_pictures(detector: MaskRcnn, shared: Path) -> None:
+    samples.check_contract(detector, samples.real_pictures(shared))
 
 
 def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
     """The network's own forward pass pastes masks at the picture's size: boxes, scores and masks are the same."""
-    for picture in odd_pictures([(137, 401), (96, 96), (300, 150)]):
+    for picture in samples.odd_pictures([(137, 401), (96, 96), (300, 150)]):
         pixels = torch.from_numpy(picture.pixels).permute(2, 0, 1).float() / 255
         with torch.no_grad():
             [own] = detector.network([pixels])
@@ -81,20 +77,12 @@ def test_it_finds_what_torchvision_finds(detector: MaskRcnn) -> None:
         for instance, box, mask in zip(found, own["boxes"][kept].numpy(), masks[kept], strict=True):
             x, y, w, h = instance.box
             assert [x, y, x + w, y + h] == pytest.approx(box.tolist(), abs=1e-3)
-            assert overlap(instance.mask, mask) > 0.99
-
-
-def test_a_picture_does_not_depend_on_its_company(detector: MaskRcnn) -> None:
-    check_independence(detector)
-
-
-def test_real_pictures(detector: MaskRcnn, shared: Path) -> None:
-    check_contract(detector, real_pictures(shared))
+            assert samples.overlap(instance.mask, mask) > 0.99
 
 
 def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) -> None:
     other = save(tiny(seed=1), folder / "other.safetensors")
-    check_keys(load_maskrcnn, weights, other, [{"iou": 0.7}, {"mask_threshold": 0.4}, {"image_size": 128}])
+    samples.check_keys(load_maskrcnn, weights, other, [{"iou": 0.7}, {"mask_threshold": 0.4}, {"image_size": 128}])
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +97,7 @@ def test_a_state_dict_of_v1(first: Path, folder: Path, shared: Path) -> None:
     loaded = load_maskrcnn(first, device="cpu", image_size=160)
     assert (len(loaded.categories), loaded.categories[0], loaded.categories[-1]) == (90, "person", "toothbrush")
     assert loaded.network.backbone.body.bn1.eps == 0
-    check_contract(loaded, real_pictures(shared, 1))
+    samples.check_contract(loaded, samples.real_pictures(shared, 1))
     from safetensors.torch import save_file
 
     state = torch.load(first, weights_only=True)
@@ -134,6 +122,7 @@ def test_v1_and_v2_are_told_apart_by_their_names(folder: Path) -> None:
 
 def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetched with the hash checked and unpickling restricted; without a network, one line."""
+    import torchvision.models._api as api
 
     seen: dict[str, Any] = {}
 
@@ -144,23 +133,20 @@ def test_torchvisions_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def fail(url: str, **options: Any) -> None:
         raise URLError("no network")
 
-    import torchvision.models._api as api
-
     monkeypatch.setattr(api, "load_state_dict_from_url", fetch)
     loaded = load_maskrcnn("maskrcnn_resnet50_fpn", device="cpu")
     assert loaded.categories[0] == "person"
     assert seen["check_hash"] is seen["weights_only"] is True
     monkeypatch.setattr(api, "load_state_dict_from_url", fail)
-    with pytest.raises(
-        JudgeError, match=r"maskrcnn_resnet50_fpn_v2: cannot be fetched \(URLError\).*download https://"
-    ):
+    unfetched = r"maskrcnn_resnet50_fpn_v2: cannot be fetched \(URLError\).*download https://"
+    with pytest.raises(JudgeError, match=unfetched):
         load_maskrcnn("maskrcnn_resnet50_fpn_v2", device="cpu")
     with pytest.raises(JudgeError, match=r"no such model. Did you mean 'maskrcnn_resnet50_fpn'"):
         load_maskrcnn("maskrcnn_resnet50_fnp", device="cpu")
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    torch.save({"model": Bomb(tmp_path / "mark")}, tmp_path / "bomb.pth")
+    torch.save({"model": samples.Bomb(tmp_path / "mark")}, tmp_path / "bomb.pth")
     torch.save(tiny(), tmp_path / "module.pth")
     for name in ("bomb.pth", "module.pth"):
         with pytest.raises(JudgeError, match="holds more than weights"):
@@ -170,21 +156,17 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
 
 def test_files_at_fault(tmp_path: Path, weights: Path, first: Path) -> None:
     data = weights.read_bytes()
-    seven = {
-        "roi_heads.box_head.fc6.weight": torch.zeros(1),
-        "roi_heads.box_predictor.cls_score.bias": torch.zeros(7),
-    }
-    torch.save(seven, tmp_path / "seven.pth")
-    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
-    torch.save([1, 2], tmp_path / "list.pth")
+    seven = {"roi_heads.box_head.fc6.weight": torch.zeros(1), "roi_heads.box_predictor.cls_score.bias": torch.zeros(7)}
+    for name, content in (("seven", seven), ("other", {"a": torch.zeros(1)}), ("list", [1, 2])):
+        torch.save(content, tmp_path / f"{name}.pth")
     state = torch.load(first, weights_only=True)
     torch.save({name: tensor for name, tensor in state.items() if "fpn" not in name}, tmp_path / "part.pth")
     (tmp_path / "cut.pth").write_bytes(first.read_bytes()[:10_000])
     (tmp_path / "cut.safetensors").write_bytes(data[:1000])
     (tmp_path / "weights.bin").write_bytes(data)
     write_detector(tmp_path / "yolo.safetensors", Header("yolo", {}, ("person",), 96), {"a": torch.zeros(1)})
-    write_detector(tmp_path / "v9.safetensors", Header("maskrcnn", {"variant": "v9"}, ("a",), 96), {})
-    write_detector(tmp_path / "small.safetensors", Header("maskrcnn", {"variant": "small"}, ("a",), 96), {})
+    for variant in ("v9", "small"):
+        write_detector(tmp_path / f"{variant}.safetensors", Header("maskrcnn", {"variant": variant}, ("a",), 96), {})
     for name, fault in {
         "seven.pth": "tells 7 classes apart, whose names nobody knows",
         "other.pth": "does not fit a Mask R-CNN of torchvision's",
@@ -211,4 +193,4 @@ from judge.masking.instances import Picture
 detector = make_detector("maskrcnn", weights={str(weights)!r}, device="cpu")
 print(len(detector.detect([Picture("a", numpy.zeros((50, 90, 3), numpy.uint8))])), "ultralytics" in sys.modules)
 """
-    assert run_apart(code, tmp_path).stdout == "1 False\n"
+    assert samples.run_apart(code, tmp_path).stdout == "1 False\n"

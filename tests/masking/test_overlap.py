@@ -37,12 +37,10 @@ def test_by_hand() -> None:
 
 def test_hiding_decides_what_is_left_visible() -> None:
     """A triangle found exactly: as a segment nothing is visible, by its upper half a half, by its box much beside."""
-    mask = np.tri(20, dtype=np.bool_)
-    truth = [from_mask(mask, "person")]
-    visible, beside = pool(np.array(astuple(count(truth, truth, Hiding(mode="partial"), (20, 20))), float))[2:]
-    assert (visible, beside) == (0.5, 0)
-    visible, beside = pool(np.array(astuple(count(truth, truth, Hiding(mode="box"), (20, 20))), float))[2:]
-    assert (visible, beside) == (0, 190 / 400)
+    truth = [from_mask(np.tri(20, dtype=np.bool_), "person")]
+    for hiding, expected in ((Hiding(mode="partial"), (0.5, 0)), (Hiding(mode="box"), (0, 190 / 400))):
+        visible, beside = pool(np.array(astuple(count(truth, truth, hiding, (20, 20))), float))[2:]
+        assert (visible, beside) == expected
 
 
 def test_thresholds_labels_and_foreground_choose_on_both_sides() -> None:
@@ -75,11 +73,9 @@ def test_precision_of_the_truth_is_one_and_of_a_hand_made_case_as_defined() -> N
     # 101 recall points, of which 0.00 to 0.50 have precision 1/2.
     assert average_precision(truth, found, "person") == pytest.approx((51 / 101 / 2, 51 / 101 / 2))
     # IoU 0.8: right up to the threshold 0.80, that is at 7 of 10 thresholds.
-    looser = {"a": [from_box((0, 0, 10, 8), (20, 20), "person")], "b": [from_box((0, 0, 10, 8), (20, 20), "person")]}
+    looser = {name: [from_box((0, 0, 10, 8), (20, 20), "person")] for name in truth}
     assert average_precision(truth, looser, "person") == pytest.approx((0.7, 1.0))
-
-
-def test_precision_of_nothing_is_nan_never_zero() -> None:
+    # Of nothing it is NaN, never zero.
     nothing: dict[str, list[Instance]] = {"a": []}
     assert all(map(math.isnan, average_precision(nothing, nothing, "person")))
     assert average_precision({"a": [square(0, 0, 5)]}, nothing, "person") == (0.0, 0.0)
@@ -102,12 +98,9 @@ def test_intervals_of_pooled_shares_cover_and_shrink() -> None:
     assert many.high - many.low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
-def test_one_picture_has_no_interval() -> None:
-    assert bootstrap_pooled(np.ones((1, 5)), pool, generator=np.random.default_rng(0)) == [None] * 4
-
-
-def test_a_share_of_nothing_has_no_interval() -> None:
+def test_one_picture_and_a_share_of_nothing_have_no_interval() -> None:
     """A detector that finds nothing hides nothing: no share of that is beside, and nobody is warned."""
+    assert bootstrap_pooled(np.ones((1, 5)), pool, generator=np.random.default_rng(0)) == [None] * 4
     table = np.array([[100.0, 0, 0, 100, 0]] * 5 + [[50.0, 0, 0, 50, 0]])
     recall, iou, visible, beside = bootstrap_pooled(table, pool, generator=np.random.default_rng(0), resamples=100)
     assert beside is None

@@ -29,13 +29,11 @@ def thing(top: int, bottom: int, left: int, right: int, label: str = "dog", scor
     return from_mask(block(top, bottom, left, right), label, score=score)
 
 
-def test_boxes_are_shares_of_the_picture() -> None:
-    found = visible_boxes([thing(5, 10, 4, 20), thing(0, 20, 0, 40)], NOTHING)
-    assert found == ((0.0, 0.0, 1.0, 1.0), (0.1, 0.25, 0.5, 0.5))
-
-
 def test_the_box_is_that_of_what_is_left() -> None:
     """Ten columns of which four are hidden leave the box of six; of which six are hidden, no box at all."""
+    # Shares of the picture.
+    found = visible_boxes([thing(5, 10, 4, 20), thing(0, 20, 0, 40)], NOTHING)
+    assert found == ((0.0, 0.0, 1.0, 1.0), (0.1, 0.25, 0.5, 0.5))
     dog = thing(0, 10, 10, 20)
     assert visible_boxes([dog], block(0, 20, 0, 14)) == ((14 / 40, 0.0, 0.5, 0.5),)
     assert visible_boxes([dog], block(0, 20, 0, 15)) == ((15 / 40, 0.0, 0.5, 0.5),)
@@ -53,9 +51,7 @@ def test_the_certain_first_then_the_large_and_at_most_twenty() -> None:
     # What is hidden takes nobody's place.
     hidden = [thing(10, 20, n, n + 3) for n in range(30)]
     assert len(visible_boxes([*hidden, thing(0, 2, 0, 2)], block(10, 20, 0, 40))) == 1
-
-
-def test_masks_without_a_pixel_are_nowhere() -> None:
+    # Masks without a pixel are nowhere.
     assert visible_boxes([from_mask(NOTHING, "dog")], NOTHING) == ()
 
 
@@ -103,9 +99,7 @@ def test_nothing_is_hidden_and_everything_has_a_box(folder: Path) -> None:
     assert seen.boxes("2") == ((0.0, 0.0, 0.25, 1.0), (0.1, 0.25, 0.15, 0.5))
     assert (seen.read("2") == 200).all()
     assert seen.key("1") == HiddenPictures(folder, NAMES).key("1")
-
-
-def test_nobody_asks_and_nothing_is_kept(folder: Path) -> None:
+    # Where nobody asks for boxes, nothing is kept.
     finder = finder_of(PERSON, DOG)
     plain = find_hidden(folder, NAMES, detector=finder, hiding=Hiding())
     told = find_hidden(folder, NAMES, detector=finder, hiding=Hiding(), regions=True)

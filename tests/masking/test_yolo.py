@@ -9,20 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import detector_samples as samples
 import numpy as np
 import pytest
 import torch
-from detector_samples import (
-    Bomb,
-    agreement,
-    check_contract,
-    check_independence,
-    check_keys,
-    odd_pictures,
-    overlap,
-    real_pictures,
-    run_apart,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,34 +62,35 @@ def detector(weights: Path) -> Yolo:
     return load_yolo(weights, device="cpu", batch=4)
 
 
-def export(model: Any, path: Path, *, size: int | None, notes: dict[str, str] | None = None) -> Path:
+def export(model: Any, path: Path, *, size: int | None) -> Path:
     """What ``yolo export format=onnx`` writes, without the packages that it would install."""
     import onnx
 
-    head = model.model[-1]
     model = deepcopy(model).fuse(verbose=False)
     head = model.model[-1]
     head.export, head.format, head.dynamic = True, "onnx", size is None
     outputs = ["output0", "output1"] if hasattr(head, "nm") else ["output0"]
-    axes = (
-        None if size else {"images": {0: "batch", 2: "height", 3: "width"}, **{name: {0: "batch"} for name in outputs}}
-    )
+    free = {"images": {0: "batch", 2: "height", 3: "width"}, **{name: {0: "batch"} for name in outputs}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's older exporter, which Ultralytics uses as well, warns of its age
         torch.onnx.export(
             model, (torch.zeros(1, 3, size or 96, size or 96),), str(path), dynamo=False, input_names=["images"],
-            output_names=outputs, dynamic_axes=axes, opset_version=17,
+            output_names=outputs, dynamic_axes=None if size else free, opset_version=17,
         )  # fmt: skip
     graph = onnx.load(path)
-    written = {
-        "task": "segment" if hasattr(head, "nm") else "detect", "names": str(dict(enumerate(CLASSES))), "stride": "32",
-        "imgsz": str([size or 96] * 2), "args": str({"nms": False, "dynamic": size is None}), **(notes or {}),
-    }  # fmt: skip
+    written = {"task": "segment" if hasattr(head, "nm") else "detect", "names": str(dict(enumerate(CLASSES)))}
+    written |= {"imgsz": str([size or 96] * 2), "args": str({"nms": False, "dynamic": size is None}), "stride": "32"}
     for key, value in written.items():
         entry = graph.metadata_props.add()
         entry.key, entry.value = key, value
     onnx.save(graph, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def fixed(folder: Path) -> Path:
+    """An ONNX file for pictures of 96 x 96 alone."""
+    return export(tiny(), folder / "fixed.onnx", size=96)
 
 
 # Geometry
@@ -111,7 +102,7 @@ def test_pictures_are_fitted_as_ultralytics_fits_them(height: int, width: int, s
     import_ultralytics()
     from ultralytics.data.augment import LetterBox
 
-    pixels = odd_pictures([(height, width)])[0].pixels
+    pixels = samples.odd_pictures([(height, width)])[0].pixels
     expected = LetterBox((size, size), auto=True, stride=32)(image=pixels)
     assert np.array_equal(_Fit.of((height, width), size, 32).place(pixels), expected)
     square = LetterBox((size, size), auto=False)(image=pixels)
@@ -138,16 +129,15 @@ def seeing(size: int = 320) -> Network:
 def test_boxes_and_masks_come_back_to_the_picture(size: tuple[int, int]) -> None:
     height, width = size
     pixels = np.zeros((height, width, 3), dtype=np.uint8)
-    true = np.zeros((height, width), dtype=bool)
     rows, columns = np.mgrid[:height, :width]
-    true |= ((rows - 0.6 * height) / (0.3 * height)) ** 2 + ((columns - 0.3 * width) / (0.2 * width)) ** 2 < 1
+    true = ((rows - 0.6 * height) / (0.3 * height)) ** 2 + ((columns - 0.3 * width) / (0.2 * width)) ** 2 < 1
     pixels[true] = 255
     [[found]] = Yolo(seeing(), "test").detect([Picture("white", pixels)])
     x, y, w, h = found.box
     slack = max(1.0, 1.5 * max(size) / 320)
     ys, xs = np.nonzero(true)
     assert np.abs(np.array([x, y, x + w, y + h]) - [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]).max() <= slack
-    assert overlap(found.mask, true) > (0.9 if min(size) > 100 else 0.85)
+    assert samples.overlap(found.mask, true) > (0.9 if min(size) > 100 else 0.85)
     # Not shifted: the centres agree to a fraction of a pixel of what the network saw.
     assert np.abs(np.array([ys.mean(), xs.mean()]) - [axis.mean() for axis in np.nonzero(found.mask)]).max() < slack / 2
     assert (found.label, found.crowd) == ("person", False)
@@ -166,18 +156,19 @@ def test_the_prototypes_never_reach_out_of_the_box() -> None:
 
 
 def test_contract(detector: Yolo) -> None:
-    found = check_contract(detector, odd_pictures())
+    found = samples.check_contract(detector)
     assert sum(map(len, found)) > 10
     assert {instance.label for instances in found for instance in instances} <= set(CLASSES)
+    samples.check_independence(detector)
 
 
-def test_a_picture_does_not_depend_on_its_company(detector: Yolo) -> None:
-    check_independence(detector)
+def test_real_pictures(detector: Yolo, shared: Path) -> None:
+    samples.check_contract(detector, samples.real_pictures(shared))
 
 
 def test_boxes_only_serve_as_masks(folder: Path) -> None:
     boxes = load_yolo(save(tiny("yolov8n"), folder / "boxes.safetensors"), device="cpu")
-    found = check_contract(boxes, odd_pictures())
+    found = samples.check_contract(boxes, samples.odd_pictures())
     instance = max((i for instances in found for i in instances), key=lambda instance: instance.area)
     x, y, w, h = instance.box
     assert instance.mask[int(y) : int(np.ceil(y + h)), int(x) : int(np.ceil(x + w))].all()
@@ -185,34 +176,30 @@ def test_boxes_only_serve_as_masks(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["yolo11n-seg", "yolo26n-seg", "yolov10n"])
 def test_other_generations(folder: Path, name: str) -> None:
-    check_contract(load_yolo(save(tiny(name), folder / f"{name}.safetensors"), device="cpu"), odd_pictures())
-
-
-def test_real_pictures(detector: Yolo, shared: Path) -> None:
-    check_contract(detector, real_pictures(shared))
+    samples.check_contract(load_yolo(save(tiny(name), folder / f"{name}.safetensors"), device="cpu"))
 
 
 def test_the_key_tells_weights_and_options_apart(folder: Path, weights: Path) -> None:
     other = save(tiny(seed=1), folder / "other.safetensors")
-    check_keys(load_yolo, weights, other, [{"iou": 0.5}, {"mask_threshold": 0.4}, {"image_size": 128}])
+    samples.check_keys(load_yolo, weights, other, [{"iou": 0.5}, {"mask_threshold": 0.4}, {"image_size": 128}])
 
 
 # ONNX
 
 
 @pytest.mark.parametrize("size", [96, None])
-def test_onnx_finds_what_the_model_finds(folder: Path, detector: Yolo, size: int | None) -> None:
-    path = export(tiny(), folder / f"tiny-{size}.onnx", size=size)
+def test_onnx_finds_what_the_model_finds(folder: Path, fixed: Path, detector: Yolo, size: int | None) -> None:
+    path = fixed if size else export(tiny(), folder / "free.onnx", size=None)
     exported = load_yolo(path, device="cpu", batch=3)
-    pictures = odd_pictures([(96, 96)] * 4 if size else [(96, 96), (60, 200), (96, 96)])
+    pictures = samples.odd_pictures([(96, 96)] * 4 if size else [(96, 96), (60, 200), (96, 96)])
     for one, two in zip(detector.detect(pictures), exported.detect(pictures), strict=True):
-        assert agreement(one, two) > 0.9
-    check_contract(exported, odd_pictures())
+        assert samples.agreement(one, two) > 0.9
+    samples.check_contract(exported)
     assert exported.key != detector.key
 
 
 def test_onnx_boxes(folder: Path) -> None:
-    check_contract(load_yolo(export(tiny("yolov8n"), folder / "boxes.onnx", size=96), device="cpu"), odd_pictures())
+    samples.check_contract(load_yolo(export(tiny("yolov8n"), folder / "boxes.onnx", size=96), device="cpu"))
 
 
 @pytest.mark.parametrize(
@@ -226,13 +213,10 @@ def test_onnx_boxes(folder: Path) -> None:
         ({"stride": "'wide'"}, "inputs and outputs"),
     ],
 )
-def test_onnx_metadata_are_never_run(tmp_path: Path, folder: Path, notes: dict[str, str], fault: str) -> None:
+def test_onnx_metadata_are_never_run(tmp_path: Path, fixed: Path, notes: dict[str, str], fault: str) -> None:
     import onnx
 
-    sound = folder / "sound.onnx"
-    if not sound.exists():
-        export(tiny(), sound, size=96)
-    graph = onnx.load(sound)
+    graph = onnx.load(fixed)
     for entry in graph.metadata_props:
         entry.value = notes.get(entry.key, entry.value).replace("{mark}", str(tmp_path / "mark"))
     onnx.save(graph, tmp_path / "bad.onnx")
@@ -246,11 +230,10 @@ def test_onnx_metadata_are_never_run(tmp_path: Path, folder: Path, notes: dict[s
 
 def test_a_pickle_needs_trust(tmp_path: Path) -> None:
     model = tiny()
-    path = tmp_path / "trusted" / "tiny.pt"
-    path.parent.mkdir()
+    path, elsewhere = tmp_path / "trusted" / "tiny.pt", tmp_path / "elsewhere"
+    for made in (path.parent, elsewhere):
+        made.mkdir()
     torch.save({"model": model, "ema": None, "train_args": {"imgsz": 96}}, path)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
     for trust in (None, elsewhere):
         with pytest.raises(JudgeError, match=r"is a pickle.*ONNX.*--trust-weights"):
             load_yolo(path, trust=trust, device="cpu")
@@ -262,12 +245,12 @@ def test_a_pickle_needs_trust(tmp_path: Path) -> None:
     found = load_yolo(path, trust=path.parent, device="cpu")
     same = load_yolo(save(model, tmp_path / "same.safetensors"), device="cpu")
     assert found.image_size == 96
-    for one, two in zip(found.detect(odd_pictures()), same.detect(odd_pictures()), strict=True):
-        assert agreement(one, two) > 0.9
+    for one, two in zip(found.detect(samples.odd_pictures()), same.detect(samples.odd_pictures()), strict=True):
+        assert samples.agreement(one, two) > 0.9
 
 
 def test_even_a_trusted_pickle_runs_nothing(tmp_path: Path) -> None:
-    torch.save({"model": Bomb(tmp_path / "mark")}, tmp_path / "bomb.pt")
+    torch.save({"model": samples.Bomb(tmp_path / "mark")}, tmp_path / "bomb.pt")
     with pytest.raises(JudgeError, match="cannot be read as a checkpoint of Ultralytics"):
         load_yolo(tmp_path / "bomb.pt", trust=tmp_path, device="cpu")
     assert not (tmp_path / "mark").exists()
@@ -280,10 +263,19 @@ def test_names_are_fetched_into_the_trusted_folder(tmp_path: Path, monkeypatch: 
     import_ultralytics()
     from ultralytics.utils import downloads
 
+    def fail(file: str) -> str:
+        raise ConnectionError
+
     def fetch(file: str) -> str:
         torch.save({"model": tiny()}, file)
         return file
 
+    monkeypatch.setattr(downloads, "attempt_download_asset", fail)
+    with pytest.raises(JudgeError, match=r"yolov8n: cannot be fetched .*put it into"):
+        load_yolo("yolov8n", trust=tmp_path, device="cpu")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(JudgeError, match="Did you mean 'yolo11n-seg'"):
+        load_yolo("yolo11n-sgm", trust=tmp_path, device="cpu")
     monkeypatch.setattr(downloads, "attempt_download_asset", fetch)
     with pytest.raises(JudgeError, match="--trust-weights FOLDER"):
         load_yolo("yolo11n-seg", device="cpu")
@@ -292,21 +284,6 @@ def test_names_are_fetched_into_the_trusted_folder(tmp_path: Path, monkeypatch: 
         load_yolo(name, trust=tmp_path, device="cpu", say=said.append)
     assert said == [f"Fetching yolo11n-seg.pt from Ultralytics into {tmp_path}"]
     assert [path.name for path in tmp_path.iterdir()] == ["yolo11n-seg.pt"]
-
-
-def test_a_name_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import_ultralytics()
-    from ultralytics.utils import downloads
-
-    def fail(file: str) -> str:
-        raise ConnectionError
-
-    monkeypatch.setattr(downloads, "attempt_download_asset", fail)
-    with pytest.raises(JudgeError, match=r"yolov8n: cannot be fetched .*put it into"):
-        load_yolo("yolov8n", trust=tmp_path, device="cpu")
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(JudgeError, match="Did you mean 'yolo11n-seg'"):
-        load_yolo("yolo11n-sgm", trust=tmp_path, device="cpu")
 
 
 # Faults
@@ -383,7 +360,7 @@ def test_headers_at_fault(tmp_path: Path, text: str) -> None:
         load_yolo(tmp_path / "bare.safetensors", device="cpu")
 
 
-def test_options_at_fault(weights: Path, folder: Path) -> None:
+def test_options_at_fault(weights: Path, folder: Path, fixed: Path) -> None:
     for options, fault in (
         ({"device": "cuda:99"}, "--device cuda:99: cannot be used here"),
         ({"device": "toaster"}, "--device toaster"),
@@ -395,7 +372,6 @@ def test_options_at_fault(weights: Path, folder: Path) -> None:
     ):
         with pytest.raises(JudgeError, match=fault):
             load_yolo(weights, **({"device": "cpu"} | options))
-    fixed = export(tiny(), folder / "fixed.onnx", size=96)
     with pytest.raises(JudgeError, match="fixed to 96 x 96"):
         load_yolo(fixed, device="cpu", image_size=128)
 
@@ -430,19 +406,18 @@ print([one == two for one, two in zip(before, after)])
 import ultralytics
 print(ultralytics.settings["sync"])
 """
-    done = run_apart(code, tmp_path)
+    done = samples.run_apart(code, tmp_path)
     assert done.stdout.splitlines() == [str([True] * 13), "False"]
     assert not done.stderr.strip()
 
 
-def test_onnx_does_without_ultralytics(tmp_path: Path, folder: Path) -> None:
+def test_onnx_does_without_ultralytics(tmp_path: Path, fixed: Path) -> None:
     """And ONNX Runtime does without its reports, whose store would lie in the home folder."""
-    path = export(tiny(), folder / "alone.onnx", size=96)
     code = f"""
 import sys, numpy
 from judge.masking.detectors.yolo import load_yolo
 from judge.masking.instances import Picture
-load_yolo({str(path)!r}, device="cpu").detect([Picture("a", numpy.zeros((50, 90, 3), numpy.uint8))])
+load_yolo({str(fixed)!r}, device="cpu").detect([Picture("a", numpy.zeros((50, 90, 3), numpy.uint8))])
 print("ultralytics" in sys.modules, [name for name in os.environ if name.startswith(("ORT", "YOLO"))])
 """
-    assert run_apart(code, tmp_path).stdout == "False []\n"
+    assert samples.run_apart(code, tmp_path).stdout == "False []\n"

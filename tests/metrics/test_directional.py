@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from judge import evaluate
 from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.evidence import EvidenceBuilder
+from judge.evidence import Evidence, EvidenceBuilder
 from judge.measure import Result
 from judge.measure.answers import judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
+from judge.report.caveats import warnings
 from judge.report.notes import footnotes
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
@@ -45,10 +46,7 @@ def draw(
     own = {"female": 1, "male": 0}
     shown = {image: own[name] if rng.random() < leaning else 1 - own[name] for image, name in classes.items()}
     told = {image: own[name] if rng.random() < error else shown[image] for image, name in classes.items()}
-    taken = {
-        image: ("male", "female")[which] if rng.random() < mistaken else classes[image]
-        for image, which in shown.items()
-    }
+    taken = {image: ("male", "female")[shown[image]] if rng.random() < mistaken else classes[image] for image in shown}
 
     def say(animals: Mapping[str, int], people: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {image: (f"a {NAMED[people[image]]} with a {SHOWN[which]}",) for image, which in animals.items()}
@@ -59,9 +57,7 @@ def draw(
 
 
 def row(result: Result, metric: str) -> pd.Series:
-    table = result.table()
-    (found,) = (line for _, line in table[table["metric"] == metric].iterrows())
-    return found
+    return result.table().set_index("metric").loc[metric]
 
 
 def measured(corpus: Corpus, metric: str) -> pd.Series:
@@ -113,31 +109,22 @@ def loops(result: Result, corpus: Corpus, metric: str) -> dict[str, float]:
     assert corpus.labels is not None
     assert corpus.tasks is not None
     classes, images = corpus.labels.by_image, len(corpus.labels.by_image)
+    # P(t) of what captions mention over P(a) of images, or P(a) of captions over P(t) of images.
+    lexicon, shown = (objects, classes) if metric.endswith("-at") else (gender, corpus.tasks.by_image)
     found = {}
     for side, captions in (("human", corpus.human), ("generated", corpus.generated[0])):
-        said = [(image, text.split()) for image, texts in captions.by_image.items() for text in texts]
-        sets = Counter(frozenset(objects.mentions(words)) for _, words in said)
-        mentions = Counter(frozenset(gender.mentions(words)) for _, words in said)
+        said = {image: [lexicon.mentions(text.split()) for text in texts] for image, texts in captions.by_image.items()}
+        every = [mentions for texts in said.values() for mentions in texts]
         values, losses, weights = [], [], []
         for line in scored:
-            if line["side"] != side:
-                continue
-            image = line["image_id"]
-            words = captions.by_image[image][line["index"]].split()
-            if metric.endswith("-at"):
-                p_t = sets[frozenset(objects.mentions(words))] / len(said)
-                weight = p_t / (list(classes.values()).count(classes[image]) / images)
-            else:
-                p_a = mentions[frozenset(gender.mentions(words))] / len(said)
-                shown = list(corpus.tasks.by_image.values()).count(corpus.tasks.by_image[image]) / images
-                weight = p_a / shown
-            weights.append(weight)
-            values.append(line["probability"] * weight)
-            losses.append(line["loss"])
-        if metric.startswith("dpac"):
-            found[side] = sum(values) / len(values)
-        else:
-            found[side] = len(losses) / sum(losses) * sum(weights) / len(weights)
+            if line["side"] == side:
+                image = line["image_id"]
+                above = every.count(said[image][line["index"]]) / len(every)
+                weights.append(above / (list(shown.values()).count(shown[image]) / images))
+                values.append(line["probability"] * weights[-1])
+                losses.append(line["loss"])
+        quality = len(losses) / sum(losses)
+        found[side] = sum(values if metric.startswith("dpac") else [quality * w for w in weights]) / len(weights)
     return found
 
 
@@ -166,18 +153,14 @@ def test_answers_of_tasks_by_hand() -> None:
 
 
 def make_rows(rng: np.random.Generator, metric: str) -> pd.DataFrame:
-    rows = []
-    for image in range(40):
-        for side in ("human", "generated"):
-            for index in range(3 if side == "human" else 1):
-                p = rng.uniform(0.05, 1)
-                answer, predicted = rng.choice(["a", "b"], 2)
-                rows.append((str(image), "cap", side, index, metric, "x", 0, 0, answer, p, predicted, -math.log(p)))
-    names = ["image_id", "captioner", "side", "index", "metric", "judge", "seed", "fold"]
-    names += ["answer", "probability", "predicted", "loss"]
-    table = pd.DataFrame(rows, columns=names)
-    said = {name: rng.choice(["", "a", "b", "a|b"], len(rows)) for name in ("named", "tasks")}
-    return table.assign(**said, validation_loss=rng.random(len(rows)))
+    """Of 40 images three human captions and one of the captioner's, with answers at random."""
+    slots = [("human", index) for index in range(3)] + [("generated", 0)]
+    rows = [(str(image), "cap", *slot, metric, "x", 0, 0) for image in range(40) for slot in slots]
+    table = pd.DataFrame(rows, columns=["image_id", "captioner", "side", "index", "metric", "judge", "seed", "fold"])
+    said = {name: rng.choice(["", "a", "b", "a|b"], 160) for name in ("named", "tasks")}
+    told = {name: rng.choice(["a", "b"], 160) for name in ("answer", "predicted")}
+    p = rng.uniform(0.05, 1, 160)
+    return table.assign(**said, **told, probability=p, loss=-np.log(p), validation_loss=rng.random(160))
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -216,25 +199,19 @@ def test_the_best_of_several_trainings_counts() -> None:
 
 
 def test_the_best_is_chosen_on_images_that_are_neither_learnt_nor_scored() -> None:
-    """DPAC of several seeds keeps a tenth of the images for that; of one seed none."""
-    corpus = draw(200)
+    """DPAC of several seeds keeps a tenth of the images for that, and shares its split; of one seed none."""
     how = {"protocol": "paper", "resamples": 100, "workers": 1, "refits": 0, "chance": 0}
-    several, one = (evaluate(corpus, metrics="dpac-at", seeds=seeds, **how).scores for seeds in (2, 1))
+    scores = evaluate(draw(200), metrics="dpac-at,dbac-at", seeds=2, **how).scores
+    one = evaluate(draw(200), metrics="dpac-at", seeds=1, **how).scores
+    several = scores[scores["metric"] == "dpac-at"]
     assert several["validation_loss"].notna().sum() == 2 * 2 * 40
     assert one["validation_loss"].isna().all()
     # Priors are of all captions: those that no judge was asked about stand there too.
     assert (several["probability"].isna()).sum() == 2 * 160
-
-
-def test_trainings_of_which_the_best_counts_share_their_split() -> None:
-    corpus = draw(120)
-    how = {"protocol": "paper", "seeds": 2, "resamples": 100, "workers": 1, "refits": 0, "chance": 0}
-    result = evaluate(corpus, metrics="dpac-at,dbac-at", **how)
-    asked = result.scores[result.scores["probability"].notna()]
-    held = asked.groupby(["metric", "seed"])["image_id"].agg(frozenset)
+    held = scores[scores["probability"].notna()].groupby(["metric", "seed"])["image_id"].agg(frozenset)
     assert held["dpac-at", 0] == held["dpac-at", 1]
     assert held["dbac-at", 0] != held["dbac-at", 1]
-    assert len(held["dbac-at", 0]) == 24  # 80/20, by class; none is left out for balance
+    assert len(held["dbac-at", 0]) == 40  # 80/20, by class; none is left out for balance
 
 
 def test_names_that_stand_for_both_directions() -> None:
@@ -259,34 +236,20 @@ def test_a_class_that_some_trainings_never_show() -> None:
 
 
 def test_a_judge_that_cannot_read_alone_is_not_exchanged_silently() -> None:
-    from judge.report.caveats import warnings
-
-    corpus = draw(60)
-    result = evaluate(corpus, metrics="dbac-at", judge="sat", **QUICK)
+    result = evaluate(draw(60), metrics="dbac-at", judge="sat", **QUICK)
     note = "DBAC A->T was measured with linear: its judges read captions alone, which sat cannot."
     assert note in warnings(result)
 
 
-def test_a_prior_without_words_is_refused() -> None:
-    corpus = draw(60)
-    with pytest.raises(JudgeError, match=r"attribute 'gender': DBAC T->A weighs .* no words of it are known"):
-        evaluate(corpus, metrics="dbac-ta", lexicon="none", **QUICK)
-
-
 def silenced(corpus: Corpus, *, people: str) -> Corpus:
     """The captioner calls everybody ``people``."""
-    (captioner,) = corpus.generated
-    said = {
-        image: tuple(text.replace("woman", people).replace("man", people) for text in texts)
-        for image, texts in captioner.by_image.items()
-    }
+    told = corpus.generated[0].by_image.items()
+    said = {image: tuple(text.replace("woman", people).replace("man", people) for text in of) for image, of in told}
     return replace(corpus, generated=(Captions("cap", said),))
 
 
 def test_a_captioner_that_names_nobody() -> None:
     """T->A has no value; what A->T's prior is of does not change when "man" becomes "person"."""
-    from judge.report.caveats import warnings
-
     corpus = draw(300, female=0.4, error=0.3)
     result = evaluate(silenced(corpus, people="person"), metrics="dbac", **QUICK)
     there, back = row(result, "dbac-at"), row(result, "dbac-ta")
@@ -309,6 +272,11 @@ def test_a_captioner_that_names_nobody() -> None:
     assert named["generated_prior"] == pytest.approx(plain["generated_prior"], abs=1e-12)
 
 
+def build(corpus: Corpus, metric: str) -> Evidence:
+    builder = EvidenceBuilder(corpus, Lexicons(load_lexicon("gender"), load_lexicon("coco-objects")))
+    return builder.build(corpus.generated[0], find_metric(metric))
+
+
 def test_people_are_neither_hidden_nor_guessed() -> None:
     """But "bike rider" is a person and no bicycle; with people among the tasks both are hidden, as one."""
     corpus = draw(60)
@@ -316,11 +284,7 @@ def test_people_are_neither_hidden_nor_guessed() -> None:
     assert corpus.tasks is not None
     shown = {image: (*which, 2) if int(image) % 2 else which for image, which in corpus.tasks.by_image.items()}
     corpus = replace(corpus, generated=(Captions("cap", said),), tasks=Tasks((*SHOWN, "person"), shown, "test"))
-    lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
-    builder = EvidenceBuilder(corpus, lexicons)
-    apart, along = (
-        builder.build(corpus.generated[0], find_metric(name)) for name in ("dbac-ta", "dbac-ta:with-people")
-    )
+    apart, along = (build(corpus, name) for name in ("dbac-ta", "dbac-ta:with-people"))
     assert apart.target.classes == SHOWN
     assert along.target.classes == (*SHOWN, "person")
     assert apart.slots["generated", 0][0].words == ("a", "bike", "rider", "and", "a", "person", "with", "a", "<object>")
@@ -329,13 +293,9 @@ def test_people_are_neither_hidden_nor_guessed() -> None:
 
 def test_an_alignment_that_finds_few_words_is_pointed_out(tmp_path: Path) -> None:
     """People say "puppy" (0.2 from "dog") and "feline" (0.5 from "cat"), which the captioner lacks."""
-    from judge.report.caveats import warnings
-
     corpus = draw(60)
-    said = {
-        image: (texts[0].replace("dog", "puppy").replace("cat", "feline"),)
-        for image, texts in corpus.human.by_image.items()
-    }
+    spoken = corpus.human.by_image.items()
+    said = {image: (texts[0].replace("dog", "puppy").replace("cat", "feline"),) for image, texts in spoken}
     corpus = replace(corpus, human=Captions("human", said))
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("dog 1 0 0\npuppy 0.8 0.6 0\ncat 0 0 1\nfeline 0 0.866025 0.5\n", encoding="utf-8")
@@ -358,21 +318,11 @@ def test_an_alignment_that_finds_few_words_is_pointed_out(tmp_path: Path) -> Non
     assert not any("delta" in line for line in footnotes(constant))
 
 
-def words_of(corpus: Corpus, metric: str, lexicons: Lexicons) -> dict[str, Sequence[str]]:
-    assert corpus.labels is not None
-    builder = EvidenceBuilder(corpus, lexicons)
-    evidence = builder.build(corpus.generated[0], METRICS[metric])
-    return {f"{side} {sample.image_id}": sample.words for (side, _), many in evidence.slots.items() for sample in many}
-
-
 def test_each_direction_hides_its_own_words() -> None:
-    corpus = draw(60)
-    lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
-    there, back = (words_of(corpus, metric, lexicons) for metric in ("dbac-at", "dbac-ta"))
-    assert {words[1] for words in there.values()} == {"<gender>"}
-    assert {words[-1] for words in there.values()} == set(SHOWN)
-    assert {words[1] for words in back.values()} == set(NAMED.values())
-    assert {words[-1] for words in back.values()} == {"<object>"}
+    for metric, people, things in (("dbac-at", {"<gender>"}, set(SHOWN)), ("dbac-ta", {"woman", "man"}, {"<object>"})):
+        words = [sample.words for slot in build(draw(60), metric).slots.values() for sample in slot]
+        assert {said[1] for said in words} == people
+        assert {said[-1] for said in words} == things
 
 
 def test_tasks_that_cannot_be_asked_are_left_out_with_a_count() -> None:
@@ -388,36 +338,31 @@ def test_tasks_that_cannot_be_asked_are_left_out_with_a_count() -> None:
     # Beside a metric that leaves nothing out, too.
     beside = evaluate(more, metrics="lic,dbac", **QUICK).run["captioners"]["cap"]["dropped"]
     assert beside == dropped
+    # What has no words is refused.
+    with pytest.raises(JudgeError, match=r"attribute 'gender': DBAC T->A weighs .* no words of it are known"):
+        evaluate(corpus, metrics="dbac-ta", lexicon="none", **QUICK)
     unknown = replace(corpus, tasks=Tasks(("cat", "unicorn"), corpus.tasks.by_image, "test"))
     with pytest.raises(JudgeError, match="no words of task 'unicorn' are known"):
         evaluate(unknown, metrics="dbac-ta", **QUICK)
 
 
-def test_activities_are_tasks_and_tasks_may_come_from_captions(tmp_path: object) -> None:
+def test_activities_are_tasks_and_tasks_may_come_from_captions(tmp_path: Path) -> None:
     """Without --objects a task is there where people say it; a lexicon of the user's may hold verbs."""
     rng = np.random.default_rng(0)
-    classes = {str(i): ("darker", "lighter", "medium")[int(rng.integers(3))] for i in range(150)}
-    does = {
-        image: int(rng.random() < {"darker": 0.9, "lighter": 0.1, "medium": 0.5}[c]) for image, c in classes.items()
-    }
-    said = {image: (f"someone {('sleeps', 'rides')[act]} here",) for image, act in does.items()}
-    corpus = Corpus(
-        Captions("human", said),
-        (Captions("cap", said),),
-        Labels("skin", ("darker", "lighter", "medium"), classes, "test"),
-    )
-    verbs = {"ride": ["rides"], "sleep": ["sleeps"]}
-    path = tmp_path / "verbs.yaml"  # type: ignore[operator]
-    path.write_text(f"name: verb\nclasses: {verbs}\n", encoding="utf-8")
+    rides = {"darker": 0.9, "lighter": 0.1, "medium": 0.5}
+    classes = {str(i): list(rides)[int(rng.integers(3))] for i in range(150)}
+    does = {image: "rides" if rng.random() < rides[name] else "sleeps" for image, name in classes.items()}
+    said = {image: (f"someone {verb} here",) for image, verb in does.items()}
+    corpus = Corpus(Captions("human", said), (Captions("cap", said),), Labels("skin", tuple(rides), classes, "test"))
+    path = tmp_path / "verbs.yaml"
+    path.write_text("name: verb\nclasses: {ride: [rides], sleep: [sleeps]}\n", encoding="utf-8")
     result = evaluate(corpus, attribute="skin", metrics="dbac-at", tasks=str(path), **QUICK)
     assert [summary.amplification for summary in result.summaries] == [0]
     # Three classes, one verb tells: 0.9 + 0.9 + 0.5 of three are guessed right with the verb seen ...
     there = evaluate(corpus, attribute="skin", metrics="dbac-at:accuracy", tasks=str(path), **QUICK)
     assert row(there, "dbac-at:accuracy")["human_quality"] == pytest.approx((0.9 + 0.9) / 3, abs=0.08)
     # ... and nothing is left to guess it from where verbs are hidden, if people's words go with no verb.
-    spoken = {
-        image: (f"a {rng.choice(list(NAMED.values()))} {texts[0].split()[1]} here",) for image, texts in said.items()
-    }
+    spoken = {image: (f"a {rng.choice(list(NAMED.values()))} {verb} here",) for image, verb in does.items()}
     labels = Labels("gender", ("female", "male"), {i: rng.choice(["female", "male"]) for i in said}, "test")
     free = Corpus(Captions("human", spoken), (Captions("cap", spoken),), labels)
     back = evaluate(free, metrics="dbac-ta", tasks=str(path), **QUICK)

@@ -6,19 +6,19 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pycocoevalcap
 import pytest
+from helpers import first_images, known
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.quality import SCORES, Quality, measure_quality
 from judge.quality.library import meteor_of, penn_treebank, plain_words
 from judge.types import Captions, Labels
-
-PACKAGE = Path(next(iter(pycocoevalcap.__path__)))
 
 REFERENCES = {
     "1": ("The cat sat on the mat.",),
@@ -35,10 +35,8 @@ CANDIDATES = {
 
 
 def sides(*images: str) -> tuple[Captions, Captions]:
-    return (
-        Captions("human", {image: REFERENCES[image] for image in images}),
-        Captions("cap", {image: CANDIDATES[image] for image in images}),
-    )
+    human, generated = ({image: told[image] for image in images} for told in (REFERENCES, CANDIDATES))
+    return Captions("human", human), Captions("cap", generated)
 
 
 def quick(human: Captions, generated: Captions, labels: Labels | None = None, resamples: int = 0) -> Quality:
@@ -60,20 +58,16 @@ def test_bleu_by_hand() -> None:
     assert found.by_image["BLEU-2"] == pytest.approx([math.exp(-1 / 2) * (2 / 3) ** (1 / 2), math.exp(-1 / 3)])
 
 
-def test_rouge_by_hand() -> None:
+def test_rouge_and_words_by_hand() -> None:
     """Image 1: the candidate is a subsequence of the reference: P = 1, R = 4/6. Image 2: P = 1, R = 3/4 (first)."""
-    found = quick(*sides("1", "2"))
 
     def f(precision: float, recall: float) -> float:
         return (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision)
 
+    found = quick(*sides("1", "2"))
     assert found.by_image["ROUGE-L"] == pytest.approx([f(1, 4 / 6), f(1, 3 / 4)])
     assert found.value("ROUGE-L") == pytest.approx((f(1, 4 / 6) + f(1, 3 / 4)) / 2)
-
-
-def test_words_by_hand() -> None:
-    """Human: the cat sat on mat, a dog runs fast, dogs. Generated: the cat mat, a dog runs. Punctuation is no word."""
-    found = quick(*sides("1", "2"))
+    # Words. Human: the cat sat on mat, a dog runs fast, dogs. Generated: the cat mat, a dog runs. No punctuation.
     assert found.vocabulary == {"human": 10, "generated": 6}
     assert found.mean_length == {"human": pytest.approx((6 + 4 + 1) / 3), "generated": 3.5}
 
@@ -113,9 +107,7 @@ def test_cider_against_slow_loops(seed: int) -> None:
     rng = np.random.default_rng(seed)
 
     def caption() -> str:
-        return " ".join(
-            rng.choice(["man", "dog", "red", "sits", "on", "a", "the", "bus"], size=int(rng.integers(2, 9)))
-        )
+        return " ".join(rng.choice([*"abcdefgh"], size=int(rng.integers(2, 9))))
 
     refs = [[caption() for _ in range(int(rng.integers(1, 4)))] for _ in range(12)]
     hyps = [caption() for _ in refs]
@@ -127,12 +119,7 @@ def test_cider_against_slow_loops(seed: int) -> None:
 
 
 def test_the_reference_itself_has_the_highest_scores() -> None:
-    texts = [
-        "a man rides a brown horse",
-        "two dogs play in snow",
-        "some red flowers near the window",
-        "an old bus stops",
-    ]
+    texts = "a man rides a brown horse", "two dogs play in snow", "red flowers near the window", "an old bus stops"
     human = Captions("human", {str(n): (text,) for n, text in enumerate(texts)})
     found = quick(human, Captions("cap", human.by_image))
     for score, best in {"BLEU-1": 1, "BLEU-4": 1, "ROUGE-L": 1, "CIDEr": 10}.items():
@@ -144,10 +131,8 @@ def test_order_and_names_of_images_do_not_matter() -> None:
     human, generated = sides("1", "2", "3", "4")
     found = quick(human, generated)
     mixed = [("4", "x"), ("2", "y"), ("1", "z"), ("3", "w")]
-    again = quick(
-        Captions("human", {new: human.by_image[old][::-1] for old, new in mixed}),
-        Captions("cap", {new: generated.by_image[old] for old, new in reversed(mixed)}),
-    )
+    others = Captions("human", {new: human.by_image[old][::-1] for old, new in mixed})
+    again = quick(others, Captions("cap", {new: generated.by_image[old] for old, new in reversed(mixed)}))
     for score in found.by_image:
         assert again.value(score) == pytest.approx(found.value(score)), score
     assert again.images == ("x", "y", "z", "w")
@@ -169,16 +154,14 @@ def test_what_is_counted_and_left_out() -> None:
 
 
 def test_a_caption_without_words_scores_nothing() -> None:
+    """And CIDEr of one image is NaN."""
     human, generated = sides("1", "2")
     found = quick(human, Captions("cap", {**generated.by_image, "2": ("?!",)}))
     for score, values in found.by_image.items():
         assert values[1] == pytest.approx(0, abs=1e-12), score
-
-
-def test_cider_of_one_image_is_nan() -> None:
-    found = quick(*sides("1"))
-    assert math.isnan(found.value("CIDEr"))
-    assert found.value("BLEU-1") > 0
+    one = quick(*sides("1"))
+    assert math.isnan(one.value("CIDEr"))
+    assert one.value("BLEU-1") > 0
 
 
 def test_faults() -> None:
@@ -195,21 +178,9 @@ def test_faults() -> None:
 @pytest.fixture(scope="module")
 def real(coco: Path) -> Corpus:
     """The first 400 labelled images, two captioners; a third class without an image."""
-    names = ("nic_plus", "nic_equalizer")
-    corpus = Corpus.read(
-        human=coco / "captions_human.json",
-        captions=[coco / "results" / f"{name}.json" for name in names],
-        labels=coco / "gender.csv",
-    )
-    assert corpus.labels is not None
-    images = list(corpus.labels.by_image)[:400]
-    classes = {image: corpus.labels.by_image[image] for image in images}
-
-    def few(captions: Captions) -> Captions:
-        return Captions(captions.name, {image: captions.by_image[image] for image in images})
-
-    labels = Labels("gender", ("female", "male", "other"), classes, "gender.csv")
-    return Corpus(few(corpus.human), tuple(map(few, corpus.generated)), labels)
+    corpus = first_images(coco, ("nic_plus", "nic_equalizer"), 400)
+    classes = known(corpus.labels).by_image
+    return replace(corpus, labels=Labels("gender", ("female", "male", "other"), classes, "gender.csv"))
 
 
 @pytest.fixture(scope="module")
@@ -245,10 +216,9 @@ def test_real_captions_against_the_library(real: Corpus, measured: dict[str, Qua
 
 def test_scores_of_classes(real: Corpus, measured: dict[str, Quality]) -> None:
     """BLEU: of the corpus of the class. The others: means of what images have among all images."""
-    assert real.labels is not None
-    quality = measured["nic_plus"]
+    quality, classes = measured["nic_plus"], known(real.labels).by_image
     for group in ("female", "male"):
-        rows = [n for n, image in enumerate(quality.images) if real.labels.by_image[image] == group]
+        rows = [n for n, image in enumerate(quality.images) if classes[image] == group]
         expected = library_scores(*words_of(real, 0, [quality.images[n] for n in rows]))
         for score in ("BLEU-1", "BLEU-4", "ROUGE-L"):
             assert quality.value(score, group) == pytest.approx(expected[score], rel=1e-9), score
@@ -264,19 +234,17 @@ def test_intervals_and_gaps(measured: dict[str, Quality]) -> None:
     rows = {(row.score, row.group): row for row in quality.groups}
     whole = rows["ROUGE-L", None]
     error = quality.by_image["ROUGE-L"].std(ddof=1) / math.sqrt(400)
-    assert whole.interval is not None
-    assert whole.interval.low == pytest.approx(whole.value - 1.96 * error, abs=0.3 * error)
-    assert whole.interval.high == pytest.approx(whole.value + 1.96 * error, abs=0.3 * error)
+    expected = whole.value - 1.96 * error, whole.value + 1.96 * error
+    assert (known(whole.interval).low, known(whole.interval).high) == pytest.approx(expected, abs=0.3 * error)
     assert [gap.score for gap in quality.gaps] == [score for score in SCORES if score != "METEOR"]
     for gap in quality.gaps:
         assert gap.value == pytest.approx(quality.value(gap.score, gap.best) - quality.value(gap.score, gap.worst))
         assert gap.value >= 0
-        assert gap.interval is not None
-        assert gap.interval.low < gap.value < gap.interval.high
+        interval, *both = (known(row.interval) for row in (gap, rows[gap.score, gap.best], rows[gap.score, gap.worst]))
+        assert interval.low < gap.value < interval.high
         # Two independent groups: the variance of a difference is the sum of variances.
-        both = [rows[gap.score, group].interval for group in (gap.best, gap.worst)]
-        widths = [found.high - found.low for found in both if found]
-        assert gap.interval.high - gap.interval.low == pytest.approx(math.hypot(*widths), rel=0.25), gap.score
+        widths = [found.high - found.low for found in both]
+        assert interval.high - interval.low == pytest.approx(math.hypot(*widths), rel=0.25), gap.score
 
 
 def test_table(measured: dict[str, Quality]) -> None:
@@ -285,12 +253,11 @@ def test_table(measured: dict[str, Quality]) -> None:
     assert set(table["captioner"]) == {"nic_equalizer"}
     # Six scores of all, of three classes, and a gap each.
     assert len(table) == 6 * 5
-    chosen = table.set_index(["score", "group"])
-    (gap,) = [name for score, name in chosen.index if score == "CIDEr" and name.startswith("gap: ")]
+    cider = table[table["score"] == "CIDEr"].set_index("group")
+    (gap,) = [name for name in cider.index if name.startswith("gap: ")]
     assert gap in {"gap: male - female", "gap: female - male"}
-    assert chosen.loc[("CIDEr", gap), "images"] == 400
-    assert chosen.loc[("CIDEr", "other"), ["value", "low", "high"]].isna().all()
-    assert chosen.loc[("CIDEr", "other"), "images"] == 0
+    assert list(cider.loc[[gap, "other"], "images"]) == [400, 0]
+    assert cider.loc["other", ["value", "low", "high"]].isna().all()
 
 
 def test_three_classes_one_of_two_images() -> None:
@@ -310,13 +277,6 @@ def test_three_classes_one_of_two_images() -> None:
 
 
 # ---- Java ------------------------------------------------------------------------------------------------------------
-
-
-def fake_java(folder: Path, script: str) -> str:
-    program = folder / "java"
-    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    program.chmod(0o755)
-    return f"{folder}:/usr/bin:/bin"
 
 
 def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -341,7 +301,10 @@ def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
 def test_java_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, tokenizer: str, told: str
 ) -> None:
-    monkeypatch.setenv("PATH", fake_java(tmp_path, script))
+    program = tmp_path / "java"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = measure_quality(*sides("1", "2"), resamples=0)
     assert found.tokenizer == tokenizer
     assert found.skipped["METEOR"].startswith(told)
@@ -355,19 +318,17 @@ METEOR_TEXTS = [
     (("a man riding a horse on grass",), "a man riding a horse on grass"),
     (("a cat was sitting", "dogs ran"), "the kitten sat"),
 ]
-METEOR_STATISTICS = """
-5 7 2 3 2 2 2 2 1 1 0 0 0 0 0 0 0 0 0 0 1 5 5
-0 2 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-7 7 3 3 4 4 3 3 0 0 0 0 0 0 0 0 0 0 0 0 1 7 7
-3 4 1 2 0 0 0 0 0 0 0 0 0 0 0 0 1 1 0 1 1 1 2
-"""
-METEOR_SCORES = [0.38460385955382986, 0.0, 1.0, 0.13075178139833074]
-METEOR_OF_ALL = 0.39401397907954977
+METEOR_STATISTICS = [
+    "5 7 2 3 2 2 2 2 1 1 0 0 0 0 0 0 0 0 0 0 1 5 5",
+    "0 2 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+    "7 7 3 3 4 4 3 3 0 0 0 0 0 0 0 0 0 0 0 0 1 7 7",
+    "3 4 1 2 0 0 0 0 0 0 0 0 0 0 0 0 1 1 0 1 1 1 2",
+]
+METEOR_SCORES, METEOR_OF_ALL = [0.38460385955382986, 0.0, 1.0, 0.13075178139833074], 0.39401397907954977
 
 
 def test_meteor_from_the_jars_statistics() -> None:
-    stats = np.array([line.split() for line in METEOR_STATISTICS.split("\n") if line], dtype=np.float64)
-    part = meteor_of(stats)
+    part = meteor_of(np.array([line.split() for line in METEOR_STATISTICS], dtype=np.float64))
     assert part.pool(part.table.T)[0] == pytest.approx(METEOR_SCORES, rel=1e-12)
     # The score of a corpus is not the mean of its captions' scores, 0.379.
     assert part.pool(part.table.sum(axis=0)) == pytest.approx([METEOR_OF_ALL], rel=1e-12)
@@ -377,7 +338,12 @@ def test_meteor_from_the_jars_statistics() -> None:
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not here")
 def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
     """METEOR reads 62 MB of paraphrases before its first word: the one slow test."""
-    before = sorted(path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts)
+
+    def files() -> list[Path]:
+        package = Path(next(iter(pycocoevalcap.__path__)))
+        return sorted(path for path in package.rglob("*") if "__pycache__" not in path.parts)
+
+    before = files()
     human = Captions("human", {str(n): refs for n, (refs, _) in enumerate(METEOR_TEXTS)})
     found = measure_quality(human, Captions("cap", {str(n): (text,) for n, (_, text) in enumerate(METEOR_TEXTS)}))
     assert (found.tokenizer, list(found.skipped)) == ("ptb", ["SPICE"])
@@ -385,25 +351,18 @@ def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
     assert found.by_image["METEOR"] == pytest.approx(METEOR_SCORES)
     assert found.value("METEOR") == pytest.approx(METEOR_OF_ALL)
     assert capfd.readouterr() == ("", "")
-    assert sorted(path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts) == before
+    assert files() == before
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not here")
 def test_penn_treebank_words() -> None:
     """As the library's tokeniser gives them, brackets too; a caption stays one, whatever breaks its lines."""
-    given = [
-        "A man's dog, it isn't here.",
-        "Caf\u00e9\u2028na\u00efve\nred",
-        "8th ave and 22 3/4 st",
-        "(...)",
-        "...",
-        "\u65e5\u672c",
-    ]
-    assert penn_treebank(given) == [
-        "a man 's dog it is n't here",
-        "caf\u00e9 na\u00efve red",
-        "8th ave and 22\u00a03/4 st",
-        "-lrb- -rrb-",
-        "",
-        "\u65e5\u672c",
-    ]
+    words = {
+        "A man's dog, it isn't here.": "a man 's dog it is n't here",
+        "Caf\u00e9\u2028na\u00efve\nred": "caf\u00e9 na\u00efve red",
+        "8th ave and 22 3/4 st": "8th ave and 22\u00a03/4 st",
+        "(...)": "-lrb- -rrb-",
+        "...": "",
+        "\u65e5\u672c": "\u65e5\u672c",
+    }
+    assert penn_treebank([*words]) == [*words.values()]

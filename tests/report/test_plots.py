@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import first_images
 
-from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
 from judge.report.plots import draw_against_quality, plot_against_quality
 from judge.statistics.summary import Summary
-from judge.types import Captions, Interval
+from judge.types import Interval
 
 NAMES = ("nic_plus", "nic_equalizer", "nic_balanced", "nic_upweight")
 LIC = dict(zip(NAMES, (0.072, 0.118, 0.06, 0.085), strict=True))
@@ -22,18 +22,8 @@ LIC = dict(zip(NAMES, (0.072, 0.118, 0.06, 0.085), strict=True))
 
 @pytest.fixture(scope="module")
 def qualities(coco: Path) -> dict[str, Quality]:
-    corpus = Corpus.read(
-        human=coco / "captions_human.json",
-        captions=[coco / "results" / f"{name}.json" for name in NAMES],
-        labels=coco / "gender.csv",
-    )
-    images = list(corpus.human.by_image)[:60]
-
-    def few(captions: Captions) -> Captions:
-        return Captions(captions.name, {image: captions.by_image[image] for image in images})
-
-    human = few(corpus.human)
-    return {side.name: measure_quality(human, few(side), java=False, resamples=0) for side in corpus.generated}
+    corpus = first_images(coco, NAMES, 60)
+    return {side.name: measure_quality(corpus.human, side, java=False, resamples=0) for side in corpus.generated}
 
 
 def row(captioner: str, value: float | None, *, interval: bool = True, metric: str = "lic") -> Summary:
@@ -60,11 +50,8 @@ def test_what_is_drawn(qualities: dict[str, Quality]) -> None:
         squared = np.corrcoef(across, list(LIC.values()))[0, 1] ** 2
         assert axes.get_title() == f"$R^2$ = {squared:.2f} over 4 captioners"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(NAMES)
-
-
-def test_two_captioners_have_no_trend(qualities: dict[str, Quality]) -> None:
-    for axes in draw_against_quality(ROWS[:2], qualities).axes:
-        assert axes.get_title() == ""
+    # Two captioners have no trend.
+    assert [axes.get_title() for axes in draw_against_quality(ROWS[:2], qualities).axes] == ["", ""]
 
 
 def test_a_file_whole(qualities: dict[str, Quality], tmp_path: Path) -> None:
@@ -81,20 +68,18 @@ def test_a_file_whole(qualities: dict[str, Quality], tmp_path: Path) -> None:
 
 def test_names_are_not_formulas(qualities: dict[str, Quality], tmp_path: Path) -> None:
     names = {"a$b_{": 0.1, "\u65e5\u672c": 0.2, "_hidden": 0.3}
-    some = qualities["nic_plus"]
-    figure = draw_against_quality([row(*item) for item in names.items()], dict.fromkeys(names, some))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(names)
-    plot_against_quality([row(*item) for item in names.items()], dict.fromkeys(names, some), tmp_path / "figure.png")
+    given = [row(*item) for item in names.items()], dict.fromkeys(names, qualities["nic_plus"])
+    assert [text.get_text() for text in draw_against_quality(*given).legends[0].get_texts()] == list(names)
+    plot_against_quality(*given, tmp_path / "figure.png")
 
 
 def test_faults(qualities: dict[str, Quality], tmp_path: Path) -> None:
-    path = tmp_path / "figure.png"
-    with pytest.raises(JudgeError, match="the caption quality of 'other' is not known"):
-        plot_against_quality([*ROWS, row("other", 0.1)], qualities, path)
-    with pytest.raises(JudgeError, match="no captioner has an amplification"):
-        plot_against_quality([row("nic_plus", None)], qualities, path)
-    with pytest.raises(ValueError, match="several metrics or judges"):
-        plot_against_quality([*ROWS, row("nic_plus", 0.1, metric="leakage")], qualities, path)
-    with pytest.raises(JudgeError, match="cannot be written"):
-        plot_against_quality(ROWS, qualities, tmp_path / "missing" / "figure.png")
+    for error, rows, path, message in (
+        (JudgeError, [*ROWS, row("other", 0.1)], "a.png", "the caption quality of 'other' is not known"),
+        (JudgeError, [row("nic_plus", None)], "a.png", "no captioner has an amplification"),
+        (ValueError, [*ROWS, row("nic_plus", 0.1, metric="leakage")], "a.png", "several metrics or judges"),
+        (JudgeError, ROWS, "missing/a.png", "cannot be written"),
+    ):
+        with pytest.raises(error, match=message):
+            plot_against_quality(rows, qualities, tmp_path / path)
     assert not list(tmp_path.iterdir())

@@ -26,9 +26,9 @@ def printed(table: Table[Row], width: int) -> list[list[str]]:
     """The lines of each part."""
     found = []
     for part in fold(table, width):
-        console = Console(width=width, file=StringIO(), highlight=False)
-        console.print(part)
-        found.append(console.file.getvalue().splitlines())  # type: ignore[attr-defined]
+        file = StringIO()
+        Console(width=width, file=file, highlight=False).print(part)
+        found.append(file.getvalue().splitlines())
     return found
 
 
@@ -38,11 +38,8 @@ def test_every_cell_is_printed_whole(width: int, known: int, cells: list[tuple[s
     """And every part begins with what its rows are about."""
     headings = [f"{place}{heading}" for place, (heading, *_) in enumerate(cells)]
     columns = [column(name, left=True) for name in NAMES[:known]] + [column(name) for name in headings]
-    rows = [
-        dict(zip(NAMES, ("LIC", "nic", "plus"), strict=True))
-        | {name: of[row] for name, of in zip(headings, cells, strict=True)}
-        for row in (1, 2)
-    ]
+    known_cells = dict(zip(NAMES, ("LIC", "nic", "plus"), strict=True))
+    rows = [known_cells | {name: of[row] for name, of in zip(headings, cells, strict=True)} for row in (1, 2)]
     parts = printed(Table(tuple(columns), tuple(rows)), width)
     about = [["LIC", "nic", "plus"][:known]] * 2
     found: list[list[str]] = [[], [], []]
@@ -66,9 +63,7 @@ def test_rows_of_one_name_stand_below_it_where_the_page_is_narrow() -> None:
     (wide,), (narrow,) = ([[line.rstrip() for line in part] for part in printed(table, width)] for width in (40, 20))
     assert wide[1:3] == ["aaaaaaaaa  LIC         1", "aaaaaaaaa  BA          1"]
     assert narrow == ["metric     value", "aaaaaaaaa", "  LIC          1", "  BA           1", "b", *narrow[2:4]]
-
-
-def test_long_names_are_wrapped_before_numbers_are_cut() -> None:
+    # Long names are wrapped before numbers are cut.
     rows = ({"captioner": "captioner-of-" + "x" * 60, "value": "+0.123456"},)
     (lines,) = printed(Table((column("captioner", left=True), column("value")), rows), 40)
     assert lines[1].endswith("+0.123456")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import known
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,6 +15,7 @@ from judge.metrics import METRICS
 from judge.statistics.comparisons import conclude, difference, differences, holm
 from judge.statistics.inference import Exchanged, from_halves, from_refits, from_splits, half_error
 from judge.statistics.summary import Replicates, Summary
+from judge.types import Interval
 
 ROW = Summary(
     "one", METRICS["lic"], "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, chance_level=0.0
@@ -30,8 +32,7 @@ def test_holm_by_hand() -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_is_between_no_correction_and_bonferronis(p_values: list[float]) -> None:
     found = holm(p_values)
-    for p, corrected in zip(p_values, found, strict=True):
-        assert corrected is not None
+    for p, corrected in zip(p_values, map(known, found), strict=True):
         assert p <= corrected <= min(1, p * len(p_values)) + 1e-12
     order = np.argsort(p_values, kind="stable")
     assert np.all(np.diff([found[place] for place in order]) >= 0)  # type: ignore[arg-type]
@@ -40,7 +41,7 @@ def test_holm_is_between_no_correction_and_bonferronis(p_values: list[float]) ->
 def test_holm_rejects_no_true_null_too_often() -> None:
     """Five true nulls, 2,000 tables: any rejection in about 5% (binomial, 3 sd)."""
     rng = np.random.default_rng(0)
-    wrong = sum(min(p for p in holm(rng.random(5).tolist()) if p is not None) < 0.05 for _ in range(2000))
+    wrong = sum(min(map(known, holm(rng.random(5).tolist()))) < 0.05 for _ in range(2000))
     assert 0.035 < wrong / 2000 < 0.065
 
 
@@ -60,10 +61,7 @@ def test_holm_rejects_no_true_null_too_often() -> None:
 )
 def test_verdicts(row: Summary, verdict: str | None) -> None:
     assert conclude([row])[0].verdict == verdict
-
-
-def test_the_verdict_is_by_the_corrected_p() -> None:
-    """0.01 alone amplifies; as the least of six it is 0.06."""
+    # By the corrected p: 0.01 alone amplifies; as the least of six it is 0.06.
     assert [said.verdict for said in conclude([ROW] + [replace(ROW, p_value=0.9)] * 5)] == ["cannot tell"] * 6
 
 
@@ -88,33 +86,23 @@ def test_a_difference_is_of_what_moves_apart() -> None:
     assert found.paired
     assert found.value == pytest.approx(0.4)
     assert found.p_value == pytest.approx(2 * stats.t.sf(0.4 / 0.5**0.5, 2))
-    assert found.interval is not None
-    assert found.interval.high - 0.4 == pytest.approx(stats.t.ppf(0.975, 2) * 0.5**0.5)
+    assert known(found.interval).high - 0.4 == pytest.approx(stats.t.ppf(0.975, 2) * 0.5**0.5)
     # On other images nothing is known of what they share: errors add up.
     apart = difference(one, other, same_images=False)
     assert not apart.paired
     assert apart.p_value == pytest.approx(2 * stats.t.sf(0.4 / 0.5**0.5, 2))
     alone = difference(one, replace(other, replicates=None, standard_error=None), same_images=True)
     assert (alone.interval, alone.p_value, alone.verdict) == (None, None, None)
-
-
-def test_a_captioner_against_itself_differs_in_nothing() -> None:
-    row = replace(ROW, replicates=Replicates("half", (0.1, 0.2, 0.0, 0.3)))
-    found = difference(row, replace(row, captioner="copy"), same_images=True)
+    # A captioner against itself differs in nothing.
+    found = difference(one, replace(one, captioner="copy"), same_images=True)
     assert (found.value, found.p_value) == (0, 1)
-    assert found.interval is not None
-    assert (found.interval.low, found.interval.high) == (0, 0)
+    assert found.interval == Interval(0, 0)
 
 
 def test_differences_are_all_pairs_and_corrected_together() -> None:
+    row = replace(ROW, replicates=Replicates("half", (0, 0.04, 0, 0.02)))
     rows = [
-        replace(
-            ROW,
-            captioner=name,
-            metric=METRICS[metric],
-            amplification=value,
-            replicates=Replicates("half", (0, 0.04, 0, 0.02)),
-        )
+        replace(row, captioner=name, metric=METRICS[metric], amplification=value)
         for metric in ("lic", "leakage")
         for name, value in (("a", 0.3), ("b", 0.1), ("c", None))
     ]
@@ -122,10 +110,6 @@ def test_differences_are_all_pairs_and_corrected_together() -> None:
     assert [(row.metric.name, row.first, row.second) for row in found] == [("lic", "a", "b"), ("leakage", "a", "b")]
     # Paired rows with equal halves move together: what differs is certain, and has no p.
     assert [row.p_value for row in found] == [None, None]
-
-
-def sample(rng: np.random.Generator, images: int, shift: float) -> np.ndarray:
-    return rng.normal(shift, 1, images)
 
 
 def test_halves_and_exchanges_of_a_mean_are_what_they_should_be() -> None:
@@ -136,17 +120,12 @@ def test_halves_and_exchanges_of_a_mean_are_what_they_should_be() -> None:
     rng = np.random.default_rng(1)
     held, rejected, errors = 0, 0, []
     for _ in range(400):
-        values = sample(rng, 200, 0)
-        halves: list[float] = []
-        for _ in range(20):
-            order = rng.permutation(200)
-            halves += [float(values[order[:100]].mean()), float(values[order[100:]].mean())]
+        values = rng.normal(size=200)
+        pairs = [rng.permutation(values).reshape(2, 100).mean(axis=1) for _ in range(20)]
         exchanged = [float((values * rng.choice([-1, 1], 200)).mean()) for _ in range(20)]
-        found = from_refits(float(values.mean()), halves, exchanged)
-        assert found is not None
-        assert found.p_value is not None
+        found = known(from_refits(float(values.mean()), np.concatenate(pairs).tolist(), exchanged))
         held += found.interval.low <= 0 <= found.interval.high
-        rejected += found.p_value < 0.05
+        rejected += known(found.p_value) < 0.05
         errors.append(found.standard_error)
     # The larger of two estimates, each known to a sixth.
     assert 1 < np.sqrt(np.mean(np.square(errors))) * 200**0.5 < 1.12
@@ -159,10 +138,8 @@ def test_splits_of_a_mean() -> None:
     rng = np.random.default_rng(2)
     errors = []
     for _ in range(300):
-        folds = sample(rng, 200, 0).reshape(10, 20).mean(axis=1)
-        found = from_splits(float(folds.mean()), folds.tolist(), ratio=1 / 9)
-        assert found is not None
-        errors.append(found.standard_error)
+        folds = rng.normal(size=(10, 20)).mean(axis=1)
+        errors.append(known(from_splits(float(folds.mean()), folds.tolist(), ratio=1 / 9)).standard_error)
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx((1 / 200**0.5) * (1 + 10 / 9) ** 0.5, rel=0.05)
     assert from_splits(0.1, [0.1] * 4, ratio=1 / 3) is None
     assert from_splits(0.1, [0.1, np.nan, 0.2, 0.1, 0.1], ratio=1 / 4) is None
@@ -174,13 +151,11 @@ def test_where_exchanged_captions_vary_too_little_the_test_is_by_halves() -> Non
     Four pairs of halves and four exchanges: F = 100, above that of (4, 3) at 1%, 28.7. An sd of 0.02 gives F = 25.
     """
     halves = [0.1, -0.1] * 4
-    found = from_refits(0.25, halves, [-0.01, 0.0, 0.01, 0.0])
-    assert found is not None
+    found = known(from_refits(0.25, halves, [-0.01, 0.0, 0.01, 0.0]))
     sd = (2e-4 / 3) ** 0.5
     assert found.p_value == pytest.approx(2 * stats.t.sf(0.25 / (0.1**2 + sd**2 / 4) ** 0.5, 4))
     assert found.critical == pytest.approx(stats.t.isf(0.025, 4) * (0.1**2 + sd**2 / 4) ** 0.5)
-    near = from_refits(0.25, halves, [-0.0245, 0.0, 0.0245, 0.0])
-    assert near is not None
+    near = known(from_refits(0.25, halves, [-0.0245, 0.0, 0.0245, 0.0]))
     sd = (2 * 0.0245**2 / 3) ** 0.5
     assert near.p_value == pytest.approx(2 * stats.t.sf(0.25 / (sd * 1.25**0.5), 3))
 
@@ -193,15 +168,12 @@ def test_permutations_tell_p_as_far_as_they_go() -> None:
         (0.5, 2 / 1001, 2 * stats.t.sf(0.5 / (0.08 * (1 + 1 / 1000) ** 0.5), 999)),
         (0.0, 1.0, 1.0),
     ):
-        found = from_halves(value, halves, Exchanged(0.0, 0.08, 1000, p_value))
-        assert found is not None
+        found = known(from_halves(value, halves, Exchanged(0.0, 0.08, 1000, p_value)))
         assert found.p_value == pytest.approx(expected)
 
 
 def test_too_few_refits_say_nothing() -> None:
     assert from_refits(0.1, [0.1, 0.2]) is None
     assert from_refits(0.1, [0.1, 0.2, np.inf, 0.1]) is None
-    found = from_refits(0.1, [0.1, 0.2, 0.1, 0.3], [0.1])
-    assert found is not None
-    assert found.p_value is None
+    assert known(from_refits(0.1, [0.1, 0.2, 0.1, 0.3], [0.1])).p_value is None
     assert half_error([0.1, 0.2, 0.1, 0.3]) == pytest.approx(((0.01 + 0.04) / 2 / 4) ** 0.5)

@@ -1,14 +1,15 @@
-"""Consistency of judges, against the published tables and numbers worked by hand."""
+"""Consistency of judges and of scores, against the published tables and numbers worked by hand."""
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from hypothesis import given, settings
+from helpers import known
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from judge.metrics import METRICS
@@ -21,8 +22,10 @@ from judge.statistics import (
     ranking_consistency,
 )
 from judge.statistics.consistency import measure_consistency
+from judge.statistics.correlation import agreements, correlate
 from judge.statistics.summary import Summary
 
+SCORE = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
 VALUES = st.lists(st.floats(-10, 10, allow_nan=False).map(lambda value: round(value, 3)), min_size=2, max_size=9)
 
 
@@ -33,9 +36,7 @@ def tables(shared: Path) -> Path:
 
 def read(path: Path) -> dict[str, list[float]]:
     """First column in lower case -> the other columns."""
-    with path.open(encoding="utf-8") as file:
-        _, *rows = csv.reader(file)
-    return {name.lower(): [float(value) for value in values] for name, *values in rows}
+    return {name.lower(): values for name, *values in pd.read_csv(path).itertuples(index=False)}
 
 
 # ---- ImageCaptioner2 -------------------------------------------------------------------------------------------------
@@ -73,10 +74,10 @@ OFF = {"fc": 19.46, "florence": 3.59, "oscar": 32.78, "sat": 1.09, "nic_equalize
 
 def variations(tables: Path) -> dict[str, tuple[list[float], list[float], list[float]]]:
     """Captioner -> its values by LIC and by DBAC over six encoders, and the published coefficients of both."""
-    dbac, lic = (read(tables / f"dbac_table{name}_gender_scratch.csv") for name in ("10_dbac", "11_lic"))
-    names = {"nic_equalizer": "nic+equal"}
-    published = read(tables / "dbac_table5a_cv_gender_scratch.csv")
-    return {name: (lic[names.get(name, name)], dbac[names.get(name, name)], cv) for name, cv in published.items()}
+    names = ("11_lic", "10_dbac", "5a_cv")
+    lic, dbac, published = (read(tables / f"dbac_table{name}_gender_scratch.csv") for name in names)
+    also = {"nic_equalizer": "nic+equal"}
+    return {name: (lic[also.get(name, name)], dbac[also.get(name, name)], cv) for name, cv in published.items()}
 
 
 def test_dbac_table_5a(tables: Path) -> None:
@@ -127,17 +128,11 @@ def test_variation_by_hand() -> None:
 
 def test_undefined_is_nan() -> None:
     nan, inf = math.nan, math.inf
-    for a, b in [
-        ([], []),
-        ([1.0], [2.0]),
-        ([1.0, 1.0], [1.0, 2.0]),
-        ([1.0, nan], [1.0, 2.0]),
-        ([1.0, inf], [1.0, 2.0]),
-    ]:
-        assert math.isnan(ranking_consistency(a, b)), (a, b)
-        assert math.isnan(human_alignment(a, b)), (a, b)
-    # Constant but for the last digit.
-    assert math.isnan(ranking_consistency([0.3, 0.1 + 0.2], [1.0, 2.0]))
+    # The last is constant but for a digit.
+    for values in ([], [1.0], [1.0, 1.0], [1.0, nan], [1.0, inf], [0.3, 0.1 + 0.2]):
+        other = [1.0, 2.0][: len(values)]
+        assert math.isnan(ranking_consistency(values, other)), values
+        assert math.isnan(human_alignment(values, other)), values
     assert math.isnan(conflict_score([], []))
     assert math.isnan(conflict_score([1.0, nan], [1.0, 1.0]))
     # The last has a sum of 2.8e-17 in floating point: a mean of 0.
@@ -187,43 +182,28 @@ ROWS = [
     *(row(name, "lstm", value, "leakage") for name, value in (("a", 0.2), ("b", 0.4))),
     *(row(name, "rnn", value, "leakage") for name, value in (("a", 0.2), ("b", 0.6))),
     *(row(name, judge, None, "sc") for name in "ab" for judge in ("lstm", "rnn")),
-    row("a", "sat", 1.2, "imagecaptioner2-ratio"),
-    row("a", "grit", 0.8, "imagecaptioner2-ratio"),
+    *(row("a", judge, value, "imagecaptioner2-ratio") for judge, value in (("sat", 1.2), ("grit", 0.8))),
     row("a", "sat", 0.1, "imagecaptioner2"),
 ]
 
 
-def test_consistency_of_a_run() -> None:
+def test_consistency_of_a_run_and_its_tables() -> None:
     found = measure_consistency(ROWS)
-    pairs = {(pair.metric.name, pair.first, pair.second): pair for pair in found.pairs}
-    assert list(pairs) == [
-        ("lic", "lstm", "rnn"),
-        ("lic", "lstm", "linear"),
-        ("lic", "rnn", "linear"),
-        ("leakage", "lstm", "rnn"),
-        ("imagecaptioner2-ratio", "sat", "grit"),
-    ]
-    first = pairs["lic", "lstm", "rnn"]
+    pairs = {f"{pair.metric.name} {pair.first} {pair.second}": pair for pair in found.pairs}
+    lic = ["lic lstm rnn", "lic lstm linear", "lic rnn linear"]
+    assert list(pairs) == [*lic, "leakage lstm rnn", "imagecaptioner2-ratio sat grit"]
+    first, one = pairs["lic lstm rnn"], pairs["lic rnn linear"]
     # Joined by name: (0.1, -0.1), (0.2, 0.2), (0.3, 0.5), on a line.
     assert (first.captioners, first.conflict, first.ranking.pearson) == (3, pytest.approx(1 / 3), pytest.approx(1))
-    one = pairs["lic", "rnn", "linear"]
     assert (one.captioners, one.conflict, one.ranking.pearson) == (1, 1, None)
     # A ratio of 0.8 is not biased.
-    assert pairs["imagecaptioner2-ratio", "sat", "grit"].conflict == 1
-    cv = {(part.metric.name, part.captioner): part for part in found.variations}
-    assert list(cv) == [
-        ("lic", "a"), ("lic", "b"), ("lic", "c"), ("leakage", "a"), ("leakage", "b"), ("imagecaptioner2-ratio", "a")
-    ]  # fmt: skip
+    assert pairs["imagecaptioner2-ratio sat grit"].conflict == 1
+    cv = {f"{part.metric.name} {part.captioner}": part for part in found.variations}
+    assert list(cv) == ["lic a", "lic b", "lic c", "leakage a", "leakage b", "imagecaptioner2-ratio a"]
     # 0.1, -0.1, 0.3: mean 0.1, squared deviations 0, 0.04, 0.04 over 2: sd 0.2.
-    assert (cv["lic", "a"].judges, cv["lic", "a"].mean, cv["lic", "a"].cv) == (
-        3, pytest.approx(0.1), pytest.approx(2)
-    )  # fmt: skip
-    assert cv["lic", "b"].cv == 0
-    assert cv["lic", "c"].cv == pytest.approx(math.sqrt(0.02) / 0.4)
-
-
-def test_tables() -> None:
-    found = measure_consistency(ROWS)
+    assert (cv["lic a"].judges, cv["lic a"].mean, cv["lic a"].cv) == (3, pytest.approx(0.1), pytest.approx(2))
+    assert cv["lic b"].cv == 0
+    assert cv["lic c"].cv == pytest.approx(math.sqrt(0.02) / 0.4)
     rows = list(zip(*(cells for _, cells in pair_table(found).shown()), strict=True))
     assert rows[0] == ("LIC", "lstm, rnn", "3", "33.33%", "+1.000", "-")
     assert rows[2] == ("LIC", "rnn, linear", "1", "100.00%", "-", "-")
@@ -239,3 +219,51 @@ def test_a_run_with_one_judge_has_none() -> None:
     found = measure_consistency([part for part in ROWS if part.judge == "lstm"])
     assert (found.pairs, found.variations) == ((), ())
     assert variation_table(found).rows == ()
+
+
+# ---- Agreement of two lists of scores --------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(SCORE, SCORE), min_size=4, max_size=12))
+def test_pearson_is_the_plain_formula(pairs: list[tuple[float, float]]) -> None:
+    x, y = np.array(pairs).T
+    assume(np.ptp(x) > 0.1 and np.ptp(y) > 0.1)
+    found = correlate(x.tolist(), y.tolist())
+    dx, dy = x - x.mean(), y - y.mean()
+    r = (dx * dy).sum() / math.sqrt((dx**2).sum() * (dy**2).sum())
+    assert found.pearson == pytest.approx(r, abs=1e-9)
+    assume(abs(r) < 0.999)
+    # Fisher: atanh(r) is normal with variance 1 / (n - 3).
+    half = 1.959963984540054 / math.sqrt(len(x) - 3)
+    expected = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+    assert (known(found.interval).low, known(found.interval).high) == pytest.approx(expected, abs=1e-6)
+
+
+def test_imagecaptioner2_table_6(tables: Path) -> None:
+    """Abdelrahman et al., section 5.6: scores under detectors are "fully correlated" with those under true masks."""
+    truth, yolo, rcnn = zip(*read(tables / "imagecaptioner2_table6_detectors.csv").values(), strict=True)
+    for other in (yolo, rcnn):
+        found = correlate(truth, other)
+        assert found.pairs == 9
+        assert known(found.pearson) > 0.98
+        assert known(found.interval).low > 0.9
+
+
+def test_two_pairs_have_no_interval() -> None:
+    two = correlate([1.0, 2.0], [5.0, 4.0])
+    assert (two.pearson, two.spearman, two.interval) == (pytest.approx(-1), pytest.approx(-1), None)
+
+
+def test_agreement_joins_captioners_by_name() -> None:
+    def of(**values: float | None) -> list[Summary]:
+        return [row(name, "sat", value) for name, value in values.items()]
+
+    gt = [*of(a=0.1, b=0.2, c=0.4, d=None), row("a", "grit", 0.1)]
+    yolo, rcnn = of(c=0.8, a=0.2, b=0.4, d=0.3), of(a=0.4, b=0.2, c=0.1)
+    among = agreements({"gt": gt, "yolo": yolo, "maskrcnn": rcnn})
+    found = {(part.judge, part.variant): part.correlation for part in among}
+    assert set(found) == {("sat", "yolo"), ("sat", "maskrcnn"), ("grit", "yolo"), ("grit", "maskrcnn")}
+    assert (found["sat", "yolo"].pairs, found["sat", "yolo"].pearson) == (3, pytest.approx(1))
+    assert found["sat", "maskrcnn"].spearman == pytest.approx(-1)
+    assert found["grit", "yolo"].pairs == 0

@@ -19,8 +19,7 @@ Row = tuple[str, str, int, str, str, str, float]
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
-    names = ["image_id", "side", "index", "named", "tasks", "answer", "probability"]
-    table = pd.DataFrame(rows, columns=names)
+    table = pd.DataFrame(rows, columns=["image_id", "side", "index", "named", "tasks", "answer", "probability"])
     guess = np.where(table["probability"] > 0.5, table["answer"], "another")
     return table.assign(predicted=guess, loss=-np.log(table["probability"]), seed=0)
 
@@ -128,14 +127,13 @@ def loops(metric: str, rows: list[Row], side: str, form: str) -> float:
     return total / count if row.score == "confidence" else count / losses * weights / count
 
 
-texts = st.sampled_from(["", "cup", "dog", "cup|dog"])
+TEXTS = st.sampled_from(["", "cup", "dog", "cup|dog"])
+SAID = st.tuples(TEXTS, TEXTS, st.sampled_from(["", "f", "m", "f|m"]), st.sampled_from("fm"))
 
 
 @settings(deadline=None)
 @given(
-    st.lists(
-        st.tuples(texts, texts, st.sampled_from(["", "f", "m", "f|m"]), st.sampled_from("fm")), min_size=3, max_size=12
-    ),
+    st.lists(SAID, min_size=3, max_size=12),
     st.sampled_from(["dpac-at", "dpac-ta", "dbac-at", "dbac-ta"]),
     st.sampled_from(["joint", "product"]),
     st.integers(0, 99),
@@ -144,22 +142,10 @@ def test_against_loops(said: list[tuple[str, str, str, str]], metric: str, form:
     rng = np.random.default_rng(seed)
     to_tasks = metric.endswith("at")
     rows: list[Row] = []
-    for number, (tasks, shown, named, own) in enumerate(said):
-        for side in ("human", "generated"):
-            other = tasks if side == "human" else said[number - 1][0]
-            name = named if side == "human" else said[number - 1][2]
-            answer = own if to_tasks else (shown or "tie")
-            rows.append(
-                (
-                    str(number),
-                    side,
-                    0,
-                    "" if to_tasks else name,
-                    other if to_tasks else "",
-                    answer,
-                    float(rng.uniform(0.05, 0.95)),
-                )
-            )
+    for number, (_, shown, _, own) in enumerate(said):
+        for side, (tasks, _, named, _) in (("human", said[number]), ("generated", said[number - 1])):
+            told = ("", tasks, own) if to_tasks else (named, "", shown or "tie")
+            rows.append((str(number), side, 0, *told, float(rng.uniform(0.05, 0.95))))
     found = measure(metric, rows, prior=form)
     for side, value in (("human", found.human.value), ("generated", found.generated.value)):
         assert value == pytest.approx(loops(metric, rows, side, form), rel=1e-9, nan_ok=True)
@@ -183,6 +169,4 @@ def test_a_resample_without_a_set_of_tasks_has_a_value() -> None:
 
 def test_every_score_can_be_asked_for() -> None:
     for name in SCORES:
-        found = measure(f"dbac-at:{name}", HUMAN + SILENT)
-        assert np.isfinite(found.value)
-        assert -1 < found.value < 1
+        assert -1 < measure(f"dbac-at:{name}", HUMAN + SILENT).value < 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from judge.text import alignment
 from judge.text.alignment import (
     DELTAS,
     UNKNOWN,
-    AlignmentReport,
     Substitution,
     align,
     find_gaps,
@@ -70,16 +70,6 @@ def naive(human: list[Words], generated: list[Words], vectors: Vectors, delta: f
     return [tuple(aligned(word) for word in words) for words in human]
 
 
-def total(report: AlignmentReport) -> list[float]:
-    return [
-        report.words_kept + report.words_substituted + report.words_unknown,
-        report.tokens_kept + report.tokens_substituted + report.tokens_unknown,
-    ]
-
-
-# Constant, none.
-
-
 def test_by_hand() -> None:
     human = [("a", "<gender>", "feeds", "a", "giraffe"), ("a", "cat")]
     aligned, report = align(human, [("a", "cat", "feeds")], how="constant")
@@ -90,28 +80,11 @@ def test_by_hand() -> None:
     assert report.tokens_unknown == pytest.approx(1 / 6)
     assert report.tokens_substituted == 0
     assert (report.delta, report.lacking_substituted) == (0, 0)
-
-
-def test_none_keeps_all() -> None:
-    human = [("a", "giraffe")]
     aligned, report = align(human, [("x",)], how="none")
     assert aligned == human
     assert report.tokens_kept == report.words_kept == 1
     assert (report.delta, report.lacking_substituted) == (0, None)
 
-
-@given(CAPTIONS, CAPTIONS)
-def test_invariants(human: list[Words], generated: list[Words]) -> None:
-    aligned, report = align(human, generated, how="constant")
-    vocabulary = {word for words in generated for word in words}
-    assert [len(words) for words in aligned] == [len(words) for words in human]
-    assert {word for words in aligned for word in words} <= vocabulary | {UNKNOWN, "<gender>"}
-    assert align(aligned, generated, how="constant")[0] == aligned
-    assert align(generated, generated, how="constant")[0] == generated
-    assert total(report) == pytest.approx([1, 1])
-
-
-# Contextual.
 
 # Cosines with couch: 24/25, 1, 3/5, -1.
 FURNITURE = vectors_of({"sofa": [24.0, 7.0], "couch": [1.0, 0.0], "stool": [3.0, 4.0], "moon": [-1.0, 0.0]})
@@ -153,10 +126,7 @@ def test_vectors_bring_their_threshold_along() -> None:
         aligned, report = align(human, generated, how="contextual", vectors=vectors)
         assert (aligned, report.delta) == ([(expected,)], threshold)
     assert align(human, generated, how="contextual", vectors=vectors, delta=0.0)[0] == [(UNKNOWN,)]
-
-
-def test_delta_is_not_reached() -> None:
-    """Less than delta, not delta itself: a right angle lies at exactly 1."""
+    # Less than delta, not delta itself: a right angle lies at exactly 1.
     vectors = vectors_of({"east": [1.0, 0.0], "north": [0.0, 2.0]})
     for delta, expected in ((1.0, UNKNOWN), (1.0001, "north")):
         assert align([("east",)], [("north",)], how="contextual", vectors=vectors, delta=delta)[0] == [(expected,)]
@@ -190,18 +160,24 @@ def test_equals_a_naive_alignment(human: list[Words], generated: list[Words], ve
     assert report.tokens_kept == pytest.approx(kept / len(spoken) if spoken else 1)
 
 
+@pytest.mark.parametrize("how", ["constant", "contextual"])
 @given(CAPTIONS, CAPTIONS, VECTORS, st.sampled_from([0.0, 0.4, 1.5]))
-def test_contextual_invariants(human: list[Words], generated: list[Words], vectors: Vectors, delta: float) -> None:
-    aligned, report = align(human, generated, how="contextual", vectors=vectors, delta=delta)
+def test_invariants(how: str, human: list[Words], generated: list[Words], vectors: Vectors, delta: float) -> None:
+    settings = {"how": how, "vectors": vectors, "delta": delta} if how == "contextual" else {"how": how}
+    aligned, report = align(human, generated, **settings)  # type: ignore[arg-type]
+    vocabulary = {word for words in generated for word in words}
     assert [len(words) for words in aligned] == [len(words) for words in human]
-    again, second = align(aligned, generated, how="contextual", vectors=vectors, delta=delta)
+    assert {word for words in aligned for word in words} <= vocabulary | {UNKNOWN, "<gender>"}
+    again, second = align(aligned, generated, **settings)  # type: ignore[arg-type]
     assert again == aligned
     assert second.tokens_kept == 1
+    assert align(generated, generated, **settings)[0] == generated  # type: ignore[arg-type]
     for before, after in zip(human, aligned, strict=True):
         for one, other in zip(before, after, strict=True):
             assert not is_special(one) or other == one
             assert not is_special(other) or other in {one, UNKNOWN}
-    assert total(report) == pytest.approx([1, 1])
+    assert report.words_kept + report.words_substituted + report.words_unknown == pytest.approx(1)
+    assert report.tokens_kept + report.tokens_substituted + report.tokens_unknown == pytest.approx(1)
 
 
 @given(CAPTIONS, CAPTIONS, VECTORS)
@@ -241,15 +217,9 @@ def test_misuse() -> None:
             align([("a",)], [("b",)], how="contextual", vectors=FURNITURE, delta=delta)
 
 
-def test_the_benchmarks_loops_agree() -> None:
-    """The benchmark's yardstick answers the same."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("bench", Path(__file__).parents[2] / "scripts/bench_alignment.py")
-    assert spec is not None
-    assert spec.loader is not None
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
+def test_the_benchmarks_loops_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "scripts")
+    bench = import_module("bench_alignment")
     rng = np.random.default_rng(2)
     words = [f"w{number}" for number in range(80)]
     vectors = bench.make_vectors(words, 8, 0)

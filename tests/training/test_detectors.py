@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from detector_samples import agreement, check_contract, odd_pictures, run_apart
+from helpers import fault_of
 
 from judge.calibration.scenes import write_pictures
 from judge.calibration.world import draw_scenes
-from judge.errors import JudgeError
 from judge.masking.detectors import make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import Kind, parse_safetensors
@@ -26,10 +27,7 @@ from judge.training.detectors import TrainedDetector, split_pictures, train_dete
 KINDS: tuple[Kind, ...] = ("yolo", "maskrcnn")
 SIZE = 96
 # Half a minute each on one core; scripts/bench_detectors.py trains for longer.
-RECIPES = {
-    "yolo": {"epochs": 15, "validation": 0.15},
-    "maskrcnn": {"epochs": 3, "validation": 0.15},
-}
+RECIPES = {"yolo": {"epochs": 15, "validation": 0.15}, "maskrcnn": {"epochs": 3, "validation": 0.15}}
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +91,9 @@ def test_it_finds_what_ultralytics_finds(
     for picture in pictures:
         options = {"imgsz": SIZE, "conf": 0.05, "iou": 0.7, "retina_masks": True, "device": "cpu", "verbose": False}
         [result] = own.predict(np.ascontiguousarray(picture.pixels[..., ::-1]), **options)
-        theirs = []
-        for box, score, mask in zip(
-            result.boxes.xyxy.numpy(), result.boxes.conf.tolist(), result.masks.data.numpy(), strict=True
-        ) if result.masks is not None else ():  # fmt: skip
-            x, y, right, bottom = map(float, box)
+        found, theirs = result.boxes, []
+        masks = () if result.masks is None else result.masks.data.numpy()
+        for (x, y, right, bottom), score, mask in zip(found.xyxy.tolist(), found.conf.tolist(), masks, strict=True):
             counts = from_mask(mask > 0, "person").counts
             theirs.append(Instance("person", (x, y, right - x, bottom - y), counts, mask.shape, score))
         [ours] = detector.detect([picture])
@@ -219,19 +215,16 @@ def test_faults(
         ("maskrcnn", {"start": trained["yolo"].path}, "holds a YOLO model"),
         ("maskrcnn", {"device": "cuda:99"}, "cannot be used here"),
     ):
-        with pytest.raises(JudgeError, match=fault):
-            fit(kind, few, out, **quick, **options)  # type: ignore[arg-type]  # one of them is meant to be wrong
-    with pytest.raises(JudgeError, match=r"ends in .safetensors"):
-        fit("yolo", few, tmp_path / "out.pt", **quick)
+        assert fault in fault_of(fit, kind, few, out, **quick, **options)
+    assert "ends in .safetensors" in fault_of(fit, "yolo", few, tmp_path / "out.pt", **quick)
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(JudgeError, match="cannot be written"):
-        fit("yolo", few, tmp_path / "file" / "out.safetensors", epochs=0, image_size=64)
-    (tmp_path / "folder.safetensors").mkdir()
-    with pytest.raises(JudgeError, match=r"folder.safetensors: is a folder. Name a file."):
-        fit("yolo", few, tmp_path / "folder.safetensors", **quick)
+    assert "cannot be written" in fault_of(fit, "yolo", few, tmp_path / "file" / "out.safetensors", epochs=0)
+    taken = tmp_path / "folder.safetensors"
+    taken.mkdir()
+    assert "folder.safetensors: is a folder. Name a file." in fault_of(fit, "yolo", few, taken, **quick)
     monkeypatch.setattr(detector_models.MaskRcnnModel, "loss", lambda *_: torch.full((), torch.nan, requires_grad=True))
-    with pytest.raises(JudgeError, match=r"loss is nan in epoch 1.*[Ll]ower --learning-rate"):
-        fit("maskrcnn", few, out, **quick)
+    line = fault_of(fit, "maskrcnn", few, out, **quick)
+    assert re.search(r"loss is nan in epoch 1.*[Ll]ower --learning-rate", line)
     assert not out.exists()
 
 
@@ -247,5 +240,4 @@ def test_faults(
     ],
 )
 def test_recipes_at_fault(settings: dict[str, Any], fault: str) -> None:
-    with pytest.raises(JudgeError, match=fault):
-        DetectorRecipe("yolo", **settings)
+    assert fault in fault_of(DetectorRecipe, "yolo", **settings)

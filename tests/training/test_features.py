@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,12 +36,15 @@ HIDDEN = np.zeros((40, 50), dtype=bool)
 HIDDEN[5:20, 10:40] = True
 
 
+ALL = tuple(range(IMAGES))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Drawn pictures; the last two are the same."""
     made = tmp_path / "pictures"
     made.mkdir()
-    for image in range(IMAGES):
+    for image in ALL:
         draw(made, image, number=min(image, IMAGES - 2))
     return made
 
@@ -60,9 +64,10 @@ def eyes(materials: Materials) -> TimmBackbone:
     return make_backbone(materials, "resnet18")
 
 
-def cache_of(pictures: HiddenPictures, kept: Path, materials: Materials = EYES) -> PictureCache:
+def cache_of(pictures: HiddenPictures, kept: Path, backbone: Any = None) -> PictureCache:
+    """Of the backbone ``EYES`` where no other is given."""
     keys = {image: pictures.key(image) for image in pictures.names}
-    return PictureCache(eyes(materials), pictures, keys, kept)
+    return PictureCache(backbone or eyes(EYES), pictures, keys, kept)
 
 
 def filled(pictures: HiddenPictures, kept: Path) -> tuple[FeatureStore, list[str]]:
@@ -96,6 +101,10 @@ def test_they_are_the_backbones_own_to_half_precision(folder: Path, tmp_path: Pa
         torch.testing.assert_close(row, own(pictures, image), rtol=2**-11 + 1e-4, atol=1e-5)
     assert not rows[1].any()
     assert rows[0].any()
+    # It travels to other processes without its numbers.
+    sent = pickle.dumps(store)
+    assert len(sent) < store.rows(samples_of(*ALL)).numel()
+    assert torch.equal(pickle.loads(sent).rows(samples_of(*ALL)), store.rows(samples_of(*ALL)))
 
 
 def test_nothing_is_computed_twice(folder: Path, tmp_path: Path) -> None:
@@ -108,7 +117,7 @@ def test_nothing_is_computed_twice(folder: Path, tmp_path: Path) -> None:
     again, missing = filled(pictures, kept)
     assert missing == []
     assert {path: path.stat().st_mtime_ns for path in kept.rglob("*")} == before
-    assert torch.equal(again.rows(samples_of(*range(IMAGES))), store.rows(samples_of(*range(IMAGES))))
+    assert torch.equal(again.rows(samples_of(*ALL)), store.rows(samples_of(*ALL)))
     draw(folder, 4, number=99)
     assert filled(pictures, kept)[1] == ["4"]
 
@@ -123,16 +132,12 @@ def test_another_mask_content_backbone_or_size_is_another_row(folder: Path, tmp_
     # A file for each: no other picture was computed anew, and none was lost.
     assert len({path for store in stores for path, _ in store.places.values()}) == 4
     for materials in (replace(EYES, image_size=32), replace(EYES, backbone="test_byobnet")):
-        cache = cache_of(seen(folder), kept, materials)
+        cache = cache_of(seen(folder), kept, eyes(materials))
         assert len(cache.missing()) == IMAGES - 1
 
 
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
-
-
-def fewer_keys(path: Path) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text())[:-1]))
 
 
 DAMAGES: list[tuple[str, Callable[[Path], None]]] = [
@@ -143,7 +148,7 @@ DAMAGES: list[tuple[str, Callable[[Path], None]]] = [
     ("*.npy", lambda path: np.save(path, np.zeros((17, 4, 96), dtype=np.float32))),
     ("*.npy", lambda path: np.save(path, np.array([{}] * 17, dtype=object))),
     ("*.json", truncate),
-    ("*.json", fewer_keys),
+    ("*.json", lambda path: path.write_text(json.dumps(json.loads(path.read_text())[:-1]))),
     ("*.json", Path.unlink),
     ("*.json", lambda path: path.write_text("7")),
     ("*.json", lambda path: path.write_text(json.dumps([[]] * 17))),
@@ -157,20 +162,12 @@ def test_a_damaged_file_is_computed_anew(
     which: str, damage: Callable[[Path], None], folder: Path, tmp_path: Path
 ) -> None:
     pictures, kept = seen(folder), tmp_path / "kept"
-    before = filled(pictures, kept)[0].rows(samples_of(*range(IMAGES)))
+    before = filled(pictures, kept)[0].rows(samples_of(*ALL))
     (path,) = kept.rglob(which)
     damage(path)
     store, missing = filled(pictures, kept)
     assert len(missing) == IMAGES - 1
-    torch.testing.assert_close(store.rows(samples_of(*range(IMAGES))), before)
-
-
-def test_a_store_travels_to_other_processes_without_its_numbers(folder: Path, tmp_path: Path) -> None:
-    store, _ = filled(seen(folder), tmp_path / "kept")
-    before = store.rows(samples_of(*range(IMAGES)))
-    sent = pickle.dumps(store)
-    assert len(sent) < before.numel()
-    assert torch.equal(pickle.loads(sent).rows(samples_of(*range(IMAGES))), before)
+    torch.testing.assert_close(store.rows(samples_of(*ALL)), before)
 
 
 class Loud(nn.Module):
@@ -187,16 +184,17 @@ class Loud(nn.Module):
 
 def test_faults(folder: Path, tmp_path: Path) -> None:
     pictures = seen(folder)
-    keys = {image: pictures.key(image) for image in pictures.names}
     with pytest.raises(JudgeError, match="--backbone: its features do not fit into half precision"):
-        PictureCache(Loud(), pictures, keys, tmp_path / "kept").compute(["0"], device=CPU)
+        cache_of(pictures, tmp_path / "kept", Loud()).compute(["0"], device=CPU)
     (tmp_path / "file").write_text("")
     with pytest.raises(JudgeError, match=r"--features .*file: cannot be written"):
-        PictureCache(Loud(), pictures, keys, tmp_path / "file")
+        cache_of(pictures, tmp_path / "file", Loud())
     (folder / "16.png").write_bytes(b"no picture")
     with pytest.raises(JudgeError, match=r"16\.png.*is not a picture"):
         filled(seen(folder), tmp_path / "kept")
     assert not list((tmp_path / "kept").rglob("*.npy"))
+    with pytest.raises(JudgeError, match="--images: there are no pictures for sat"):
+        precompute(members("sat"), EYES, tmp_path)
 
 
 class Large(Loud):
@@ -221,20 +219,20 @@ class Large(Loud):
 
 def test_as_many_pictures_at_a_time_as_memory_holds(folder: Path, tmp_path: Path) -> None:
     pictures = seen(folder)
-    keys = {image: pictures.key(image) for image in pictures.names}
     found = []
-    for room in (16, 5):
-        cache = PictureCache(Large(room), pictures, keys, tmp_path / str(room))
+    for room, passes in ((16, [16, 1]), (5, [4, 4, 4, 4, 1])):
+        backbone = Large(room)
+        cache = cache_of(pictures, tmp_path / str(room), backbone)
         cache.compute(cache.missing(), device=CPU)
-        found.append(cache.open().rows(samples_of(*range(IMAGES))))
-        assert cache.backbone.passes == {16: [16, 1], 5: [4, 4, 4, 4, 1]}[room]  # type: ignore[attr-defined]
+        found.append(cache.open().rows(samples_of(*ALL)))
+        assert backbone.passes == passes
     assert torch.equal(*found)
     with pytest.raises(JudgeError, match=r"--backbone: memory does not hold it and a single picture\. Take a smaller"):
-        PictureCache(Large(0), pictures, keys, tmp_path / "0").compute(["0"], device=CPU)
+        cache_of(pictures, tmp_path / "0", Large(0)).compute(["0"], device=CPU)
 
 
 def members(*names: str) -> list[Member]:
-    samples = samples_of(*range(IMAGES))
+    samples = samples_of(*ALL)
     return [Member(find_judge(name), GENDER, samples, Split((), (), {}), 0) for name in names]
 
 
@@ -242,19 +240,15 @@ def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> Non
     """Both variants of a judge, and two judges that are told of one backbone, share what is computed."""
     materials = replace(EYES, pictures=seen(folder))
     told: list[tuple[str, int, int]] = []
-    precomputed = precompute(
-        members("sat", "sat-image-only", "vl-lic-lstm", "linear"),
-        materials,
-        tmp_path / "kept",
-        progress=lambda *units: told.append(units),
-    )
+    looking = members("sat", "sat-image-only", "vl-lic-lstm", "linear")
+    precomputed = precompute(looking, materials, tmp_path / "kept", progress=lambda *units: told.append(units))
     assert set(precomputed.features) == {"sat", "sat-image-only", "vl-lic-lstm"}
     assert len({features.key for features in precomputed.features.values()}) == 1
     assert told == [("computing features of pictures", IMAGES - 1, IMAGES - 1)]
     assert precomputed.keys == {image: materials.pictures.key(image) for image in map(str, range(IMAGES))}
-    expected = filled(seen(folder), tmp_path / "other")[0].rows(samples_of(*range(IMAGES)))
+    expected = filled(seen(folder), tmp_path / "other")[0].rows(samples_of(*ALL))
     for features in precomputed.features.values():
-        torch.testing.assert_close(features.rows(samples_of(*range(IMAGES))), expected)
+        torch.testing.assert_close(features.rows(samples_of(*ALL)), expected)
 
 
 def test_shares_of_a_launch_make_the_whole(folder: Path, tmp_path: Path) -> None:
@@ -266,11 +260,4 @@ def test_shares_of_a_launch_make_the_whole(folder: Path, tmp_path: Path) -> None
     for rank, part in enumerate(parts):
         part.compute(missing[rank][rank::2], device=CPU)
     for part in parts:
-        torch.testing.assert_close(
-            part.open().rows(samples_of(*range(IMAGES - 1))), whole.rows(samples_of(*range(IMAGES - 1)))
-        )
-
-
-def test_without_pictures_there_is_nothing_to_look_at(tmp_path: Path) -> None:
-    with pytest.raises(JudgeError, match="--images: there are no pictures for sat"):
-        precompute(members("sat"), EYES, tmp_path)
+        torch.testing.assert_close(part.open().rows(samples_of(*ALL[:-1])), whole.rows(samples_of(*ALL[:-1])))

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, keep_predictions, make_samples
+from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
 
 from judge.corpus.splits import Split, stratified_folds
-from judge.errors import JudgeError
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Materials, find_judge
 from judge.masking.hidden import HiddenPictures
@@ -31,17 +30,8 @@ QUICK = {"epochs": 2, "learning_rate": 2e-3}
 
 def make_members(judge: str, *, seeds: int = 2) -> list[Member]:
     samples = tuple(make_samples(40, clue=0.7))
-    splits = [
-        Split(
-            tuple(s.image_id for s in samples[8:]), tuple(s.image_id for s in samples[:8]), {"female": 1.0, "male": 1.0}
-        ),
-        Split(
-            tuple(s.image_id for s in samples[:32]),
-            tuple(s.image_id for s in samples[32:]),
-            {"female": 1.5, "male": 0.5},
-            fold=1,
-        ),
-    ]
+    names = tuple(sample.image_id for sample in samples)
+    splits = Split(names[8:], names[:8], EVEN), Split(names[:32], names[32:], {"female": 1.5, "male": 0.5}, fold=1)
     return [Member(find_judge(judge), GENDER, samples, split, seed) for seed in range(seeds) for split in splits]
 
 
@@ -56,14 +46,11 @@ def test_workers_and_company_change_nothing(judge: str) -> None:
     Linear judges of the same captions are solved side by side, until the last is done: one that is alone differs in
     digits that its tolerance leaves open.
     """
-    members = make_members(judge)
-    one = numbers(members, TrainingSetup(QUICK, workers=1))
-    two = numbers(members, TrainingSetup(QUICK, workers=2))
-    backwards = numbers(members[::-1], TrainingSetup(QUICK, workers=1))[::-1]
-    alone = numbers(members[2:3], TrainingSetup(QUICK, workers=1))
-    for first, second, third in zip(one, two, backwards, strict=True):
-        assert np.array_equal(first, second)
-        assert np.array_equal(first, third)
+    members, setup = make_members(judge), TrainingSetup(QUICK, workers=1)
+    one = numbers(members, setup)
+    assert np.array_equal(one, numbers(members, replace(setup, workers=2)))
+    assert np.array_equal(one, numbers(members[::-1], setup)[::-1])
+    alone = numbers(members[2:3], setup)
     assert one[2] == pytest.approx(alone[0], abs=1e-3 if judge == "linear" else 0)
     if judge == "lstm":  # linear's seed only draws inner folds
         assert not np.array_equal(one[0], one[2])
@@ -71,12 +58,11 @@ def test_workers_and_company_change_nothing(judge: str) -> None:
 
 def test_precision_of_one_run_does_not_leak_into_the_next() -> None:
     members = make_members("lstm", seeds=1)[:1]
-    (before,) = numbers(members, TrainingSetup(QUICK, workers=1))
-    (rough,) = numbers(members, TrainingSetup(QUICK, workers=1, mixed_precision="bf16"))
-    (after,) = numbers(members, TrainingSetup(QUICK, workers=1))
+    setup = TrainingSetup(QUICK, workers=1)
+    before, rough, after = (numbers(members, each) for each in (setup, replace(setup, mixed_precision="bf16"), setup))
     assert np.array_equal(before, after)
     assert not np.array_equal(before, rough)
-    assert rough == pytest.approx(before, abs=0.05)
+    assert rough[0] == pytest.approx(before[0], abs=0.05)
 
 
 def test_equal_members_are_trained_once() -> None:
@@ -85,24 +71,18 @@ def test_equal_members_are_trained_once() -> None:
 
     def counted(target: Target, assignments: Sequence[Assignment]) -> list[Predictions]:
         trained.append(len(assignments))
-        assert linear.joint
-        return list(linear.joint(target, assignments))
+        return list(linear.joint(target, assignments))  # type: ignore[misc]
 
     members = [replace(member, judge=replace(linear, joint=counted)) for member in make_members("linear", seeds=1)]
     again = [replace(member, samples=(*member.samples,)) for member in members]
     found = numbers([*members, *again], TrainingSetup(workers=1))
     assert trained == [2]
     assert np.array_equal(found[0], found[2])
-
-
-def test_what_comes_back_is_made_of_each_members_own_predictions() -> None:
-    """Of two that are one judge, too: the second may be another side with the same captions."""
-    members = make_members("linear", seeds=1)
-    other = tuple(replace(sample, side="generated") for sample in members[0].samples)
-    members.append(replace(members[0], samples=other))
-    found = train_members(members, TrainingSetup(workers=1), then=whose)
-    assert [side for side, _ in found] == ["human", "human", "generated"]
-    assert found[0][1] == found[2][1] != found[1][1]
+    # What comes back is made of each one's own: the second may be another side with the same captions.
+    again = [replace(members[0], samples=tuple(replace(s, side="generated") for s in members[0].samples))]
+    sides = train_members([*members, *again], TrainingSetup(workers=1), then=whose)
+    assert [side for side, _ in sides] == ["human", "human", "generated"]
+    assert sides[0][1] == sides[2][1] != sides[1][1]
 
 
 def whose(member: Member, predictions: Predictions) -> tuple[str, float]:
@@ -113,16 +93,16 @@ def make_sides(*, how: AlignmentName = "constant") -> Sides:
     """60 images, two human captions and one generated."""
     rng = np.random.default_rng(0)
     classes = {f"{n:02}": "female" if n % 2 else "male" for n in range(60)}
-
-    def say(side: Side, captions: int) -> tuple[MaskedCaption, ...]:
-        return tuple(
+    answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
+    captions: dict[Side, int] = {"human": 2, "generated": 1}
+    rows = {
+        side: tuple(
             MaskedCaption(image, index, (f"{side}{rng.integers(5)}", f"{name}{rng.integers(2)}", "<gender>"))
             for image, name in classes.items()
-            for index in range(captions)
+            for index in range(captions[side])
         )
-
-    answers = {image: (GENDER.classes.index(name),) for image, name in classes.items()}
-    rows: dict[Side, tuple[MaskedCaption, ...]] = {"human": say("human", 2), "generated": say("generated", 1)}
+        for side in captions
+    }
     return Sides("cap", GENDER, classes, answers, rows, Aligner(how))
 
 
@@ -147,9 +127,8 @@ def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: P
     one = numbers(members, TrainingSetup(workers=1))
     assert "_cut" not in evidence.__dict__
     # Of other sides too, so that two workers have something to do.
-    two = numbers(
-        [*make_refits(kind), *make_refits("half", 7, captioner="other")], TrainingSetup(workers=2, store=tmp_path)
-    )
+    more = [*make_refits(kind), *make_refits("half", 7, captioner="other")]
+    two = numbers(more, TrainingSetup(workers=2, store=tmp_path))
     assert len(list(tmp_path.iterdir())) == 18
     kept = numbers(make_refits(kind), TrainingSetup(workers=1, store=tmp_path))
     for first, second, third in zip(one, two[:9], kept, strict=True):
@@ -183,50 +162,39 @@ def test_a_name_does_not_depend_on_the_judges_beside() -> None:
 
 
 def test_finished_members_are_taken_from_the_store(tmp_path: Path) -> None:
+    """Damaged answers are found anew, and a disk that cannot be written is one line."""
     members = make_members("lstm", seeds=1)
     setup = TrainingSetup(QUICK, workers=1, store=tmp_path)
     first = numbers(members, setup)
-    kept = sorted(tmp_path.iterdir())
-    assert [path.suffix for path in kept] == [".safetensors"] * 2
-    save_predictions(kept[0], np.full((8, 2), 0.5), {})  # Tampered with, so that a hit shows.
-    again = numbers(members, setup)
-    assert sum(not np.array_equal(a, b) for a, b in zip(first, again, strict=True)) == 1
-    other = numbers(members, TrainingSetup(QUICK | {"epochs": 1}, workers=1, store=tmp_path))
-    assert len(list(tmp_path.iterdir())) == 4  # Another recipe is another member.
-    assert not np.array_equal(other[1], first[1])
-
-
-def test_damaged_answers_are_found_anew_and_a_disk_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    members = make_members("lstm", seeds=1)[:1]
-    setup = TrainingSetup(QUICK, workers=1, store=tmp_path)
-    first = numbers(members, setup)
-    (path,) = tmp_path.iterdir()
+    path, other = sorted(tmp_path.iterdir())
+    assert path.suffix == other.suffix == ".safetensors"
     whole = path.read_bytes()
     for size in (0, 5, len(whole) - 1):
         path.write_bytes(whole[:size])
         assert np.array_equal(numbers(members, setup), first)
         assert path.read_bytes() == whole
+    save_predictions(path, np.full((8, 2), 0.5), {})  # Tampered with, so that a hit shows.
+    again = numbers(members, setup)
+    assert sum(not np.array_equal(a, b) for a, b in zip(first, again, strict=True)) == 1
+    another = numbers(members, TrainingSetup(QUICK | {"epochs": 1}, workers=1, store=tmp_path))
+    assert len(list(tmp_path.iterdir())) == 4  # Another recipe is another member.
+    assert not np.array_equal(another[1], first[1])
     path.unlink()
     path.mkdir()
-    with pytest.raises(JudgeError, match=rf"{path.name}: cannot be written \(Is a directory\)\. Name a folder"):
-        numbers(members, setup)
+    assert f"{path.name}: cannot be written (Is a directory). Name a folder" in fault_of(numbers, members, setup)
 
 
 def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
     """Of all caption indices and both sides; one that reads is another for each."""
     samples = make_samples(40)
-    split = Split(("0",), ("1",), {"female": 1.0, "male": 1.0})
-    others = [
-        tuple(replace(sample, index=index, words=(*s, str(index))) for sample in samples)
-        for index, s in ((0, "ab"), (1, "cd"))
-    ]
-    others.append(tuple(replace(sample, side="generated") for sample in samples))
+    split = Split(("0",), ("1",), EVEN)
+    changes: list[dict[str, Any]] = [{"words": ("a",)}, {"index": 1, "words": ("b",)}, {"side": "generated"}]
+    others = [tuple(replace(sample, **change) for sample in samples) for change in changes]
 
     def distinct(judge: str) -> tuple[int, int]:
         members = [Member(find_judge(judge), GENDER, evidence, split, 0, evidence[0].index) for evidence in others]
-        return len(set(name_members(members, TrainingSetup(precomputed=Precomputed())))), len(
-            {member.stream for member in members}
-        )
+        names = name_members(members, TrainingSetup(precomputed=Precomputed()))
+        return len(set(names)), len({member.stream for member in members})
 
     assert distinct("sat-image-only") == (1, 1)
     assert distinct("sat") == distinct("sat-caption-only") == (3, 2)
@@ -269,16 +237,14 @@ def test_progress_counts_epochs() -> None:
 
 
 def test_a_fault_in_a_worker_is_told_in_one_line() -> None:
-    with pytest.raises(JudgeError, match="loss is"):
-        numbers(make_members("lstm"), TrainingSetup({"epochs": 3, "learning_rate": 1e38}, workers=2))
+    setup = TrainingSetup({"epochs": 3, "learning_rate": 1e38}, workers=2)
+    assert "loss is" in fault_of(numbers, make_members("lstm"), setup)
 
 
 def test_predictions_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "member.safetensors"
     assert load_predictions(path) is None
     save_predictions(path, np.array([[0.25, 0.75]]), {"C": 0.1})
-    found = load_predictions(path)
-    assert found is not None
-    assert found[0].tolist() == [[0.25, 0.75]]
-    assert found[1] == {"C": 0.1}
+    probabilities, notes = load_predictions(path)  # type: ignore[misc]
+    assert (probabilities.tolist(), notes) == ([[0.25, 0.75]], {"C": 0.1})
     assert [entry.name for entry in tmp_path.iterdir()] == ["member.safetensors"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import judge
 from judge import ba_mals, dba, dpa, multi
 from judge.metrics.counted.association import variance
 from judge.metrics.counted.ba import Ba
@@ -34,10 +36,7 @@ def test_dba_of_its_authors_metric_card() -> None:
     found = dba(CLASSES, HELD, TOLD)
     assert found.value == pytest.approx(0.2667, abs=5e-5)
     assert found.pairs == pytest.approx(np.array([[0.2], [0.3333]]), abs=5e-5)
-
-
-def test_dba_from_task_to_attribute_by_hand() -> None:
-    """Of 3 with the label 2 are of class 1, told 3 of 3. P(1, l) = 2/8 > 3/8 * 3/8: both pairs are amplified by 1/3."""
+    # T->A: of 3 with the label 2 are of class 1, told 3 of 3. P(1, l) = 2/8 > 3/8 * 3/8: both are amplified by 1/3.
     told = np.array([1, 1, 1, 0, 0, 0, 0, 1])
     found = dba(CLASSES, HELD, None, told, "T->A")
     assert found.pairs == pytest.approx(np.full((2, 1), 1 / 3))
@@ -46,17 +45,15 @@ def test_dba_from_task_to_attribute_by_hand() -> None:
 
 
 def test_ba_by_hand() -> None:
-    """b(1, l) = 2/3 > 1/2, told 3/3: +1/3 for one label. Joint: 3/8 - 2/8. At 1/(A-1) = 1 no pair is chosen."""
+    """b(1, l) = 2/3 > 1/2, told 3/3: +1/3 for one label. Joint: 3/8 - 2/8. At 1/(A-1) = 1 no pair is chosen.
+
+    Three classes, b = (1/2, 1/4, 1/4): only the first is more than 1/3, and it rises to 3/4. More than 1/2 is none.
+    """
     assert ba_mals(CLASSES, HELD, TOLD).value == pytest.approx(1 / 3)
     assert ba_mals(CLASSES, HELD, TOLD).pairs == pytest.approx(np.array([[0], [1 / 3]]))
     assert ba_mals(CLASSES, HELD, TOLD, variant=Ba(share="joint")).value == pytest.approx(1 / 8)
     assert ba_mals(CLASSES, HELD, TOLD, variant=Ba(threshold="1/(A-1)")).value == 0
-
-
-def test_ba_of_three_classes_by_hand() -> None:
-    """b = (1/2, 1/4, 1/4): only the first is more than 1/3, and it rises to 3/4. More than 1/2 is none."""
-    held, told = np.array([0, 0, 1, 2]), np.array([0, 0, 0, 2])
-    one = np.zeros(4, dtype=int)
+    held, told, one = np.array([0, 0, 1, 2]), np.array([0, 0, 0, 2]), np.zeros(4, dtype=int)
     assert ba_mals(held, one, one, told).value == pytest.approx(1 / 4)
     assert ba_mals(held, one, one, told, variant=Ba(threshold="1/(A-1)")).value == 0
 
@@ -124,9 +121,8 @@ def test_by_images_or_by_mentions() -> None:
 
 def test_samples_without_anything_and_y() -> None:
     """P(a)P(l) = 1/2 * 3/4 > 1/4 over four samples; with four blank ones more 1/4 * 3/8 < 1/8, so the sign turns."""
-    classes = np.array([[1, 0], [1, 0], [0, 1], [0, 1]] + [[0, 0]] * 4)
-    held = np.array([[1], [0], [1], [1]] + [[0]] * 4)
-    told = np.array([[1], [1], [1], [1]] + [[0]] * 4)
+    classes = [[1, 0], [1, 0], [0, 1], [0, 1]] + [[0, 0]] * 4
+    held, told = [[1], [0], [1], [1]] + [[0]] * 4, [[1]] * 4 + [[0]] * 4
     assert dba(classes, held, told).pairs[0, 0] == 0.5
     assert dba(classes, held, told, variant=Dba(rows="labelled")).pairs[0, 0] == -0.5
 
@@ -149,19 +145,20 @@ def test_what_nobody_has_is_left_out_and_counted() -> None:
     classes, told_classes = np.eye(3)[[0, 0, 0, 1]], np.eye(3)[[0, 0, 0, 0]]
     assert ba_mals(classes, held, None, told_classes).value == pytest.approx(1 / 4)
     assert ba_mals(classes, held, None, told_classes, variant=Ba(empty="zero")).value == pytest.approx(1 / 8)
-    nobody = dba(classes, np.zeros((4, 2)), None, told_classes, "T->A")
+    blank = np.zeros((4, 2))
+    nobody = dba(classes, blank, None, told_classes, "T->A")
     assert math.isnan(nobody.value)
     assert nobody.left_out == 6
-    assert dba(classes, np.zeros((4, 2)), None, told_classes, "T->A", variant=Dba(empty="zero")).value == 0
-    assert math.isnan(multi(classes, np.zeros((4, 2))).value)
-    assert math.isnan(multi(classes, np.zeros((4, 2))).variance)
+    assert dba(classes, blank, None, told_classes, "T->A", variant=Dba(empty="zero")).value == 0
+    assert np.isnan([multi(classes, blank).value, multi(classes, blank).variance]).all()
 
 
 Rows = list[list[bool]]
+World = tuple[Rows, Rows, Rows, Rows]
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Rows, Rows, Rows, Rows]:
+def worlds(draw: st.DrawFn) -> World:
     """Truth and predictions of several classes and labels at once; there may be some that nobody has."""
     classes, labels, number = draw(st.integers(2, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 12))
     single = draw(st.booleans())
@@ -184,10 +181,8 @@ def share(of: Rows, given: Rows, o: int, g: int) -> Fraction | None:
 
 
 def naive_change(a: Rows, t: Rows, t_hat: Rows, a_hat: Rows, direction: Direction, c: int, k: int) -> Fraction | None:
-    if direction == "A->T":
-        after, before = share(t_hat, a, k, c), share(t, a, k, c)
-    else:
-        after, before = share(a_hat, t, c, k), share(a, t, c, k)
+    told, shown, given, o, g = (t_hat, t, a, k, c) if direction == "A->T" else (a_hat, a, t, c, k)
+    after, before = share(told, given, o, g), share(shown, given, o, g)
     return None if after is None or before is None else after - before
 
 
@@ -198,34 +193,32 @@ def naive_y(a: Rows, t: Rows, c: int, k: int) -> bool:
 
 
 def check(found: float, expected: list[Fraction], mean_of: int | None = None) -> None:
-    if not (mean_of if mean_of is not None else len(expected)):
-        assert math.isnan(found)
-    else:
-        assert found == pytest.approx(float(sum(expected) / (mean_of or len(expected))), abs=1e-12)
+    number = len(expected) if mean_of is None else mean_of
+    mean = float(sum(expected) / number) if number else math.nan
+    assert found == pytest.approx(mean, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("direction", ["A->T", "T->A"])
 @settings(deadline=None)
 @given(worlds())
-def test_dba_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows, Rows]) -> None:
-    a, t, t_hat, a_hat = world
-    found, values = dba(a, t, t_hat, a_hat, direction), []
-    for c in range(len(a[0])):
-        for k in range(len(t[0])):
-            change = naive_change(a, t, t_hat, a_hat, direction, c, k)
-            if change is None:
-                assert math.isnan(found.pairs[c, k])
-            else:
-                values.append(change if naive_y(a, t, c, k) else -change)
-                assert found.pairs[c, k] == pytest.approx(float(values[-1]), abs=1e-12)
+def test_dba_against_loops(direction: Direction, world: World) -> None:
+    a, t = world[:2]
+    found, values = dba(*world, direction), []
+    for c, k in np.ndindex(len(a[0]), len(t[0])):
+        change = naive_change(*world, direction, c, k)
+        if change is None:
+            assert math.isnan(found.pairs[c, k])
+        else:
+            values.append(change if naive_y(a, t, c, k) else -change)
+            assert found.pairs[c, k] == pytest.approx(float(values[-1]), abs=1e-12)
     check(found.value, values)
 
 
 @settings(deadline=None)
 @given(worlds())
-def test_ba_against_loops(world: tuple[Rows, Rows, Rows, Rows]) -> None:
+def test_ba_against_loops(world: World) -> None:
     a, t, t_hat, a_hat = world
-    found, values, labels = ba_mals(a, t, t_hat, a_hat), [], 0
+    found, values, labels = ba_mals(*world), [], 0
     for k in range(len(t[0])):
         before = [sum(x[c] and y[k] for x, y in zip(a, t, strict=True)) for c in range(len(a[0]))]
         after = [sum(x[c] and y[k] for x, y in zip(a_hat, t_hat, strict=True)) for c in range(len(a[0]))]
@@ -244,7 +237,7 @@ def test_ba_against_loops(world: tuple[Rows, Rows, Rows, Rows]) -> None:
 @pytest.mark.parametrize("direction", ["A->T", "T->A"])
 @settings(deadline=None)
 @given(worlds())
-def test_multi_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows, Rows]) -> None:
+def test_multi_against_loops(direction: Direction, world: World) -> None:
     a, t, t_hat, a_hat = world
     labels = range(len(t[0]))
     every = [chosen for size in labels for chosen in combinations(labels, size + 1)]
@@ -253,7 +246,7 @@ def test_multi_against_loops(direction: Direction, world: tuple[Rows, Rows, Rows
     pairs = [(c, m) for c in range(len(a[0])) for m in range(len(sets))]
     changes = {pair: naive_change(a, held, told, a_hat, direction, *pair) for pair in pairs}
     known = [change for change in changes.values() if change is not None]
-    found = multi(a, t, t_hat, a_hat, direction)
+    found = multi(*world, direction)
     assert list(found.sets) == sets
     check(found.value, [abs(change) for change in known])
     if known:
@@ -273,14 +266,8 @@ DPA: dict[str, CountedMetric] = {
     for unit in ("mention", "label")
     for score in ("accuracy", "balanced")
 }
-METRICS: dict[str, CountedMetric] = {
-    "BA": Ba(),
-    "DBA A->T": Dba(),
-    "DBA T->A": Dba(direction="T->A"),
-    "Multi A->T": Multi(),
-    "Multi T->A": Multi(direction="T->A"),
-    **DPA,
-}
+METRICS: dict[str, CountedMetric] = {"BA": Ba(), "DBA A->T": Dba(), "DBA T->A": Dba(direction="T->A"), **DPA}
+METRICS |= {"Multi A->T": Multi(), "Multi T->A": Multi(direction="T->A")}
 
 
 def value_of(name: str, *given: object) -> float:
@@ -294,7 +281,7 @@ def value_of(name: str, *given: object) -> float:
 @pytest.mark.parametrize("name", METRICS)
 @settings(deadline=None)
 @given(world=worlds(), seed=st.integers(0, 9))
-def test_invariants(name: str, world: tuple[Rows, Rows, Rows, Rows], seed: int) -> None:
+def test_invariants(name: str, world: World, seed: int) -> None:
     """The order of samples, classes and labels, and their repetition, change nothing; nor does a label nobody has."""
     a, t, t_hat, a_hat = (np.array(part) for part in world)
     value = value_of(name, a, t, t_hat, a_hat)
@@ -319,18 +306,13 @@ def test_invariants(name: str, world: tuple[Rows, Rows, Rows, Rows], seed: int) 
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_what_is_not_predicted_is_the_truth(name: str) -> None:
-    generator = np.random.default_rng(1)
+def test_kinds_of_input_agree(name: str) -> None:
+    """bool, int, float and labels are the same; what is not predicted is the truth."""
+    generator = np.random.default_rng(2)
     a, a_hat, t, t_hat = (generator.integers(0, 2, (50, 3)) for _ in range(4))
     assert value_of(name, a, t) == 0
     assert value_of(name, a, t, None, a_hat) == value_of(name, a, t, t, a_hat)
     assert value_of(name, a, t, t_hat) == value_of(name, a, t, t_hat, a)
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_kinds_of_input_agree(name: str) -> None:
-    """bool, int, float and labels are the same."""
-    generator = np.random.default_rng(2)
     labels = [np.append(generator.integers(0, 3, 50), [0, 1, 2]) for _ in range(4)]
     value = value_of(name, *labels)
     assert value != 0
@@ -383,19 +365,23 @@ def test_freezing_matters() -> None:
     frozen = Ba().freeze(whole, whole)
     weights = generator.multinomial(96, np.full(96, 1 / 96), size=400)
     tables = contingency(a, held, weights=weights), contingency(told, held, weights=weights)
-    values = frozen.compare(*tables).value
-    assert abs(values.mean()) < 0.01
+    assert abs(frozen.compare(*tables).value.mean()) < 0.01
     anew = [Ba().freeze(table, table).sign.tolist() for table in (contingency(a, held, weights=row) for row in weights)]
     flipped = np.mean([sign != frozen.sign.tolist() for sign in anew])
     assert 0.2 < flipped < 0.5
 
 
-@pytest.mark.parametrize("metric", [dba, multi, dpa])
-def test_another_direction(metric: Callable[..., object]) -> None:
-    with pytest.raises(ValueError, match='the direction is "A->T" or "T->A", not \'a->t\''):
-        metric(CLASSES, HELD, direction="a->t")
-
-
-def test_ba_of_one_class() -> None:
+def test_refused() -> None:
+    for metric in (dba, multi, dpa):
+        with pytest.raises(ValueError, match='the direction is "A->T" or "T->A", not \'a->t\''):
+            metric(CLASSES, HELD, direction="a->t")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="BA needs two classes"):
         ba_mals(CLASSES[:, None], HELD, TOLD)
+
+
+@pytest.mark.parametrize("name", ["ba_mals", "dba", "multi", "dpa", "ratio", "error"])
+def test_examples_of_docstrings(name: str) -> None:
+    function = getattr(judge, name)
+    (found,) = doctest.DocTestFinder(recurse=False).find(function, name, globs={name: function})
+    assert found.examples
+    assert not doctest.DocTestRunner().run(found).failed

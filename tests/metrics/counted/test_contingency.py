@@ -21,10 +21,7 @@ def test_counts_by_hand() -> None:
     assert found.together.tolist() == [[2, 1], [1, 1], [0, 0]]
     assert (found.attribute.tolist(), found.tasks.tolist()) == ([2, 2, 0], [2, 1])
     assert (float(found.samples), float(found.blank)) == (4, 1)
-
-
-def test_weighted_counts_by_hand() -> None:
-    """Sample 1 twice, the blank one three times; and any axes."""
+    # Sample 1 twice, the blank one three times; and any axes.
     found = contingency(A, T, weights=[[[1, 2, 3, 0.5]]])
     assert found.together.tolist() == [[[[3, 2], [2, 2], [0, 0]]]]
     assert (found.attribute.tolist(), found.tasks.tolist()) == ([[[3, 2.5, 0]]], [[[3, 2]]])
@@ -74,11 +71,9 @@ def test_pairs_against_loops(monkeypatch: pytest.MonkeyPatch, narrow: int, least
     sets = [*every[::-1], (0, 1, 2), (3, 2), (1, 2, 3), (0, 4)]
     found = set_contingency(a, t, sets)
     for index, chosen in enumerate(sets):
-        has = [all(row[label] for label in chosen) for row in t]
-        assert found.tasks[index] == sum(has)
-        assert found.together[:, index].tolist() == [
-            sum(own and both for own, both in zip(column, has, strict=True)) for column in a.T
-        ]
+        has = np.array([all(row[label] for label in chosen) for row in t])
+        assert found.tasks[index] == has.sum()
+        assert found.together[:, index].tolist() == [(column & has).sum() for column in a.T]
 
 
 def test_too_many_sets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,23 +94,21 @@ def test_widths() -> None:
     assert other.shape == (2, 4)
     assert [array.shape for array in hot("tasks", [0, 1], [4, 1])] == [(2, 5), (2, 5)]
     assert hot("tasks", np.array([True, False]))[0].tolist() == [[False, True], [True, False]]
+    with pytest.raises(ValueError, match="tasks: arrays of 2 and 3 columns; give all the same"):
+        hot("tasks", np.zeros((1, 2)), np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="tasks: label 2 is beyond the 2 columns of the multi-hot array"):
+        hot("tasks", np.zeros((1, 2)), [2])
+    with pytest.raises(ValueError, match=re.escape("weights: one for each of 4 samples is needed, got shape (2, 3)")):
+        contingency(A, T, weights=np.ones((2, 3)))
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
         ([["m"], ["f"]], "tasks: bool, int or float is needed, got <U1"),
-        (["m", "f"], "tasks: bool, int or float is needed"),
-        ([[1j]], "tasks: bool, int or float is needed"),
-        ([[0, 2]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[0, -1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[0.5, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[np.nan, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([[np.inf, 1]], "tasks: a multi-hot array holds 0 and 1 only"),
-        ([0, -1], "tasks: labels must be whole numbers from 0"),
-        ([0, 0.5], "tasks: labels must be whole numbers from 0"),
-        ([0, np.nan], "tasks: labels must be whole numbers from 0"),
-        ([0, np.inf], "tasks: labels must be whole numbers from 0"),
+        *((given, "tasks: bool, int or float is needed") for given in (["m", "f"], [[1j]])),
+        *(([[given, 1]], "tasks: a multi-hot array holds 0 and 1 only") for given in (2, -1, 0.5, np.nan, np.inf)),
+        *(([0, given], "tasks: labels must be whole numbers from 0") for given in (-1, 0.5, np.nan, np.inf)),
         ([0, 581929], "tasks: labels are indices from 0, and 581929 is not meant as one"),
         (1, "tasks: [N, K] of 0 and 1 or [N] labels are needed, got shape ()"),
         ([[[1]]], "got shape (1, 1, 1)"),
@@ -128,12 +121,3 @@ def test_refused(given: object, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)) as caught:
         contingency(A, given)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
-
-
-def test_refused_beside_another() -> None:
-    with pytest.raises(ValueError, match="tasks: arrays of 2 and 3 columns; give all the same"):
-        hot("tasks", np.zeros((1, 2)), np.zeros((1, 3)))
-    with pytest.raises(ValueError, match="tasks: label 2 is beyond the 2 columns of the multi-hot array"):
-        hot("tasks", np.zeros((1, 2)), [2])
-    with pytest.raises(ValueError, match=re.escape("weights: one for each of 4 samples is needed, got shape (2, 3)")):
-        contingency(A, T, weights=np.ones((2, 3)))

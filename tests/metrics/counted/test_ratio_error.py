@@ -46,16 +46,13 @@ def test_captions_that_name_nobody() -> None:
     assert ratio([0, 0, 0], first=1, second=0).value == 0
 
 
-def test_images_without_annotation_are_left_out() -> None:
-    """Of four, one has none and one has two classes, each of which is right."""
+def test_several_classes() -> None:
+    assert ratio([0, 0, 2, 1, 2, 2], first=2, second=0).value == 3 / 2
+    assert error([0, 1, 2, 2], [0, 2, 2, 1]).value == 1 / 2
+    # Of four, one has none, which leaves it out, and one has two classes, each of which is right.
     shown = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 0, 1]])
     assert error(shown, [1, 1, 1, 0]).value == 2 / 3
     assert error(shown, [1, 1, 1, 0]).pairs == pytest.approx(np.array([[0, 1, 0], [0, 0, 0], [1, 0, 0]]) / 3)
-
-
-def test_three_classes() -> None:
-    assert ratio([0, 0, 2, 1, 2, 2], first=2, second=0).value == 3 / 2
-    assert error([0, 1, 2, 2], [0, 2, 2, 1]).value == 1 / 2
 
 
 @st.composite
@@ -73,9 +70,7 @@ def test_against_loops(both: str, among: str, drawn: tuple[list[int], list[list[
     shown, named = drawn
     wrong = counted = first = second = 0
     for own, row in zip(shown, named, strict=True):
-        names = {k for k, said in enumerate(row) if said}
-        if both == "neutral" and len(names) > 1:
-            names = set()
+        names = {k for k, said in enumerate(row) if said and (both == "each" or sum(row) == 1)}
         counted += among == "annotated" or bool(names)
         wrong += bool(names - {own})
         first += 1 in names
