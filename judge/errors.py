@@ -40,8 +40,9 @@ def nearest(word: str, known: list[str]) -> str:
     """A hint for a misspelt ``word``: the nearest of what is ``known``, or all of it."""
     import difflib
 
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+    folded = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    return f"did you mean '{folded[close[0]]}'?" if close else f"known: {', '.join(known)}"
 
 
 def require(extra: str, *modules: str) -> None:

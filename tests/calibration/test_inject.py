@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.calibration.grammar import make_world
-from judge.calibration.inject import CHANGES, Source, inject
+from judge.calibration.inject import CHANGES, LEAST, Source, inject
 from judge.calibration.world import HALF, TASKS, task_given_attribute
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
-GENDER, OBJECTS = load_lexicon("gender"), load_lexicon("coco-objects")
+GENDER, COCO = load_lexicon("gender"), load_lexicon("coco-objects")
+OBJECTS = replace(COCO, classes={task: COCO.classes[task] for task in TASKS})  # The grammar speaks of beds too.
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +50,17 @@ def test_tasks_go_with_the_class_that_they_lean_to(source: Source) -> None:
 @pytest.mark.parametrize("dose", [0.2, 0.7, 1.0])
 def test_a_to_t_is_the_mixture_of_the_closed_form(source: Source, dose: float) -> None:
     """As a captioner's ``stereotype`` in the grammar's world: P(t | a) mixed with the fully stereotyped one."""
-    changed = inject(source.human, source, "A->T", dose, seed=1)
-    expected = task_given_attribute(0.3, knob=dose)
-    # Some 7,500 captions a class name a task: three standard errors of a share of 1/6.
-    np.testing.assert_allclose(task_table(changed, source.labels.by_image), expected, atol=0.016)
+    changed = task_table(inject(source.human, source, "A->T", dose, seed=1), source.labels.by_image)
+    plain = task_table(source.human, source.labels.by_image)
+    own = plain * np.repeat(np.eye(2), HALF, axis=1)
+    # Of this world's own table some 3,750 drawn tasks a class: three standard errors of a share of 1/6.
+    np.testing.assert_allclose(changed, (1 - dose) * plain + dose * own / own.sum(axis=1, keepdims=True), atol=0.019)
+    # Of the closed form its 1,000 images a class.
+    np.testing.assert_allclose(changed, task_given_attribute(0.3, knob=dose), atol=0.05)
+
+
+def test_a_to_t_leaves_people_alone(source: Source) -> None:
+    changed = inject(source.human, source, "A->T", 1.0, seed=1)
     assert named(changed, GENDER) == named(source.human, GENDER)
 
 
@@ -86,7 +94,7 @@ def test_changes_without_bias(source: Source) -> None:
         for image, of in source.human.by_image.items()
         for one, other in zip(short.by_image[image], of, strict=True)
     ]
-    assert all(one == other[: len(one)] and len(one) > 2 for one, other in cut)
+    assert all(one == other[: len(one)] and len(one) >= min(3, len(other)) for one, other in cut)
     assert np.mean([len(one) < len(other) for one, other in cut]) > 0.5
     few = inject(source.human, source, "vocabulary", 0.5, seed=3)
     assert named(few, GENDER) == named(source.human, GENDER)
@@ -123,27 +131,25 @@ def test_a_word_finds_its_counterparts() -> None:
 
 
 def test_articles_and_plurals_fit() -> None:
-    texts = ["a woman with an umbrella", "a man on a skateboard", "two men with skateboards", "two women, umbrellas"]
-    human = Captions("human", {str(n): (texts[n % 4],) for n in range(80)})
-    labels = Labels(
-        "gender",
-        ("female", "male"),
-        {i: "male" if "m" in t[0][:6] and "wom" not in t[0] else "female" for i, t in human.by_image.items()},
-        "test",
-    )
-    found = inject(human, Source(human, labels, GENDER, OBJECTS), "A->T", 1.0, seed=0)
-    assert {text for of in found.by_image.values() for text in of} == set(texts)
-    swapped = replace(labels, by_image={i: {"male": "female", "female": "male"}[c] for i, c in labels.by_image.items()})
-    mixed = Source(human, labels, GENDER, OBJECTS)
-    object.__setattr__(mixed, "labels", labels)
-    words = tokenize("a man on a skateboard")
-    drawn = CHANGES["A->T"].apply(mixed, words, "female", 1.0, np.random.default_rng(0))
-    assert " ".join(drawn) == "a man on an umbrella"
-    assert swapped.by_image != labels.by_image
+    texts = {
+        "female": ["a woman with an umbrella", "women, umbrellas"],
+        "male": ["a man on a skateboard", "2 skateboards"],
+    }
+    human = Captions("human", {f"{name}{n}": tuple(of) for name, of in texts.items() for n in range(LEAST)})
+    labels = Labels("gender", ("female", "male"), {image: image[:-1] for image in human.by_image}, "test")
+    source = Source(human, labels, GENDER, COCO)
+    # Each image is of the other class now: what is said of it is all exchanged.
+    other = {image: "female" if name == "male" else "male" for image, name in labels.by_image.items()}
+    exchanged = replace(source, labels=replace(labels, by_image=other))
+    exchanged.__dict__.update(goes_with=source.goes_with, counts=source.counts)
+    found = inject(human, exchanged, "A->T", 1.0, seed=0)
+    assert {text for of in found.by_image.values() for text in of} == {
+        "a woman with a skateboard", "women , skateboards", "a man on an umbrella", "2 umbrellas"
+    }  # fmt: skip
 
 
 def test_what_cannot_be_done_is_refused(source: Source) -> None:
-    assert fault_of(inject, source.human, source, "AT", 0.5, seed=0) == "unknown change 'AT'. Did you mean 'A->T'?"
+    assert fault_of(inject, source.human, source, "A-T", 0.5, seed=0) == "unknown change 'A-T'. Did you mean 'A->T'?"
     assert "dose of A->T is 1.5" in fault_of(inject, source.human, source, "A->T", 1.5, seed=0)
     bare = replace(source, attribute=replace(GENDER, counterparts=()))
     for change in ("T->A", "silence"):

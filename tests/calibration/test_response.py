@@ -21,7 +21,7 @@ def trials(
 ) -> pd.DataFrame:
     """A metric that answers linearly, with normal noise whose sd it knows."""
     rng = np.random.default_rng(0)
-    neutral, rows = find_metric(metric).neutral, []
+    metric, neutral, rows = "lic", find_metric("lic").neutral, []
 
     def add(change: str, dose: float, draw: int, value: float) -> None:
         p = 2 * stats.norm.sf(abs(value - neutral) / sd)
