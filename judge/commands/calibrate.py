@@ -55,6 +55,11 @@ class _Work:
         trial = self.trial
         return json.dumps([trial.change, trial.dose, trial.draw, self.metrics, self.judge])
 
+    @property
+    def captions(self) -> int:
+        """How many both sides have: what a trial costs, about."""
+        return sum(side.total for side in (self.trial.corpus.human, *self.trial.corpus.generated))
+
 
 def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = None) -> list[Calibration]:
     """Measure people's captions against people's captions, with and without known doses of bias.
@@ -132,25 +137,34 @@ def _measure(
     work: Sequence[_Work], config: CalibrateConfig, folder: ResumableFolder, progress: Progress | None
 ) -> list[Row]:
     """A row for each trial and metric, in the order of ``work``; what a killed command has measured is taken over."""
-    path = folder.partial / _TRIALS
-    settings = hashlib.sha256(config.to_yaml().encode()).hexdigest()
+    path, settings = folder.partial / _TRIALS, _digest(config, work)
     known = {line["key"]: line["rows"] for line in _lines(path) if line["settings"] == settings}
-    missing = [one for one in work if one.key not in known]
-    waiting = Counter(one.store for one in missing)
-    stores = {one.key: one.store for one in missing}
-    if progress:
-        progress("trials", len(known), len(work))
-    for key, rows in _measured(missing, config):
+    missing = {one.key: one for one in work if one.key not in known}
+    waiting = Counter(one.store for one in missing.values())
+    total = sum(one.captions for one in work)
+    done = total - sum(one.captions for one in missing.values())
+    for key, rows in _measured(list(missing.values()), config):
         known[key] = rows
-        waiting[stores[key]] -= 1
+        store = missing[key].store
+        waiting[store] -= 1
+        done += missing[key].captions
         if is_main_process():
             with folder.writing(), path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"settings": settings, "key": key, "rows": rows}) + "\n")
-            if not waiting[stores[key]]:
-                shutil.rmtree(stores[key], ignore_errors=True)
+            if not waiting[store]:
+                shutil.rmtree(store, ignore_errors=True)
         if progress:
-            progress("trials", len(known), len(work))
+            progress("captions of trials", done, total)
     return [row for one in work for row in known[one.key]]
+
+
+def _digest(config: CalibrateConfig, work: Sequence[_Work]) -> str:
+    """Of all that trials depend on."""
+    settings = config.model_dump(mode="json", exclude={"out", "workers"})
+    corpora = {id(one.trial.corpus): one.trial.corpus for one in work}.values()
+    captions = [[side.by_image for side in (of.human, *of.generated)] for of in corpora]
+    labels = [of.labels.by_image for of in corpora if of.labels]
+    return hashlib.sha256(json.dumps([settings, captions, labels], sort_keys=True).encode()).hexdigest()
 
 
 def _lines(path: Path) -> list[Row]:

@@ -1,0 +1,138 @@
+"""``judge calibrate`` end to end: on the grammar's world, whose doses have a closed form, and on real captions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from helpers import done_well, inputs_of, judge, refusal
+
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.response import Calibration
+from judge.calibration.truth import true_amplification
+from judge.calibration.world import Captioner
+from judge.commands import calibrate
+from judge.config import CalibrateConfig, make_config
+from judge.metrics import amplification
+
+QUICK = ("--metrics", "lic,dbac-at,dba-o,error", "--doses", "0.8", "--draws", 3, "--nulls", 4, "--sample", 300)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    folder = tmp_path_factory.mktemp("calibrate")
+    return write_world(make_world(900, seed=6), {}, folder / "world")
+
+
+@pytest.fixture(scope="module")
+def finished(files: WorldFiles) -> Path:
+    out = files.folder.parent / "out"
+    done = done_well("calibrate", *inputs_of(files), *QUICK, "--workers", 2, "--out", out)
+    assert "DBA_O (A->T) finds A->T doses from 0.8 on" in done.stdout
+    assert all(len(line.rstrip()) <= 100 for line in done.stdout.splitlines())
+    return out
+
+
+def results(out: Path) -> dict[str, dict[str, Any]]:
+    found = json.loads((out / "calibration.json").read_text(encoding="utf-8"))["results"]
+    return {row["metric"]: row for row in found}
+
+
+def test_files_and_what_they_say(finished: Path) -> None:
+    names = {"calibrate.yaml", "calibration.json", "calibration.png", "calibration.svg", "log.jsonl", "trials.parquet"}
+    assert {path.name for path in finished.iterdir()} == names
+    found = results(finished)
+    assert list(found) == ["lic", "dbac-at", "dba-o", "error"]
+    assert [row["nulls"]["draws"] for row in found.values()] == [4] * 4
+    assert found["dba-o"]["changes"]["A->T"]["right_sign"]["share"] == 1
+    assert found["error"]["changes"]["T->A"]["found_from"] == 0.8
+    # What hides no word of the other direction is not moved by it, to the last digit.
+    lic = found["lic"]["changes"]
+    assert {point["mean"] for point in lic["T->A"]["points"]} == {lic["A->T"]["points"][0]["mean"]}
+    trials = pd.read_parquet(finished / "trials.parquet")
+    assert trials.groupby("metric").size().tolist() == [4 + 3 * 5 + 3] * 4
+    # Large sample: the closed form of the world's captioner that stereotypes as often.
+    large = lic["A->T"]["points"][1]["large_sample"]
+    assert large == pytest.approx(true_amplification(captioner=Captioner(stereotype=0.8)), abs=0.06)
+
+
+def test_a_killed_command_goes_on_and_workers_change_nothing(
+    files: WorldFiles, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    arguments = [*inputs_of(files), *QUICK, "--workers", 1, "--out", out]
+    trained: list[object] = []
+    real = calibrate._trial
+
+    def counted(work: Any) -> Any:
+        trained.append(work)
+        if len(trained) == 40:
+            raise KeyboardInterrupt
+        return real(work)
+
+    monkeypatch.setattr(calibrate, "_trial", counted)
+    assert judge("calibrate", *arguments).exit_code == 130
+    lines = (tmp_path / "out.partial" / "trials.jsonl").read_text(encoding="utf-8")
+    (tmp_path / "out.partial" / "trials.jsonl").write_text(lines[:-20], encoding="utf-8")  # Killed as it wrote.
+    done_well("calibrate", *arguments)
+    assert len(trained) == 40 + 3 * (4 + 15 + 3) - 38
+    for name in ("calibration.json", "trials.parquet"):
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
+    again = yaml.safe_load((out / "calibrate.yaml").read_text(encoding="utf-8"))
+    assert (again["doses"], again["folds"], again["refits"]) == ([0.8], 5, 0)
+
+
+def test_a_metric_with_a_planted_fault_is_caught(
+    files: WorldFiles, finished: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sign flipped where both sides meet."""
+    monkeypatch.setitem(amplification.AMPLIFICATIONS, "difference", lambda human, generated: human - generated)
+    given = {"human": files.human, "labels": files.labels, "metrics": "lic", "doses": [0.8], "draws": 3, "nulls": 2}
+    found: list[Calibration] = calibrate.calibrate_metrics(
+        make_config({**given, "changes": "A->T", "sample": 300, "workers": 1, "out": tmp_path / "out"}, CalibrateConfig)
+    )
+    response = found[0].response
+    assert response is not None
+    assert response.right_sign is not None
+    assert response.right_sign.value == 0
+    assert results(finished)["lic"]["changes"]["A->T"]["right_sign"]["share"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--sample", "5000"], "images have 2 human captions and a label. Draw"),
+        (["--changes", "A->T,silent"], "unknown change 'silent'. Did you mean 'silence'?"),
+        (["--doses", "0.5,1.5"], "'doses.1': input should be less than 1"),
+        (["--tasks", "TASKS.yaml"], "no task of which 10 captions speak goes with"),
+        (["--attribute", "skin", "--lexicon", "none"], "attribute 'skin': no words of it are known"),
+        (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
+    ],
+)
+def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], told: str) -> None:
+    lexicons = {
+        "TASKS": "classes: {flying: [flies]}",
+        "LEXICON": "name: gender\nclasses: {female: [woman], male: [man]}",
+    }
+    given = []
+    for argument in arguments:
+        if argument in lexicons:
+            (tmp_path / "words.yaml").write_text(lexicons[argument], encoding="utf-8")
+        given.append(tmp_path / "words.yaml" if argument in lexicons else argument)
+    assert told in refusal("calibrate", *inputs_of(files), "--metrics", "lic", *given, "--out", tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} <= {"words.yaml"}
+
+
+def test_real_captions(coco: Path, tmp_path: Path) -> None:
+    """Counted metrics alone: judged ones are in docs/calibration.md."""
+    given = ["--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--metrics", "dba-o,dba-g,error"]
+    done_well("calibrate", *given, "--doses", "0.2,0.6", "--draws", 3, "--nulls", 3, "--out", tmp_path / "out")
+    found = results(tmp_path / "out")
+    for metric in ("dba-o", "dba-g", "error"):
+        own = found[metric]["changes"][found[metric]["direction"]]
+        assert own["spearman"] > 0.9
+        assert own["right_sign"]["share"] == 1
