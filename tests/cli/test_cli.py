@@ -171,7 +171,7 @@ def test_faulty_files(files: WorldFiles, tmp_path: Path, name: str, content: str
     [
         (["--metrics", "lick"], "--metrics: unknown metric 'lick'. Did you mean 'lic'?"),
         (["--judge", "lsmt"], "--judge: unknown judge 'lsmt'. Did you mean 'lstm'?"),
-        (["--protocol", "paperr"], "'protocol'"),
+        (["--protocol", "paperr"], "--protocol: unknown value 'paperr'. Did you mean 'paper'?"),
         (["--seeds", "0"], "'seeds'"),
         (["--lexicon", "gendr"], "no lexicon 'gendr'. Did you mean 'gender'?"),
         (["--column", "caption"], "'caption' is not KEY=VALUE"),

@@ -410,7 +410,7 @@ def test_two_pictures_of_one_id(folder: Folder) -> None:
         (["--ids", "LIST"], "lists no 'images'"),
         (["--mask", "segment"], "--instances"),
         (["--device", "toaster"], "--device toaster: cannot be used here"),
-        (["--precision", "fp16"], "'precision': "),
+        (["--precision", "fp16"], "--precision: unknown value 'fp16'"),
         (["--beams", "0"], "'beams': "),
         (["--out", "."], "--out .: is a folder"),
         (["--out", "INSTANCES", "--ids", "INSTANCES", "--overwrite"], "instances.json is read"),

@@ -239,3 +239,21 @@ def test_a_class_that_training_never_shows() -> None:
     found = LinearJudge(THREE).fit(train, seed=0).predict(tell(30, THREE, seed=1)).probabilities
     assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
     assert found.sum(axis=1) == pytest.approx(1)
+
+
+def test_linear_equals_a_hand_written_optimum() -> None:
+    """The fitted weights are where the gradient of the weighted, penalised log loss is zero."""
+    samples = [
+        Sample(s.image_id, s.side, 0, s.words, s.answers, weight=1.5 - s.answers[0]) for s in make_samples(80, clue=0.7)
+    ]
+    judge = LinearJudge(GENDER).fit(samples, seed=0)
+    x = judge._terms.table(samples).toarray()
+    y = np.array([s.answers[0] for s in samples])
+    w = np.array([s.weight for s in samples])
+    # Features that stand in the same samples were solved as one: each has its share of the weight.
+    *found, intercept = judge._model.coefficients[:, 0, 0]
+    coefficients = judge._terms.features._merge @ np.array(found)
+    p = 1 / (1 + np.exp(-(x @ coefficients + intercept)))
+    assert judge.predict(samples).probabilities[:, 1] == pytest.approx(p)
+    gradient = x.T @ (w * (p - y)) + coefficients / judge.c
+    assert np.abs(gradient).max() / w.sum() < 2e-3

@@ -163,6 +163,16 @@ def test_partial_hides_its_share_to_the_pixel(area: int, share: float) -> None:
         assert tuple(np.argwhere(region).max(axis=0)[:1]) <= tuple(left.min(axis=0)[:1])
 
 
+def test_partial_takes_its_share_of_each() -> None:
+    """By hand: two people of 2 x 4 pixels, half of each; one of one pixel, which is hidden."""
+    masks = np.zeros((3, 6, 8), dtype=bool)
+    masks[0, 0:4, 0:2] = masks[1, 2:6, 4:6] = masks[2, 5, 7] = True
+    region = hidden_region([from_mask(mask, "person") for mask in masks], (6, 8), mode="partial")
+    expected = np.zeros((6, 8), dtype=bool)
+    expected[0:2, 0:2] = expected[2:4, 4:6] = expected[5, 7] = True
+    np.testing.assert_array_equal(region, expected)
+
+
 @pytest.mark.parametrize("dilation", [1, 2, 5, 17, 100, 399])
 def test_dilation_is_a_disc_of_true_distance(dilation: int) -> None:
     rng = np.random.default_rng(dilation)
