@@ -34,7 +34,6 @@ from judge.types import Captions, Direction, FloatArray, Labels, Words
 
 LEAST = 10
 """Captions that must name a task, so that it is drawn and goes with a class."""
-_ARTICLES = frozenset({"a", "an"})
 # Words that a phrase begins with.
 # fmt: off
 _STARTS = frozenset({
@@ -181,7 +180,10 @@ def _plural(words: Words) -> bool:
 
 
 def _stereotype(source: Source, words: Words, name: str, dose: float, generator: np.random.Generator) -> Words:
-    """A->T: each task that is named becomes, with probability ``dose``, one that goes with the class ``name``."""
+    """A->T: each task that is named becomes, with probability ``dose``, one that goes with the class ``name``.
+
+    Its number stays, and the article: "an" would tell of the task where its words are hidden.
+    """
     tasks, steps = source.stereotype(name)
     changed, place = list[str](), 0
     for start, stop, _ in source.find_tasks(words):
@@ -193,8 +195,6 @@ def _stereotype(source: Source, words: Words, name: str, dose: float, generator:
         known = source.phrases.get((drawn, plural)) or source.phrases[drawn, not plural]
         said = known[int(phrase * len(known))]
         changed += [*words[place:start], *said]
-        if start and words[start - 1] in _ARTICLES:
-            changed[-len(said) - 1] = "an" if said[0][0] in "aeiou" else "a"
         place = stop
     return (*changed, *words[place:])
 

@@ -18,7 +18,7 @@ def calibrate(config: CalibrateConfig) -> None:
     """
     from judge.commands.calibrate import calibrate_metrics
     from judge.report.calibration import calibration_tables, verdict
-    from judge.report.render import print_table
+    from judge.report.render import open_console, print_table, print_text
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:
@@ -28,5 +28,5 @@ def calibrate(config: CalibrateConfig) -> None:
             print_table(table)
             say("")
         for row in found:
-            say(verdict(row))
+            print_text(verdict(row), open_console())
         say(f"Everything is in {config.out}")

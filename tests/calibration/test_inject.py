@@ -16,6 +16,7 @@ from judge.calibration.grammar import make_world
 from judge.calibration.inject import CHANGES, LEAST, Source, inject
 from judge.calibration.world import HALF, TASKS, task_given_attribute
 from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.masking import mask
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
@@ -59,9 +60,13 @@ def test_a_to_t_is_the_mixture_of_the_closed_form(source: Source, dose: float) -
     np.testing.assert_allclose(changed, task_given_attribute(0.3, knob=dose), atol=0.05)
 
 
-def test_a_to_t_leaves_people_alone(source: Source) -> None:
-    changed = inject(source.human, source, "A->T", 1.0, seed=1)
-    assert named(changed, GENDER) == named(source.human, GENDER)
+@pytest.mark.parametrize(("change", "lexicon"), [("A->T", OBJECTS), ("T->A", GENDER)])
+def test_no_other_word_is_touched(source: Source, change: str, lexicon: Lexicon) -> None:
+    """With the words of what changes hidden, captions are what they were."""
+    changed = inject(source.human, source, change, 1.0, seed=1)
+    for image, texts in source.human.by_image.items():
+        sides = [[mask(tokenize(text), lexicon) for text in of] for of in (texts, changed.by_image[image])]
+        assert sides[0] == sides[1]
 
 
 @pytest.mark.parametrize("dose", [0.3, 1.0])
@@ -130,7 +135,7 @@ def test_a_word_finds_its_counterparts() -> None:
         assert not GENDER.mentions(tokenize(row["none"]))
 
 
-def test_articles_and_plurals_fit() -> None:
+def test_articles_and_plurals_stay() -> None:
     texts = {
         "female": ["a woman with an umbrella", "women, umbrellas"],
         "male": ["a man on a skateboard", "2 skateboards"],
@@ -144,7 +149,7 @@ def test_articles_and_plurals_fit() -> None:
     exchanged.__dict__.update(goes_with=source.goes_with, counts=source.counts)
     found = inject(human, exchanged, "A->T", 1.0, seed=0)
     assert {text for of in found.by_image.values() for text in of} == {
-        "a woman with a skateboard", "women , skateboards", "a man on an umbrella", "2 umbrellas"
+        "a woman with an skateboard", "women , skateboards", "a man on a umbrella", "2 umbrellas"
     }  # fmt: skip
 
 

@@ -32,8 +32,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 def finished(files: WorldFiles) -> Path:
     out = files.folder.parent / "out"
     done = done_well("calibrate", *inputs_of(files), *QUICK, "--workers", 2, "--out", out)
-    assert "DBA_O (A->T) finds A->T doses from 0.8 on" in done.stdout
-    assert all(len(line.rstrip()) <= 100 for line in done.stdout.splitlines())
+    assert "Error finds T->A doses from 0.8 on." in done.stdout
+    *lines, last = done.stdout.splitlines()
+    assert last == f"Everything is in {out}"
+    assert [line for line in lines if len(line.rstrip()) > 100] == []
     return out
 
 
@@ -48,7 +50,6 @@ def test_files_and_what_they_say(finished: Path) -> None:
     found = results(finished)
     assert list(found) == ["lic", "dbac-at", "dba-o", "error"]
     assert [row["nulls"]["draws"] for row in found.values()] == [4] * 4
-    assert found["dba-o"]["changes"]["A->T"]["right_sign"]["share"] == 1
     assert found["error"]["changes"]["T->A"]["found_from"] == 0.8
     # What hides no word of the other direction is not moved by it, to the last digit.
     lic = found["lic"]["changes"]
@@ -114,17 +115,12 @@ def test_a_metric_with_a_planted_fault_is_caught(
     ],
 )
 def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], told: str) -> None:
-    lexicons = {
-        "TASKS": "classes: {flying: [flies]}",
-        "LEXICON": "name: gender\nclasses: {female: [woman], male: [man]}",
-    }
-    given = []
-    for argument in arguments:
-        if argument in lexicons:
-            (tmp_path / "words.yaml").write_text(lexicons[argument], encoding="utf-8")
-        given.append(tmp_path / "words.yaml" if argument in lexicons else argument)
+    words = {"TASKS.yaml": "{flying: [flies]}", "LEXICON.yaml": "{female: [woman], male: [man]}"}
+    for name, classes in words.items():
+        (tmp_path / name).write_text(f"name: gender\nclasses: {classes}\n", encoding="utf-8")
+    given = [tmp_path / argument if argument in words else argument for argument in arguments]
     assert told in refusal("calibrate", *inputs_of(files), "--metrics", "lic", *given, "--out", tmp_path / "out")
-    assert {path.name for path in tmp_path.iterdir()} <= {"words.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} == {*words}
 
 
 def test_real_captions(coco: Path, tmp_path: Path) -> None:
