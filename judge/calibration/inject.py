@@ -9,17 +9,20 @@ Each change touches one thing and leaves the rest of a caption as people wrote i
 - ``silence``: the words for the person name no class any more.
 - ``brevity``: the caption ends before its last phrase.
 
-The last three amplify nothing: a metric that they move mistakes something else for bias. "Goes with" is relative, as in
-DBA: a task goes with the class whose images' captions name it most often, however many images each class has. What a
-change draws does not depend on its dose: captions that change at 0.1 are among those that change at 0.2.
+The last three add no stereotype. They may take evidence away (short captions name fewer tasks), or leave a trace of
+what was there ("people" for "women" still tells of several): a metric that they move is moved by something else than
+what it is meant to measure. "Goes with" is relative, as in DBA: a task goes with the class whose images' captions name
+it most often, however many images each class has. What a change draws does not depend on its dose: captions that change
+at 0.1 are among those that change at 0.2.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +36,7 @@ from judge.text.vectors import CORPUS, Vectors, load_vectors
 from judge.types import Captions, Direction, FloatArray, Labels, Words
 
 LEAST = 10
-"""Captions that must name a task, so that it is drawn and goes with a class."""
+"""How often captions must name a task, so that it is drawn and goes with a class."""
 # Words that a phrase begins with.
 # fmt: off
 _STARTS = frozenset({
@@ -51,14 +54,15 @@ class Source:
     Attributes:
         human: people's captions.
         labels: of the images.
-        attribute: the words of the attribute.
+        attribute: the words of the attribute; None where it has none.
         tasks: the words of tasks.
     """
 
     human: Captions
     labels: Labels
-    attribute: Lexicon
+    attribute: Lexicon | None
     tasks: Lexicon
+    _cache: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def captions(self) -> dict[str, list[Words]]:
@@ -93,7 +97,7 @@ class Source:
         kept = {task: found[task] for task in sorted(found) if found[task].total() >= LEAST}
         without = {*self.labels.classes} - {self._leaning(counts) for counts in kept.values()}
         if without:
-            what = f"no task of which {LEAST} captions speak goes with '{min(without)}'"
+            what = f"no task that captions name {LEAST} times goes with '{min(without)}'"
             raise JudgeError(what, where=f"lexicon '{self.tasks.name}'", mend="give more captions, or other --tasks")
         return kept
 
@@ -107,7 +111,7 @@ class Source:
 
     def _leaning(self, counts: Mapping[str, int]) -> str:
         """The class whose captions name a task most often; the first of equals."""
-        return max(self.labels.classes, key=lambda name: counts.get(name, 0) / self._sizes[name])
+        return max(self.labels.classes, key=lambda name: counts.get(name, 0) / max(1, self._sizes[name]))
 
     @cached_property
     def goes_with(self) -> dict[str, str]:
@@ -116,22 +120,19 @@ class Source:
 
     def stereotype(self, name: str) -> tuple[list[str], FloatArray]:
         """Tasks that go with a class, and the steps of P(task | class) that A->T draws them by, the last one 1."""
-        if name not in self._stereotypes:
+        if name not in self._cache:
             tasks = [task for task, of in self.goes_with.items() if of == name]
             steps = np.cumsum([self.counts[task][name] for task in tasks], dtype=np.float64)
-            self._stereotypes[name] = tasks, steps / steps[-1]
-        return self._stereotypes[name]
-
-    @cached_property
-    def _stereotypes(self) -> dict[str, tuple[list[str], FloatArray]]:
-        return {}
+            self._cache[name] = tasks, steps / steps[-1]
+        found: tuple[list[str], FloatArray] = self._cache[name]
+        return found
 
     @cached_property
     def phrases(self) -> dict[tuple[str, bool], list[Words]]:
         """(task, whether in the plural) -> the words that captions have for it; every mention counts."""
         found: dict[tuple[str, bool], list[Words]] = defaultdict(list)
         for _, words, start, stop, task in self._mentions:
-            found[task, _plural(words[start:stop])].append(words[start:stop])
+            found[task, self.is_plural(words[start:stop], task)].append(words[start:stop])
         return found
 
     @cached_property
@@ -143,14 +144,19 @@ class Source:
                 counts.update(words[place] for place in self.free_places(words))
         return sorted(counts, key=lambda word: (-counts[word], word))
 
+    def is_plural(self, words: Words, task: str) -> bool:
+        """Whether a task is named in the plural: its singular, without "s" or "es", names it too."""
+        entry = " ".join(words)
+        return any(entry.endswith(end) and entry.removesuffix(end) in self.tasks.classes[task] for end in ("s", "es"))
+
+    def named_places(self, words: Words) -> set[int]:
+        """Where words stand that name the attribute or a task, or are hidden with them."""
+        lexicons = [lexicon for lexicon in (self.attribute, self.tasks) if lexicon]
+        return {place for of in lexicons for start, stop, _ in of.find(words) for place in range(start, stop)}
+
     def free_places(self, words: Words) -> list[int]:
         """Where content words stand that name neither the attribute nor a task."""
-        taken = {
-            place
-            for lexicon in (self.attribute, self.tasks)
-            for start, stop, _ in lexicon.find(words)
-            for place in range(start, stop)
-        }
+        taken = self.named_places(words)
         return [place for place, word in enumerate(words) if place not in taken and is_content(word)]
 
     @cached_property
@@ -159,11 +165,22 @@ class Source:
         captions = [words for of in self.captions.values() for words in of]
         return load_vectors(CORPUS, self.common_words, captions=captions)
 
+    def in_place_of_rare(self, dose: float) -> dict[str, str]:
+        """Each of the rarest ``dose`` of the content words -> the nearest of the others, "" for none."""
+        if dose not in self._cache:
+            kept = self.common_words[: round((1 - dose) * len(self.common_words))]
+            lost = self.common_words[len(kept) :]
+            near = nearest(lost, kept, self.vectors)
+            self._cache[dose] = {word: near[word][0] if word in near else "" for word in lost}
+        found: dict[str, str] = self._cache[dose]
+        return found
+
     def name(self, words: Words, to: str | None) -> Words:
         """A caption whose words for people name the class ``to``; of None no class.
 
         It stays as it is if it has a word for people that has no counterpart there.
         """
+        assert self.attribute is not None
         changed, place = list[str](), 0
         for start, stop, named in self.attribute.find(words):
             if named is not None:
@@ -175,10 +192,6 @@ class Source:
         return (*changed, *words[place:])
 
 
-def _plural(words: Words) -> bool:
-    return words[-1].endswith("s") and not words[-1].endswith("ss")
-
-
 def _stereotype(source: Source, words: Words, name: str, dose: float, generator: np.random.Generator) -> Words:
     """A->T: each task that is named becomes, with probability ``dose``, one that goes with the class ``name``.
 
@@ -186,12 +199,12 @@ def _stereotype(source: Source, words: Words, name: str, dose: float, generator:
     """
     tasks, steps = source.stereotype(name)
     changed, place = list[str](), 0
-    for start, stop, _ in source.find_tasks(words):
+    for start, stop, named in source.find_tasks(words):
         moved, task, phrase = generator.random(3)
         if moved >= dose:
             continue
         drawn = tasks[int(np.searchsorted(steps, task, side="right"))]
-        plural = _plural(words[start:stop])
+        plural = source.is_plural(words[start:stop], named)
         known = source.phrases.get((drawn, plural)) or source.phrases[drawn, not plural]
         said = known[int(phrase * len(known))]
         changed += [*words[place:start], *said]
@@ -219,22 +232,13 @@ def _shorten(_: Source, words: Words, __: str, dose: float, generator: np.random
 
 def _forget(source: Source, words: Words, _: str, dose: float, __: np.random.Generator) -> Words:
     """The rarest ``dose`` of content words are never said; in their place the nearest other, if there is any."""
-    known = _nearest_kept(source, dose)
+    known = source.in_place_of_rare(dose)
     said = dict.fromkeys(source.free_places(words))
     return tuple(
         known.get(word, word) if place in said else word
         for place, word in enumerate(words)
         if place not in said or known.get(word, word)
     )
-
-
-@cache
-def _nearest_kept(source: Source, dose: float) -> dict[str, str]:
-    """Word that is lost -> the word in its place, "" for none."""
-    kept = source.common_words[: round((1 - dose) * len(source.common_words))]
-    lost = source.common_words[len(kept) :]
-    near = nearest(lost, kept, source.vectors)
-    return {word: near[word][0] if word in near else "" for word in lost}
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +310,7 @@ def check(source: Source, change: str, dose: float) -> None:
         raise JudgeError(f"a dose of {change} is {dose:g}", mend="take a number from 0 to 1")
     if CHANGES[change].moves:
         _ = source.goes_with
-    if CHANGES[change].names_people and not source.attribute.counterparts:
-        what = f"{change} exchanges words for people, and none of them is known for another's"
-        mend = f"give a lexicon with 'counterparts', or leave {change} out"
-        raise JudgeError(what, where=f"lexicon '{source.attribute.name}'", mend=mend)
+    if CHANGES[change].names_people and (source.attribute is None or not source.attribute.counterparts):
+        what = f"{change} exchanges words for people, and none is known for another's"
+        where = f"lexicon '{source.attribute.name}'" if source.attribute else f"attribute '{source.labels.attribute}'"
+        raise JudgeError(what, where=where, mend=f"give a lexicon with 'counterparts', or leave {change} out")

@@ -1,6 +1,6 @@
 """How a metric answers to known doses, and to nothing: arithmetic on the trials of ``judge calibrate``.
 
-A trial is one corpus whose true amplification is known, measured by one metric and judge: a row of
+A trial is one corpus whose dose of bias is known, measured by one metric and judge: a row of
 
 | column | |
 | --- | --- |
@@ -32,7 +32,7 @@ Key = tuple[str, float, str, str]
 
 
 class Share(NamedTuple):
-    """A share of ``trials``, in [0, 1], and the exact 95% interval of the probability (Clopper and Pearson 1934)."""
+    """A share of independent ``trials``, in [0, 1], and its exact 95% interval (Clopper and Pearson 1934)."""
 
     value: float
     trials: int
@@ -55,16 +55,16 @@ class Nulls:
     """What a metric says where nothing is amplified: people's captions against people's.
 
     Attributes:
-        draws: how many.
-        mean, sd: of the values.
+        draws: how many have a value.
+        mean, sd: of the values; None of too few.
         claimed: mean standard error over ``sd``: 1 where errors say what they should; None without errors.
-        rejected: draws with p below 0.05; None without p.
-        held: draws whose 95% interval holds the neutral value; None without intervals.
+        rejected: draws with p below 0.05, false positives; None without p.
+        held: draws whose 95% interval holds no amplification, coverage; None without intervals.
     """
 
     draws: int
-    mean: float
-    sd: float
+    mean: float | None
+    sd: float | None
     claimed: float | None
     rejected: Share | None
     held: Share | None
@@ -76,17 +76,19 @@ class Point:
 
     Attributes:
         dose: in [0, 1].
-        mean: of the values.
-        band: 95% t-interval of the mean; None of one draw.
-        rejected: draws with p below 0.05; None without p.
-        large: the value on a large sample, by a judge close to the Bayes judge; None where it was not measured.
+        mean: of the values; None where no draw has one.
+        band: 95% t-interval of the mean; None of fewer than two draws.
+        rejected: draws with p below 0.05, on whichever side; None without p.
+        found: those of them on the side where the dose should move the metric; None without p, or such a side.
+        worth: how far the dose moves the metric on all images; None where that was not measured.
     """
 
     dose: float
-    mean: float
+    mean: float | None
     band: Interval | None
     rejected: Share | None
-    large: float | None
+    found: Share | None
+    worth: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +97,31 @@ class Response:
 
     Attributes:
         change: a key of :data:`~judge.calibration.inject.CHANGES`.
+        side: where doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
         points: by dose, that of nothing first.
-        spearman: rank correlation of dose and value over draws; None where values do not vary.
-        right_sign: draws of any dose whose value is on the side of neutral where it should be: above it, for metrics of
-            amplification; for others (Ratio) where the large sample is. None where that is not known.
-        found_from: the least dose from which on 80% of the draws have p below 0.05; None if there is none.
+        shift: of draws at the largest dose, the mean rise over the same draw without any; None without such a pair.
+        shift_band: its 95% t-interval; None of fewer than two pairs.
+        spearman: mean over draws of the rank correlation of dose and value within the draw, in [-1, 1]; None where
+            values do not vary.
+        right_sign: share of trials with a dose whose value is on ``side`` of no amplification; None without a side.
+        found_from: the least dose from which on 80% of the draws are ``found``; None if there is none.
     """
 
     change: str
+    side: int
     points: tuple[Point, ...]
+    shift: float | None
+    shift_band: Interval | None
     spearman: float | None
-    right_sign: Share | None
+    right_sign: float | None
     found_from: float | None
 
     @property
-    def shift(self) -> float:
-        """Mean at the largest dose less the mean without any."""
-        return self.points[-1].mean - self.points[0].mean
+    def moves(self) -> int:
+        """Where the largest dose moves the metric, beyond chance: 1, -1 or 0."""
+        if self.shift_band is None:
+            return 0
+        return int(self.shift_band.low > 0) - int(self.shift_band.high < 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,6 @@ class Calibration:
     Attributes:
         metric: the row.
         judge: its name, "counted" for none.
-        own: the direction that it is meant to measure.
         nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
@@ -129,15 +138,14 @@ class Calibration:
 
     metric: Metric
     judge: str
-    own: Direction
     nulls: Nulls
     responses: Mapping[str, Response]
     seconds: float
 
     @property
     def response(self) -> Response | None:
-        """To doses of its own direction; None where none was given."""
-        return self.responses.get(self.own)
+        """To doses of the (first) direction that it is meant to measure; None where none was given."""
+        return self.responses.get(directions(self.metric)[0])
 
     @property
     def crosstalk(self) -> dict[str, float]:
@@ -145,102 +153,133 @@ class Calibration:
         own = self.response
         if own is None or not own.shift:
             return {}
-        return {name: of.shift / own.shift for name, of in self.responses.items() if name != self.own}
+        aims = directions(self.metric)
+        return {
+            name: of.shift / own.shift
+            for name, of in self.responses.items()
+            if name not in aims and of.shift is not None
+        }
 
 
-def own_direction(metric: Metric) -> Direction:
-    """What a metric is meant to measure: how captions reveal the attribute (A->T), or name it (T->A)."""
+def directions(metric: Metric) -> tuple[Direction, ...]:
+    """What a metric is meant to measure: that captions reveal the attribute (A->T), or how they name it (T->A)."""
     if metric.direction:
-        return metric.direction
-    return "T->A" if metric.counted and metric.counted.labels is None else "A->T"
+        return (metric.direction,)
+    if metric.counted:
+        # BA counts who is named with what: it has no direction.
+        return ("T->A",) if metric.counted.labels is None else ("A->T", "T->A")
+    return ("A->T",)
 
 
-def calibrate(trials: pd.DataFrame, large: pd.DataFrame) -> list[Calibration]:
-    """Each metric and judge of ``trials``, in order of appearance.
+def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibration]:
+    """Each metric and judge of ``trials``, in order of appearance. Values that are not finite are left out.
 
     Args:
         trials: see above.
-        large: change, dose, metric, judge, value: one row for each dose that was measured on a large sample.
+        worth: how far each dose moves the metric on all images, of the doses for which that was measured.
     """
-    keys = large[["change", "dose", "metric", "judge"]].itertuples(index=False, name=None)
-    known = dict(zip(keys, large["value"].tolist(), strict=True))
+    trials = trials.replace([np.inf, -np.inf], np.nan)
     return [
-        _calibrate(find_metric(str(metric)), str(judge), rows, known)
+        _calibrate(find_metric(str(metric)), str(judge), rows, worth)
         for (metric, judge), rows in trials.groupby(["metric", "judge"], sort=False)
     ]
 
 
-def _calibrate(metric: Metric, judge: str, rows: pd.DataFrame, large: Mapping[Key, float]) -> Calibration:
+def _calibrate(metric: Metric, judge: str, rows: pd.DataFrame, worth: Mapping[Key, float]) -> Calibration:
     plain = rows[rows["change"] == NOTHING].sort_values("draw")
     responses = {}
     for change in [name for name in CHANGES if name in set(rows["change"])]:
         mine = rows[rows["change"] == change]
         # Draws without any dose that have companions with one.
-        start = plain[plain["draw"].isin(mine["draw"])]
-        known = {dose: large.get((change, dose, metric.name, judge)) for dose in mine["dose"].unique().tolist()}
-        responses[change] = _respond(change, pd.concat([start, mine]), metric, known)
-    nulls, seconds = _nulls(plain, metric.neutral), float(rows["seconds"].mean())
-    return Calibration(metric, judge, own_direction(metric), nulls, responses, seconds)
+        both = pd.concat([plain[plain["draw"].isin(mine["draw"])], mine])
+        of_dose = {key[1]: value for key, value in worth.items() if (key[0], *key[2:]) == (change, metric.name, judge)}
+        responses[change] = _respond(change, both, metric, of_dose)
+    return Calibration(metric, judge, _nulls(plain, metric.neutral), responses, float(rows["seconds"].mean()))
 
 
 def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
-    values, errors = rows["value"].dropna(), rows["error"].dropna()
-    spread = float(values.std(ddof=1))
+    values, errors = (rows[name].dropna().to_numpy(dtype=np.float64) for name in ("value", "error"))
+    spread = float(values.std(ddof=1)) if len(values) > 1 else None
     return Nulls(
         len(values),
-        float(values.mean()),
+        float(values.mean()) if len(values) else None,
         spread,
         float(errors.mean() / spread) if len(errors) and spread else None,
-        _rejected(rows),
+        Share.among((rows["p"].dropna() < SIGNIFICANT).tolist()),
         Share.among([low <= neutral <= high for low, high in rows[["low", "high"]].dropna().itertuples(index=False)]),
     )
 
 
-def _rejected(rows: pd.DataFrame) -> Share | None:
-    return Share.among((rows["p"].dropna() < SIGNIFICANT).tolist())
+def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[float, float]) -> Response:
+    side = _side(change, metric, worth)
+    points = tuple(
+        _point(float(str(dose)), of, metric.neutral, side, worth) for dose, of in rows.groupby("dose", sort=True)
+    )
+    table = rows.pivot(index="draw", columns="dose", values="value")
+    rises = (table.iloc[:, -1] - table.iloc[:, 0]).dropna().to_numpy(dtype=np.float64)
+    dosed = rows.loc[rows["dose"] > 0, "value"].dropna().to_numpy(dtype=np.float64)
+    return Response(
+        change,
+        side,
+        points,
+        float(rises.mean()) if len(rises) else None,
+        _band(rises),
+        _spearman(table),
+        float(np.mean(np.sign(dosed - metric.neutral) == side)) if side and len(dosed) else None,
+        _found_from(points),
+    )
 
 
-def _respond(change: str, rows: pd.DataFrame, metric: Metric, large: Mapping[float, float | None]) -> Response:
+def _side(change: str, metric: Metric, worth: Mapping[float, float]) -> int:
+    """Where a dose should move a metric: up, if it is one of amplification; others (Ratio) as on all images."""
+    if CHANGES[change].moves not in directions(metric):
+        return 0
+    if metric.verdicts[0] != "higher":
+        return 1
+    return int(np.sign(worth[max(worth)])) if worth else 0
+
+
+def _spearman(table: pd.DataFrame) -> float | None:
+    """Mean over draws, rows of ``table``, of the rank correlation of the columns' names and the values."""
     from scipy.stats import spearmanr
 
-    rows = rows.dropna(subset="value")
-    doses, values = (rows[name].to_numpy(dtype=np.float64) for name in ("dose", "value"))
-    points = tuple(_point(dose, rows[doses == dose], large.get(dose)) for dose in np.unique(doses).tolist())
-    sides = {point.dose: _side(change, metric, point.large) for point in points if point.dose}
-    right = [
-        bool(np.sign(value - metric.neutral) == sides[dose])
-        for dose, value in zip(doses.tolist(), values.tolist(), strict=True)
-        if sides.get(dose)
-    ]
-    spearman = float(spearmanr(doses, values).statistic) if np.ptp(values) else None
-    return Response(change, points, spearman, Share.among(right), _found_from(points))
+    found = []
+    for _, row in table.iterrows():
+        values = row.dropna()
+        if values.size > 1 and values.max() > values.min():
+            found.append(float(spearmanr(values.index.to_numpy(dtype=np.float64), values.to_numpy()).statistic))
+    return float(np.mean(found)) if found else None
 
 
-def _side(change: str, metric: Metric, large: float | None) -> int:
-    """Where a dose should move a metric: 1, -1, or 0 where it should not, or that is not known."""
-    if CHANGES[change].moves != own_direction(metric):
-        return 0
-    if metric.verdicts[0] == "amplifies":
-        return 1
-    return 0 if large is None else int(np.sign(large - metric.neutral))
+def _point(dose: float, rows: pd.DataFrame, neutral: float, side: int, worth: Mapping[float, float]) -> Point:
+    values: FloatArray = rows["value"].dropna().to_numpy(dtype=np.float64)
+    tested = rows.dropna(subset=["value", "p"])
+    rejected = tested["p"] < SIGNIFICANT
+    found = rejected & (np.sign(tested["value"] - neutral) == side)
+    return Point(
+        dose,
+        float(values.mean()) if len(values) else None,
+        _band(values),
+        Share.among(rejected.tolist()),
+        Share.among(found.tolist()) if side else None,
+        worth.get(dose),
+    )
 
 
-def _point(dose: float, rows: pd.DataFrame, large: float | None) -> Point:
+def _band(values: FloatArray) -> Interval | None:
+    """95% t-interval of a mean."""
     from scipy import stats
 
-    values: FloatArray = rows["value"].to_numpy(dtype=np.float64)
-    mean = float(values.mean())
-    band = None
-    if len(values) > 1:
-        reach = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-        band = Interval(mean - reach, mean + reach)
-    return Point(dose, mean, band, _rejected(rows), large)
+    if len(values) < 2:
+        return None
+    reach = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    return Interval(float(values.mean()) - reach, float(values.mean()) + reach)
 
 
 def _found_from(points: Sequence[Point]) -> float | None:
-    found = None
+    least = None
     for point in reversed(points):
-        if not (point.dose and point.rejected and point.rejected.value >= POWER):
+        if not (point.dose and point.found and point.found.value >= POWER):
             break
-        found = point.dose
-    return found
+        least = point.dose
+    return least

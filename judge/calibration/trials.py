@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from judge.calibration.inject import CHANGES, Source, inject
 from judge.calibration.nulls import people_as_captioner
 from judge.calibration.response import NOTHING
@@ -14,8 +16,6 @@ from judge.types import Captions, Labels
 
 # The number of the draw that holds all images.
 WHOLE = -1
-# Captions of an image on either side there.
-PER_SIDE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,6 @@ class Design:
     images: int
     seed: int = 0
 
-    def __len__(self) -> int:
-        """How many trials."""
-        return max(self.nulls, self.draws) + self.draws * len(self.changes) * len(self.doses)
-
 
 def draw_trials(corpus: Corpus, labels: Labels, source: Source, design: Design) -> Iterator[Trial]:
     """All draws; of each image one caption is people's and another, of another person, the captioner's.
@@ -65,26 +61,31 @@ def draw_trials(corpus: Corpus, labels: Labels, source: Source, design: Design) 
         JudgeError: too few images have two captions and a label; what :func:`~judge.calibration.inject.inject` refuses.
     """
     for number in range(max(design.nulls, design.draws)):
-        drawn = people_as_captioner(corpus, labels, images=design.images, seed=design.seed + number)
+        drawn = people_as_captioner(corpus, labels, images=design.images, seed=_seed(design.seed, number))
         yield from _dosed(drawn, source, design, number, design.changes if number < design.draws else ())
 
 
-def large_sample(corpus: Corpus, labels: Labels, source: Source, design: Design, *, reduced: bool) -> Iterator[Trial]:
-    """All images, several captions a side, for what a dose is worth; of changes that amplify something.
+def all_images(corpus: Corpus, labels: Labels, source: Source, design: Design, *, reduced: bool) -> Iterator[Trial]:
+    """All images, with two captions a side if most have as many: what doses are worth, of changes that are bias.
 
-    ``reduced``: only words of the attribute and of tasks are left, which is what these changes touch. A judge of so few
-    words, on a sample so large, comes close to the Bayes judge of them.
+    ``reduced``: only words of the attribute and of tasks are left, which is what these changes touch: a judge of so few
+    words needs few images to come close to the best one.
 
     Raises:
         JudgeError: as of :func:`draw_trials`.
     """
+    changes = [name for name in design.changes if CHANGES[name].moves]
+    if not changes:
+        return
     written = corpus.human.by_image
-    images = sum(len(written[image]) >= 2 * PER_SIDE for image in labels.by_image.keys() & written.keys())
-    drawn = people_as_captioner(corpus, labels, images=images, seed=design.seed, captions=PER_SIDE, captioners=PER_SIDE)
+    counts = [len(written[image]) for image in labels.by_image.keys() & written.keys()]
+    two, four = (sum(count >= least for count in counts) for least in (2, 4))
+    side, images = (2, four) if 2 * four >= two else (1, two)
+    drawn = people_as_captioner(corpus, labels, images=images, seed=design.seed, captions=side, captioners=side)
     first, *others = drawn.generated
     together = {image: sum((of.by_image[image] for of in others), texts) for image, texts in first.by_image.items()}
     drawn = replace(drawn, generated=(replace(first, by_image=together),))
-    for trial in _dosed(drawn, source, design, WHOLE, [name for name in design.changes if CHANGES[name].moves]):
+    for trial in _dosed(drawn, source, design, WHOLE, changes):
         yield replace(trial, corpus=_reduced(trial.corpus, source)) if reduced else trial
 
 
@@ -92,9 +93,15 @@ def _dosed(drawn: Corpus, source: Source, design: Design, number: int, changes: 
     yield Trial(NOTHING, 0.0, number, drawn)
     (captioner,) = drawn.generated
     for change in changes:
-        for dose in design.doses:
-            changed = inject(captioner, source, change, dose, seed=design.seed + max(number, 0))
+        seed = _seed(design.seed, number - WHOLE, [*CHANGES].index(change))
+        for dose in sorted(set(design.doses)):
+            changed = inject(captioner, source, change, dose, seed=seed)
             yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
+
+
+def _seed(*parts: int) -> int:
+    """A seed of its own for each draw, and each change in it, whatever the first seed is."""
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
 def _reduced(corpus: Corpus, source: Source) -> Corpus:
@@ -108,12 +115,7 @@ def _reduced(corpus: Corpus, source: Source) -> Corpus:
 def _reduce(captions: Captions, source: Source) -> Captions:
     def words(text: str) -> str:
         found = tokenize(text)
-        kept = {
-            place
-            for lexicon in (source.attribute, source.tasks)
-            for start, stop, _ in lexicon.find(found)
-            for place in range(start, stop)
-        }
+        kept = source.named_places(found)
         # A caption of nothing is none: a mark says no more.
         return " ".join(word for place, word in enumerate(found) if place in kept) or "."
 

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,20 @@ import numpy as np
 import pandas as pd
 
 from judge.calibration.inject import Source, check
-from judge.calibration.response import NOTHING, Calibration, calibrate
-from judge.calibration.trials import WHOLE, Design, Trial, draw_trials, large_sample
+from judge.calibration.response import NOTHING, Calibration, Key, calibrate
+from judge.calibration.trials import WHOLE, Design, Trial, all_images, draw_trials
 from judge.commands.evaluate import read_corpus, run
 from judge.commands.labels import choose_lexicon
 from judge.config import CalibrateConfig, RunConfig, make_config
 from judge.corpus import Corpus
-from judge.errors import JudgeError
+from judge.errors import JudgeError, require
 from judge.evidence import EvidenceBuilder
 from judge.metrics import find_metric, spell_out
-from judge.report.calibration import calibration_json, draw_calibration
+from judge.report.calibration import calibration_json, draw_calibration, title
 from judge.statistics.summary import Summary
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.types import Labels, Progress
-from judge.utils.files import ResumableFolder
+from judge.types import Progress
+from judge.utils.files import ResumableFolder, fingerprint_of, write_whole
 from judge.utils.launch import is_main_process, launched
 
 RESULTS = "calibration.json"
@@ -39,21 +40,26 @@ COUNTED = "counted"
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Work:
-    """A trial and what measures it: metrics that share their judges."""
+    """A trial and what measures it: metrics that share their judges. ``digest``: of the settings and lexicons."""
 
     trial: Trial
     metrics: tuple[str, ...]
     judge: str
     settings: Mapping[str, Any]
+    digest: str
     store: Path
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """What tells it from others of the same command."""
+        """A digest of all that its numbers depend on."""
         trial = self.trial
-        return json.dumps([trial.change, trial.dose, trial.draw, self.metrics, self.judge])
+        assert trial.corpus.labels is not None
+        captions = [side.by_image for side in (trial.corpus.human, *trial.corpus.generated)]
+        text = json.dumps([trial.change, trial.dose, trial.draw, self.metrics, self.judge, self.digest])
+        text += json.dumps([captions, trial.corpus.labels.by_image], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def captions(self) -> int:
@@ -71,59 +77,93 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         JudgeError: anything that the user can mend; nothing is left behind.
     """
     assert config.out is not None
+    require("quality", "matplotlib")
     folder = ResumableFolder(config.out, marker=RESULTS, what="calibration", overwrite=config.overwrite)
     folder.check()
     folder.keep(config.inputs())
-    corpus, labels, source = _read(config)
-    design = Design(config.changes, config.doses, config.draws, config.nulls, config.sample, config.seed)
-    for change in design.changes:
-        check(source, change, max(design.doses))
-    corpus = replace(corpus, labels=labels)
-    with folder.working():
-        work = list(_lay_out(config, corpus, labels, source, design, folder.partial))
+    corpus, words, source = _read(config)
+    for change in config.changes:
+        check(source, change, max(config.doses))
+    work = list(_lay_out(config, corpus, words, source, folder.partial))
+    if launched():
+        from judge.training.processes import in_main_process
+
+        in_main_process(folder.begin)
+    else:
         folder.begin()
-        rows = _measure(work, config, folder, progress)
-        found = calibrate(*_tables(rows))
-        if is_main_process():
-            _finish(found, rows, config, folder)
+    try:
+        rows = _measure(work, folder, workers=config.workers, progress=progress)
+    except JudgeError:
+        if not _lines(folder.partial / _TRIALS):  # What has been measured is kept, for the command to go on from.
+            folder.discard()
+        raise
+    found = calibrate(*_tables(rows))
+    if is_main_process():
+        _finish(found, rows, config, folder)
     return found
 
 
-def _read(config: CalibrateConfig) -> tuple[Corpus, Labels, Source]:
-    """People's captions, labels (derived where none are given), and what changes are made of."""
-    attribute = choose_lexicon(config)
-    if attribute is None:
-        mend = "give --lexicon: changes are made of the words for people"
-        raise JudgeError("no words of it are known", where=f"attribute '{config.attribute}'", mend=mend)
-    words = Lexicons(attribute, load_lexicon(config.tasks))
+def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, Source]:
+    """People's captions and labels (derived where none are given), words, and what changes are made of."""
+    words = Lexicons(choose_lexicon(config), load_lexicon(config.tasks))
     corpus = read_corpus(config, words)
-    labels = EvidenceBuilder(corpus, words).truth.labels
+    corpus = replace(corpus, labels=EvidenceBuilder(corpus, words).truth.labels)
+    assert corpus.labels is not None
     assert words.tasks is not None
-    return corpus, labels, Source(corpus.human, labels, attribute, words.tasks)
+    return corpus, words, Source(corpus.human, corpus.labels, words.attribute, words.tasks)
 
 
-def _lay_out(
-    config: CalibrateConfig, corpus: Corpus, labels: Labels, source: Source, design: Design, folder: Path
-) -> Iterator[_Work]:
+def _lay_out(config: CalibrateConfig, corpus: Corpus, words: Lexicons, source: Source, folder: Path) -> Iterator[_Work]:
     """All trials, those of a draw together; draws in random order, so that the time left can be told."""
-    names = RunConfig.model_fields.keys() - {"human", "captions", "models", "labels", "metrics", "judge", "out"}
-    settings = {name: value for name, value in config.model_dump().items() if name in names}
-    settings |= {"human": config.human, "labels": config.labels, "chance": 0, "workers": None if launched() else 1}
+    settings = {name: getattr(config, name) for name in RunConfig.model_fields.keys() - _OF_THE_COMMAND}
+    settings |= {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
+    digest = _digest(settings, words)
+    design = Design(config.changes, config.doses, config.draws, config.nulls, config.sample, config.seed)
+    labels = source.labels
     groups = _groups(config)
     trials: dict[int, list[Trial]] = {}
     for trial in draw_trials(corpus, labels, source, design):
         trials.setdefault(trial.draw, []).append(trial)
     order = np.random.default_rng(design.seed).permutation(len(trials)).tolist()
-    whole = {reduced: list(large_sample(corpus, labels, source, design, reduced=reduced)) for reduced in (False, True)}
-    for draw in [WHOLE, *order]:
+    for reduced in sorted({judge != COUNTED for _, judge in groups}):
+        whole = list(all_images(corpus, labels, source, design, reduced=reduced))
         for metrics, judge in groups:
-            for trial in trials[draw] if draw >= 0 else whole[judge != COUNTED]:
-                yield _Work(trial, metrics, judge, settings, folder / "members" / str(draw))
+            if reduced == (judge != COUNTED):
+                yield from (
+                    _Work(trial, metrics, judge, settings, digest, folder / "members" / "all") for trial in whole
+                )
+    for draw in order:
+        for metrics, judge in groups:
+            store = folder / "members" / str(draw)
+            yield from (_Work(trial, metrics, judge, settings, digest, store) for trial in trials[draw])
+
+
+# Settings that say which trials there are, or where things are.
+_OF_THE_COMMAND = {"captions", "models", "metrics", "judge", "out", "overwrite", "verbose", "quality", "human_scores"}
+
+
+def _digest(settings: Mapping[str, Any], words: Lexicons) -> str:
+    """Of what every trial depends on, its captions apart."""
+    of_words = [
+        [lexicon.token, {name: sorted(of) for name, of in lexicon.classes.items()}, sorted(lexicon.hidden_only)]
+        for lexicon in (words.attribute, words.tasks)
+        if lexicon
+    ]
+    files = fingerprint_of(str(settings["vectors"]).removeprefix("hf:"))
+    vectors = Path(settings["vectors"])
+    if vectors.is_file():
+        files = ((vectors.name, vectors.stat().st_size, vectors.stat().st_mtime_ns),)
+    kept = {name: value for name, value in settings.items() if name != "workers"}
+    return json.dumps([kept, of_words, files], sort_keys=True, default=str)
 
 
 def _groups(config: CalibrateConfig) -> list[tuple[tuple[str, ...], str]]:
     """(metrics, judge): metrics that share their judges, by judge; all counted ones."""
     rows = [find_metric(name) for name in spell_out(config.metrics)]
+    for row in rows:
+        if row.amplification == "one_side" or row.uses_images:
+            what = "needs images, which doses leave alone" if row.uses_images else "has one side, so no amplification"
+            raise JudgeError(f"{row.title} {what}", where="--metrics", mend=f"leave '{row.name}' out")
     counted = tuple(row.name for row in rows if row.counted)
     shared: dict[tuple[object, ...], list[str]] = {}
     for row in rows:
@@ -134,37 +174,32 @@ def _groups(config: CalibrateConfig) -> list[tuple[tuple[str, ...], str]]:
 
 
 def _measure(
-    work: Sequence[_Work], config: CalibrateConfig, folder: ResumableFolder, progress: Progress | None
+    work: Sequence[_Work], folder: ResumableFolder, *, workers: int | None, progress: Progress | None
 ) -> list[Row]:
     """A row for each trial and metric, in the order of ``work``; what a killed command has measured is taken over."""
-    path, settings = folder.partial / _TRIALS, _digest(config, work)
-    known = {line["key"]: line["rows"] for line in _lines(path) if line["settings"] == settings}
+    path = folder.partial / _TRIALS
+    known = {line["key"]: line["rows"] for line in _lines(path)}
+    if is_main_process():
+        with folder.writing():  # A kill may have cut the last line.
+            lines = (json.dumps({"key": key, "rows": of}) + "\n" for key, of in known.items())
+            write_whole(path, "".join(lines).encode())
     missing = {one.key: one for one in work if one.key not in known}
     waiting = Counter(one.store for one in missing.values())
     total = sum(one.captions for one in work)
     done = total - sum(one.captions for one in missing.values())
-    for key, rows in _measured(list(missing.values()), config):
+    for key, rows in _measured(list(missing.values()), workers):
         known[key] = rows
         store = missing[key].store
         waiting[store] -= 1
         done += missing[key].captions
         if is_main_process():
             with folder.writing(), path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"settings": settings, "key": key, "rows": rows}) + "\n")
+                file.write(json.dumps({"key": key, "rows": rows}) + "\n")
             if not waiting[store]:
                 shutil.rmtree(store, ignore_errors=True)
         if progress:
             progress("captions of trials", done, total)
     return [row for one in work for row in known[one.key]]
-
-
-def _digest(config: CalibrateConfig, work: Sequence[_Work]) -> str:
-    """Of all that trials depend on."""
-    settings = config.model_dump(mode="json", exclude={"out", "workers"})
-    corpora = {id(one.trial.corpus): one.trial.corpus for one in work}.values()
-    captions = [[side.by_image for side in (of.human, *of.generated)] for of in corpora]
-    labels = [of.labels.by_image for of in corpora if of.labels]
-    return hashlib.sha256(json.dumps([settings, captions, labels], sort_keys=True).encode()).hexdigest()
 
 
 def _lines(path: Path) -> list[Row]:
@@ -173,14 +208,14 @@ def _lines(path: Path) -> list[Row]:
     return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
 
 
-def _measured(work: Sequence[_Work], config: CalibrateConfig) -> Iterator[tuple[str, list[Row]]]:
+def _measured(work: Sequence[_Work], workers: int | None) -> Iterator[tuple[str, list[Row]]]:
     """On the cores of this machine; under a launch all processes share the judges of one trial after the other."""
     if launched():
         yield from map(_trial, work)
         return
     from joblib import Parallel, delayed
 
-    pool = Parallel(n_jobs=config.workers or -1, return_as="generator_unordered", pre_dispatch="2*n_jobs")
+    pool = Parallel(n_jobs=workers or -1, return_as="generator_unordered", pre_dispatch="2*n_jobs")
     with warnings.catch_warnings():
         # See judge.training.members: said from a thread, which would die of a warning that is an error.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
@@ -218,18 +253,20 @@ def _row(trial: Trial, row: Summary, seconds: float) -> Row:
     }
 
 
-def _tables(rows: Sequence[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Trials, and what each dose is worth: its value on the large sample less that of no dose, plus the neutral one."""
+def _tables(rows: Sequence[Row]) -> tuple[pd.DataFrame, dict[Key, float]]:
+    """Trials, and what each dose is worth: its value on all images less that without any."""
     table = pd.DataFrame(rows)
     numbers = ["dose", "value", "error", "low", "high", "p", "seconds"]
     table[numbers] = table[numbers].astype(float)
-    whole = table[table["draw"] == WHOLE]
-    start = whole[whole["change"] == NOTHING].set_index(["metric", "judge"])["value"]
-    worth = whole[whole["change"] != NOTHING].copy()
-    of = pd.MultiIndex.from_frame(worth[["metric", "judge"]])
-    neutral = worth["metric"].map(lambda name: find_metric(name).neutral)
-    worth["value"] = worth["value"] - start.reindex(of).to_numpy() + neutral
-    return table[table["draw"] != WHOLE].reset_index(drop=True), worth.reset_index(drop=True)
+    whole = {
+        (row["change"], row["dose"], row["metric"], row["judge"]): row["value"] for row in rows if row["draw"] == WHOLE
+    }
+    worth = {}
+    for (change, dose, *who), value in whole.items():
+        start = whole.get((NOTHING, 0.0, *who))
+        if change != NOTHING and value is not None and start is not None:
+            worth[change, dose, *who] = value - start
+    return table[table["draw"] != WHOLE].reset_index(drop=True), worth
 
 
 def _finish(
@@ -245,4 +282,5 @@ def _finish(
         pd.DataFrame(rows).drop(columns="seconds").to_parquet(folder.partial / "trials.parquet", index=False)
         shutil.rmtree(folder.partial / "members", ignore_errors=True)
         (folder.partial / _TRIALS).unlink()
+        folder.log("finished", seconds={title(row): round(row.seconds, 2) for row in found})
     folder.publish()

@@ -1,26 +1,25 @@
-"""What ``judge calibrate`` found: a table, a sentence for each metric, JSON, and a figure of small multiples."""
+"""What ``judge calibrate`` found: tables, a sentence for each metric, JSON, and a figure of small multiples."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from judge.calibration.inject import CHANGES
-from judge.calibration.response import Calibration, Response, Share
-from judge.errors import require
+import numpy as np
+
+from judge.calibration.response import Calibration, Response, Share, directions
 from judge.report.table import Column, Table, names
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import name_row
+from judge.types import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# From here on a rank correlation is an answer; below, doses and values have little to do with each other.
-_ANSWERS = 0.5
+_NAMES = {"vocabulary": "a small vocabulary", "silence": "silence on the attribute", "brevity": "short captions"}
 
 
 def title(row: Calibration) -> str:
@@ -36,40 +35,40 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
     yield Table(
         (
             names("metric (judge)", title),
-            names("for", lambda row: row.own),
-            Column("p < 0.05", lambda row: row.nulls.rejected, _write_share),
-            Column("holds none", lambda row: row.nulls.held, _write_share),
-            Column("claimed/sd", lambda row: row.nulls.claimed, ".2f"),
+            Column("false positives", lambda row: row.nulls.rejected, _write_share),
+            Column("coverage", lambda row: row.nulls.held, _write_share),
+            Column("SE/sd", lambda row: row.nulls.claimed, ".2f"),
             Column("rank corr.", lambda row: row.response and row.response.spearman, "+.2f"),
-            Column("right sign", lambda row: row.response and row.response.right_sign, _write_share),
-            Column("found from", lambda row: row.response and row.response.found_from, "g"),
+            Column("right sign", lambda row: row.response and row.response.right_sign, ".0%"),
+            Column("80% found", lambda row: row.response and row.response.found_from, "g"),
             Column("seconds", lambda row: row.seconds, ".1f"),
         ),
         tuple(found),
         notes=(
-            "Nothing amplified: draws with p < 0.05, 95% intervals that hold none, claimed standard error over sd.",
-            "Doses: rank correlation with the value, draws of the right sign, dose found with 80% power.",
+            "Where nothing is amplified: p < 0.05, coverage of 95% intervals, standard error over standard deviation.",
+            "Rank corr.: of dose and value within draws. 80% found: least dose with p < 0.05 in 80% of draws.",
         ),
     )
     changes = list(dict.fromkeys(change for row in found for change in row.responses))
     yield Table(
         (
             names("metric (judge)", title),
-            names("for", lambda row: row.own),
-            *(Column(change, partial(_shift, change), _write_shift) for change in changes),
+            *(Column(change, partial(_response, change), _write_shift) for change in changes),
         ),
         tuple(found),
-        notes=("Shift of the mean at the largest dose of each change, and the share of draws with p < 0.05.",),
+        notes=("Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0.",),
     )
 
 
-def _shift(change: str, row: Calibration) -> Response | None:
+def _response(change: str, row: Calibration) -> Response | None:
     return row.responses.get(change)
 
 
 def _write_shift(of: Response) -> str:
-    rejected = of.points[-1].rejected
-    return f"{of.shift:+.3f}" + (f" ({rejected.value:.0%})" if rejected else "")
+    if of.shift is None:
+        return "-"
+    digits = 4 if abs(of.shift) < 0.01 else 3
+    return f"{of.shift:+.{digits}f}" + ("*" if of.moves else "")
 
 
 def _write_share(share: Share) -> str:
@@ -78,38 +77,38 @@ def _write_share(share: Share) -> str:
 
 def verdict(row: Calibration) -> str:
     """What a user should know of a metric, in a sentence."""
-    own = row.response
-    parts = []
-    if own is None:
-        parts.append(f"was given no {row.own} doses")
-    elif own.found_from is not None and own.shift > 0:
-        parts.append(f"finds {row.own} doses from {own.found_from:g} on")
-    elif own.spearman is not None and own.spearman >= _ANSWERS:
-        parts.append(f"goes up with {row.own} doses, but 80% power was reached at none")
-    elif own.spearman is not None and own.spearman <= -_ANSWERS:
-        parts.append(f"goes the wrong way with {row.own} doses")
-    else:
-        parts.append(f"does not answer to {row.own} doses")
-    parts += _mistakes(row)
     rejected = row.nulls.rejected
+    parts = [_answer(row), *_mistakes(row)]
     if rejected and rejected.interval.low > SIGNIFICANT:
-        parts.append(f"calls {rejected.value:.0%} of captioners without amplification significant")
-    return f"{title(row)} {', '.join(parts)}."
+        parts.append(f"has p < 0.05 for {rejected.value:.0%} of captioners without amplification")
+    return f"{title(row)} {'; '.join(parts)}."
+
+
+def _answer(row: Calibration) -> str:
+    """To doses of its own direction."""
+    direction, of = directions(row.metric)[0], row.response
+    if of is None:
+        return f"was given no {direction} doses"
+    if not of.moves:
+        return f"does not answer to {direction} doses"
+    if of.side and of.moves != of.side:
+        return f"goes the wrong way with {direction} doses"
+    last = of.points[-1].found
+    if last is None:
+        return f"answers to {direction} doses (not tested: no p)"
+    if of.found_from is None:
+        count = round(last.value * last.trials)
+        return f"answers to {direction} doses, but the largest is found in {count} of {last.trials} draws only"
+    return f"finds {direction} doses from {of.found_from:g} on"
 
 
 def _mistakes(row: Calibration) -> Iterator[str]:
-    """Changes that it should not answer to, and does."""
+    """Changes that move it though they should not: beyond chance, and by more than captions drawn anew do."""
     for name, of in row.responses.items():
-        moved = of.points[-1].rejected
-        if name == row.own or moved is None or moved.interval.low <= SIGNIFICANT:
+        if name in directions(row.metric) or not of.moves or of.shift is None:
             continue
-        if CHANGES[name].moves:
-            yield f"is moved by {name} doses too"
-        else:
-            yield f"takes {_NAMES[name]} for {'amplification' if of.shift > 0 else 'mitigation'}"
-
-
-_NAMES = {"vocabulary": "a small vocabulary", "silence": "silence on the attribute", "brevity": "short captions"}
+        if row.nulls.sd is None or abs(of.shift) > row.nulls.sd:
+            yield f"{'rises' if of.moves > 0 else 'falls'} with {_NAMES.get(name, f'{name} doses')} too"
 
 
 def calibration_json(found: Sequence[Calibration]) -> str:
@@ -118,10 +117,18 @@ def calibration_json(found: Sequence[Calibration]) -> str:
         {
             "metric": row.metric.name,
             "judge": row.judge,
-            "direction": row.own,
+            "directions": directions(row.metric),
             "verdict": verdict(row),
-            "nulls": asdict(row.nulls) | {name: _share(getattr(row.nulls, name)) for name in ("rejected", "held")},
-            "changes": {name: _response(of) for name, of in row.responses.items()},
+            "nulls": {
+                "draws": row.nulls.draws,
+                "mean": row.nulls.mean,
+                "sd": row.nulls.sd,
+                "claimed": row.nulls.claimed,
+                "rejected": _share(row.nulls.rejected),
+                "held": _share(row.nulls.held),
+            },
+            "worth_from": "captions" if row.metric.counted else "a judge of attribute and task words",
+            "changes": {name: _curve(of) for name, of in row.responses.items()},
             "crosstalk": row.crosstalk,
         }
         for row in found
@@ -129,67 +136,76 @@ def calibration_json(found: Sequence[Calibration]) -> str:
     return json.dumps({"results": rows}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _response(of: Response) -> dict[str, Any]:
+def _curve(of: Response) -> dict[str, Any]:
     points = [
         {
             "dose": point.dose,
             "mean": point.mean,
-            "band": point.band and [point.band.low, point.band.high],
-            "large_sample": point.large,
+            "band": _bounds(point.band),
+            "worth": point.worth,
             "rejected": _share(point.rejected),
+            "found": _share(point.found),
         }
         for point in of.points
     ]
-    return {"points": points, "spearman": of.spearman, "right_sign": _share(of.right_sign), "found_from": of.found_from}
+    names = ("shift", "spearman", "right_sign", "found_from")
+    return {"points": points, "shift_band": _bounds(of.shift_band)} | {name: getattr(of, name) for name in names}
+
+
+def _bounds(of: Interval | None) -> list[float] | None:
+    return [of.low, of.high] if of else None
 
 
 def _share(share: Share | None) -> dict[str, Any] | None:
-    return share and {"share": share.value, "trials": share.trials, "ci": [share.interval.low, share.interval.high]}
+    return share and {"share": share.value, "trials": share.trials, "ci": _bounds(share.interval)}
 
 
 def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
     """Small multiples: a row for each metric and judge, a column for each change; dose against value.
 
-    The line is the mean over draws with its 95% band, circles are values on a large sample, the grey line is no
-    amplification.
+    The line is the mean over draws with its 95% band; circles are the mean without any dose and what a dose is worth on
+    all images; the grey line is no amplification.
 
     Args:
-        found: as of the table.
+        found: as of the tables.
         kind: "png" or "svg".
-
-    Raises:
-        JudgeError: matplotlib is not installed.
     """
-    require("quality", "matplotlib")
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     changes = list(dict.fromkeys(change for row in found for change in row.responses))
-    figure = Figure(figsize=(2.2 * len(changes) + 0.8, 1.7 * len(found) + 0.5), layout="constrained")
+    figure = Figure(figsize=(2.2 * len(changes) + 0.8, 1.7 * len(found) + 0.7), layout="constrained")
     panels = figure.subplots(len(found), len(changes), squeeze=False, sharex=True, sharey="row")
     for across, row in zip(panels, found, strict=True):
         for panel, change in zip(across, changes, strict=True):
-            _draw(panel, row, change)
+            if change in row.responses:
+                _draw(panel, row, row.responses[change])
         across[0].set_ylabel(title(row), fontsize=8)
     for panel, change in zip(panels[0], changes, strict=True):
         panel.set_title(change, fontsize=9)
     for panel in panels[-1]:
         panel.set_xlabel("dose", fontsize=8)
+    draws = max((row.nulls.draws for row in found), default=0)
+    note = f"mean over draws, 95% band; circles: worth on all images; grey line: no amplification ({draws} null draws)"
+    figure.supxlabel(note, fontsize=8)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    with rc_context({"svg.hashsalt": "judge"}):  # The same trials give the same file.
+        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     return buffer.getvalue()
 
 
-def _draw(panel: Axes, row: Calibration, change: str) -> None:
-    """One response curve; that of the metric's own direction in colour."""
-    of = row.responses[change]
-    colour = "#0072b2" if change == row.own else "#555555"
-    doses = [point.dose for point in of.points]
+def _draw(panel: Axes, row: Calibration, of: Response) -> None:
+    """One response curve; those of the metric's own directions in colour."""
+    colour = "#0072b2" if of.change in directions(row.metric) else "#555555"
     panel.axhline(row.metric.neutral, color="#bbbbbb", linewidth=1)
-    if all(point.band for point in of.points):
-        low, high = zip(*((point.band.low, point.band.high) for point in of.points if point.band), strict=True)
-        panel.fill_between(doses, low, high, color=colour, alpha=0.25, linewidth=0)
-    panel.plot(doses, [point.mean for point in of.points], color=colour, marker=".", markersize=4)
-    told = [(point.dose, point.large) for point in of.points if point.large is not None]
-    if told:
-        panel.plot(*zip(*told, strict=True), "o", color="#d55e00", markerfacecolor="none", markersize=4)
+    means = [(point.dose, point.mean) for point in of.points if point.mean is not None]
+    bands = np.array([(point.dose, point.band.low, point.band.high) for point in of.points if point.band])
+    if len(bands):
+        panel.fill_between(bands[:, 0], bands[:, 1], bands[:, 2], color=colour, alpha=0.25, linewidth=0)
+    if means:
+        panel.plot(*zip(*means, strict=True), color=colour, marker=".", markersize=4)
+    start = of.points[0].mean
+    worth = [(point.dose, start + point.worth) for point in of.points if start is not None and point.worth is not None]
+    if worth:
+        panel.plot(*zip(*worth, strict=True), "o", color="#d55e00", markerfacecolor="none", markersize=4)
     panel.tick_params(labelsize=7)

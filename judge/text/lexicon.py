@@ -140,23 +140,38 @@ def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
     hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only") | base.hidden_only
     _refuse_shared(classes, hidden_only, where)
     spellings = _lists(data.get("spellings") or {}, where, "spellings", base.spellings)
-    counterparts = _counterparts(data.get("counterparts") or [], where, classes) + base.counterparts
+    own = _counterparts(data.get("counterparts") or [], where)
+    _check_counterparts(own, classes, where)
+    # Where a class came in, rows of what is extended lack a word of it.
+    counterparts = (*own, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
     return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source)
 
 
-def _counterparts(rows: object, where: str, classes: Mapping[str, frozenset[str]]) -> tuple[Mapping[str, str], ...]:
-    mend = f"write rows like '{{{', '.join(f'{name}: word' for name in [*classes, NO_CLASS])}}}'"
-    if not isinstance(rows, list):
-        raise JudgeError("'counterparts' is no list", where=where, mend=mend)
+def _counterparts(rows: object, where: str) -> list[dict[str, str]]:
+    """Rows as mappings of classes to words, lower case."""
+    mend = "write rows like '{female: woman, male: man, none: person}'"
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise JudgeError("'counterparts' is no list of rows", where=where, mend=mend)
+    found = []
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict) or {*row} != {*classes, NO_CLASS}:
-            what = "does not say one word of each class, and of none"
-            raise JudgeError(what, where=f"{where}, counterparts, row {number}", mend=mend)
+        if not all(isinstance(word, str) and word.strip() for word in row.values()):
+            raise JudgeError("holds something else than words", where=f"{where}, counterparts, row {number}", mend=mend)
+        found.append({str(name): " ".join(word.lower().split()) for name, word in row.items()})
+    return found
+
+
+def _check_counterparts(rows: Sequence[Mapping[str, str]], classes: Mapping[str, frozenset[str]], where: str) -> None:
+    """Each row has a word of each class, and one of none of them."""
+    for number, row in enumerate(rows, 1):
+        place = f"{where}, counterparts, row {number}"
+        if {*row} != {*classes, NO_CLASS}:
+            what = f"says words of {', '.join(map(str, row))}"
+            raise JudgeError(what, where=place, mend=f"say one of each of {', '.join([*classes, NO_CLASS])}")
         for name, word in row.items():
-            if name != NO_CLASS and word not in classes[name]:
-                what, mend = f"'{word}' is no word of '{name}'", "add it to the class"
-                raise JudgeError(what, where=f"{where}, counterparts, row {number}", mend=mend)
-    return tuple(rows)
+            fits = word in classes[name] if name != NO_CLASS else not any(word in words for words in classes.values())
+            if not fits:
+                what = f"'{word}' is no word of '{name}'" if name != NO_CLASS else f"'{word}' names a class"
+                raise JudgeError(what, where=place, mend="exchange it, or change the lists of words")
 
 
 def _lists(

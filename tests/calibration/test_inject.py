@@ -129,6 +129,7 @@ def test_doses_are_nested_and_nothing_is_nothing(source: Source, change: str, se
 def test_a_word_finds_its_counterparts() -> None:
     assert (GENDER.counterpart("woman", "male"), GENDER.counterpart("guys", "female")) == ("man", "ladies")
     assert (GENDER.counterpart("her", None), GENDER.counterpart("cowboy", "female")) == ("their", None)
+    assert {row["none"] for row in GENDER.counterparts} == {"person", "people", "they", "their", "themselves"}
     for row in GENDER.counterparts:
         assert row["female"] in GENDER.classes["female"]
         assert row["male"] in GENDER.classes["male"]
@@ -161,4 +162,4 @@ def test_what_cannot_be_done_is_refused(source: Source) -> None:
         assert "give a lexicon with 'counterparts'" in fault_of(inject, source.human, bare, change, 0.5, seed=0).lower()
     other = Lexicon("verbs", "<verb>", {"fly": frozenset({"fly"})})
     told = fault_of(inject, source.human, replace(source, tasks=other), "A->T", 0.5, seed=0)
-    assert told.startswith("lexicon 'verbs': no task of which 10 captions speak goes with 'female'")
+    assert told.startswith("lexicon 'verbs': no task that captions name 10 times goes with 'female'")

@@ -3,112 +3,147 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import known
 from scipy import stats
 
-from judge.calibration.response import NOTHING, calibrate
+from judge.calibration.response import NOTHING, Calibration, calibrate
 from judge.metrics import find_metric
-from judge.report.calibration import calibration_json, calibration_tables, verdict
+from judge.report.calibration import calibration_json, calibration_tables, draw_calibration, verdict
 
-DOSES = (0.1, 0.2, 0.4)
+DOSES, SD = (0.1, 0.2, 0.4), 0.01
+WORTH = {("A->T", dose, "lic", "linear"): 0.3 * dose for dose in DOSES}
 
 
-def trials(
-    slope: float, *, other: float = 0.0, silence: float = 0.0, sd: float = 0.01, metric: str = "lic"
-) -> pd.DataFrame:
-    """A metric that answers linearly, with normal noise whose sd it knows."""
+def trials(slope: float, *, other: float = 0.0, silence: float = 0.0, metric: str = "lic") -> pd.DataFrame:
+    """A metric that answers linearly, with normal noise whose sd it knows: 400 null draws, 20 with doses."""
     rng = np.random.default_rng(0)
-    metric, neutral, rows = "lic", find_metric("lic").neutral, []
-
-    def add(change: str, dose: float, draw: int, value: float) -> None:
-        p = 2 * stats.norm.sf(abs(value - neutral) / sd)
-        rows.append((change, dose, draw, metric, "linear", value, sd, value - 1.96 * sd, value + 1.96 * sd, p, 2.0))
-
+    neutral, rows = find_metric(metric).neutral, []
     for draw in range(400):
-        noise = neutral + sd * rng.normal()
-        add(NOTHING, 0.0, draw, noise)
-        for change, rise in (("A->T", slope), ("T->A", other), ("silence", silence)):
-            for dose in DOSES if draw < 20 else ():
-                add(change, dose, draw, noise + rise * dose)
-    return pd.DataFrame(
-        rows, columns=["change", "dose", "draw", "metric", "judge", "value", "error", "low", "high", "p", "seconds"]
-    )
+        noise, jitter = SD * rng.normal(), SD / 10 * rng.normal(size=(3, len(DOSES)))
+        values = {(NOTHING, 0.0): noise}
+        for number, (change, rise) in enumerate((("A->T", slope), ("T->A", other), ("silence", silence))):
+            for place, dose in enumerate(DOSES if draw < 20 else ()):
+                values[change, dose] = noise + rise * dose + jitter[number, place]
+        for (change, dose), value in values.items():
+            p = 2 * stats.norm.sf(abs(value) / SD)
+            low, high = neutral + value - 1.96 * SD, neutral + value + 1.96 * SD
+            rows.append((change, dose, draw, metric, "linear", neutral + value, SD, low, high, p, 2.0))
+    columns = ["change", "dose", "draw", "metric", "judge", "value", "error", "low", "high", "p", "seconds"]
+    return pd.DataFrame(rows, columns=columns)
 
 
-def large(value: float, metric: str = "lic") -> pd.DataFrame:
-    return pd.DataFrame(
-        [("A->T", dose, metric, "linear", value * dose) for dose in DOSES],
-        columns=["change", "dose", "metric", "judge", "value"],
-    )
+def one(rows: pd.DataFrame) -> Calibration:
+    (found,) = calibrate(rows, WORTH)
+    return found
 
 
 def test_a_metric_that_answers() -> None:
-    (found,) = calibrate(trials(0.3), large(0.3))
-    assert (found.own, found.seconds, found.nulls.draws) == ("A->T", 2.0, 400)
-    assert found.nulls.claimed == pytest.approx(1, abs=0.1)
-    rejected, held = found.nulls.rejected, found.nulls.held
-    assert rejected is not None
-    assert held is not None
+    rows = trials(0.3)
+    found = one(rows)
+    nulls = found.nulls
+    assert (found.seconds, nulls.draws) == (2.0, 400)
+    assert nulls.claimed == pytest.approx(1, abs=0.1)
+    rejected, held = known(nulls.rejected), known(nulls.held)
     assert rejected.interval.low < 0.05 < rejected.interval.high
     assert rejected.value + held.value == pytest.approx(1)
     # Clopper and Pearson by the beta distribution.
     count = round(400 * rejected.value)
     bounds = stats.beta.ppf(0.025, count, 401 - count), stats.beta.ppf(0.975, count + 1, 400 - count)
     assert (rejected.interval.low, rejected.interval.high) == pytest.approx(bounds)
-    response = found.response
-    assert response is not None
+    response = known(found.response)
     assert [point.dose for point in response.points] == [0, *DOSES]
-    assert [point.large for point in response.points] == pytest.approx([None, 0.03, 0.06, 0.12])
-    steps = [point.mean - response.points[0].mean for point in response.points]
-    assert steps == pytest.approx([0, 0.03, 0.06, 0.12])
-    assert response.shift == pytest.approx(0.12)
-    # 0.03 is three standard errors: power 0.85. Of 20 draws each.
-    assert response.found_from == 0.1
-    values = trials(0.3).query("change != 'T->A' and change != 'silence' and draw < 20")
-    assert response.spearman == pytest.approx(stats.spearmanr(values["dose"], values["value"]).statistic)
-    assert found.crosstalk == pytest.approx({"T->A": 0, "silence": 0}, abs=1e-12)
+    assert [point.worth for point in response.points] == [None, *WORTH.values()]
+    wide = rows[rows["change"].isin([NOTHING, "A->T"]) & (rows["draw"] < 20)].pivot(
+        index="draw", columns="dose", values="value"
+    )
+    assert [point.mean for point in response.points] == pytest.approx(wide.mean().tolist())
+    # What is shared by a draw cancels in its rises.
+    rises = (wide[0.4] - wide[0.0]).to_numpy()
+    assert response.shift == pytest.approx(rises.mean())
+    low, high = stats.t.interval(0.95, 19, rises.mean(), stats.sem(rises))
+    band = known(response.shift_band)
+    assert (band.low, band.high, response.moves) == (pytest.approx(low), pytest.approx(high), 1)
+    assert response.spearman == pytest.approx(
+        np.mean([stats.spearmanr(wide.columns, row)[0] for row in wide.to_numpy()])
+    )
+    assert (response.right_sign, response.found_from) == (1.0, 0.1)
+    assert found.crosstalk == pytest.approx({"T->A": 0, "silence": 0}, abs=0.02)
     assert verdict(found) == "LIC (linear) finds A->T doses from 0.1 on."
 
 
 def test_faults_are_found_out() -> None:
     """A sign flipped; a metric that hears nothing, or what it should not; errors that claim too little."""
-    (flipped,) = calibrate(trials(-0.3), large(0.3))
-    assert flipped.response is not None
-    assert flipped.response.right_sign is not None
-    assert flipped.response.right_sign.value < 0.05
+    flipped = one(trials(-0.3))
+    assert known(flipped.response).right_sign == 0
+    assert known(flipped.response).found_from is None  # Significant, but on the wrong side.
     assert verdict(flipped) == "LIC (linear) goes the wrong way with A->T doses."
-    (deaf,) = calibrate(trials(0.0, other=0.5, silence=-0.5), large(0.3))
-    told = "LIC (linear) does not answer to A->T doses, is moved by T->A doses too, takes silence on the attribute for "
-    assert verdict(deaf) == told + "mitigation."
+    deaf = verdict(one(trials(0.0, other=0.5, silence=-0.5)))
+    told = "LIC (linear) does not answer to A->T doses; rises with T->A doses too; falls with silence on the attribute "
+    assert deaf == f"{told}too."
+    faint = verdict(one(trials(0.02)))
+    assert faint.startswith("LIC (linear) answers to A->T doses, but the largest is found in ")
+    assert faint.endswith(" of 20 draws only.")
     narrow = trials(0.3)
     narrow["p"] /= 5
-    (overconfident,) = calibrate(narrow, large(0.3))
-    assert "of captioners without amplification significant" in verdict(overconfident)
-    (faint,) = calibrate(trials(0.02), large(0.02))
-    assert verdict(faint).startswith("LIC (linear) goes up with A->T doses, but") == (faint.response.spearman >= 0.5)  # type: ignore[union-attr,operator]
+    assert verdict(one(narrow)).endswith("% of captioners without amplification.")
+
+
+def test_false_positives_that_draws_share_are_no_crosstalk() -> None:
+    """Changes that move nothing, to the last digit, on draws that are significant already."""
+    rows = trials(0.3)
+    rows = rows[~rows["change"].isin(["T->A", "silence"])]
+    rows.loc[rows["draw"] < 10, "p"] = 0.001
+    plain = rows[(rows["change"] == NOTHING) & (rows["draw"] < 20)]
+    same = [plain.assign(change=change, dose=0.4) for change in ("T->A", "silence")]
+    assert verdict(one(pd.concat([rows, *same]))).startswith("LIC (linear) finds A->T doses from 0.1 on; has p < 0.05")
+
+
+def test_what_cannot_be_told() -> None:
+    rows = trials(0.3)
+    untested = one(rows.assign(p=np.nan, low=np.nan, high=np.nan, error=np.nan))
+    assert (untested.nulls.rejected, untested.nulls.held, untested.nulls.claimed) == (None, None, None)
+    assert verdict(untested) == "LIC (linear) answers to A->T doses (not tested: no p)."
+    other = one(rows[rows["change"].isin([NOTHING, "silence"])])
+    assert verdict(other) == "LIC (linear) was given no A->T doses."
+    assert other.crosstalk == {}
+    gone = one(rows.assign(value=rows["value"].where(rows["dose"] < 0.4, np.inf)))
+    last = known(gone.response).points[-1]
+    assert (last.dose, last.mean, last.rejected, known(gone.response).shift) == (0.4, None, None, None)
+    nothing = one(rows.assign(value=np.nan))
+    assert nothing.nulls.draws == 0
+    for found in (untested, other, gone, nothing):
+        assert json.loads(calibration_json([found]))["results"][0]["verdict"] == verdict(found)
+        assert all(len(list(table.shown())) > 1 for table in calibration_tables([found]))
+        assert draw_calibration([found], "png").startswith(b"\x89PNG")
+
+
+def test_metrics_without_a_side_take_that_of_all_images() -> None:
+    """Ratio may go either way: what counts is whether it goes where it goes on all images."""
+    rows = trials(0.0, other=-0.3, metric="ratio:female/male")
+    worth = {("T->A", dose, "ratio:female/male", "linear"): -0.3 * dose for dose in DOSES}
+    (found,) = calibrate(rows, worth)
+    assert (known(found.response).side, known(found.response).right_sign) == (-1, 1.0)
+    assert verdict(found).startswith("Ratio")
+    assert verdict(found).endswith("finds T->A doses from 0.1 on.")
+    assert found.nulls.mean == pytest.approx(0, abs=3 * SD / 20)  # Counted: above the chance level.
+    (unknown,) = calibrate(rows, {})
+    assert (known(unknown.response).side, known(unknown.response).right_sign) == (0, None)
 
 
 def test_what_is_written() -> None:
-    found = calibrate(trials(0.3), large(0.3))
-    row = json.loads(calibration_json(found))["results"][0]
-    assert (row["metric"], row["direction"], row["verdict"]) == ("lic", "A->T", verdict(found[0]))
-    assert row["changes"]["A->T"]["points"][1]["large_sample"] == pytest.approx(0.03)
+    found = one(trials(0.3))
+    row = json.loads(calibration_json([found]))["results"][0]
+    assert (row["metric"], row["directions"], row["verdict"]) == ("lic", ["A->T"], verdict(found))
+    assert row["changes"]["A->T"]["points"][1]["worth"] == pytest.approx(0.03)
     assert row["nulls"]["rejected"]["trials"] == 400
-    first, second = calibration_tables(found)
-    assert [column.heading for column, _ in first.shown()][2:5] == ["p < 0.05", "holds none", "claimed/sd"]
-    assert [cells for column, cells in second.shown() if column.heading == "A->T"] == [["+0.120 (100%)"]]
-
-
-def test_values_that_are_missing_are_left_out() -> None:
-    rows = trials(0.3)
-    rows.loc[rows.index[::7], ["value", "error", "low", "high", "p"]] = np.nan
-    rows.loc[:, "p"] = np.nan
-    (found,) = calibrate(rows, large(0.3))
-    assert found.nulls.rejected is None
-    assert found.nulls.draws < 400
-    assert found.response is not None
-    assert found.response.found_from is None
-    assert json.loads(calibration_json([found]))["results"][0]["nulls"]["rejected"] is None
+    first, second = calibration_tables([found])
+    assert [column.heading for column, _ in first.shown()][1:4] == ["false positives", "coverage", "SE/sd"]
+    assert [cells for column, cells in second.shown() if column.heading == "A->T"] == [
+        [f"{known(known(found.response).shift):+.3f}*"]
+    ]
+    assert draw_calibration([found], "svg") == draw_calibration([replace(found, seconds=9.0)], "svg")

@@ -19,7 +19,7 @@ from judge.commands import calibrate
 from judge.config import CalibrateConfig, make_config
 from judge.metrics import amplification
 
-QUICK = ("--metrics", "lic,dbac-at,dba-o,error", "--doses", "0.8", "--draws", 3, "--nulls", 4, "--sample", 300)
+QUICK = ("--metrics", "lic,dbac-at,dba-o,error", "--doses", "0.4,0.8", "--draws", 3, "--nulls", 4, "--sample", 300)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 def finished(files: WorldFiles) -> Path:
     out = files.folder.parent / "out"
     done = done_well("calibrate", *inputs_of(files), *QUICK, "--workers", 2, "--out", out)
-    assert "Error finds T->A doses from 0.8 on." in done.stdout
+    assert "Error finds T->A doses from 0.4 on." in done.stdout
     *lines, last = done.stdout.splitlines()
     assert last == f"Everything is in {out}"
     assert [line for line in lines if len(line.rstrip()) > 100] == []
@@ -50,15 +50,16 @@ def test_files_and_what_they_say(finished: Path) -> None:
     found = results(finished)
     assert list(found) == ["lic", "dbac-at", "dba-o", "error"]
     assert [row["nulls"]["draws"] for row in found.values()] == [4] * 4
-    assert found["error"]["changes"]["T->A"]["found_from"] == 0.8
+    assert found["error"]["changes"]["T->A"]["found_from"] == 0.4
     # What hides no word of the other direction is not moved by it, to the last digit.
     lic = found["lic"]["changes"]
     assert {point["mean"] for point in lic["T->A"]["points"]} == {lic["A->T"]["points"][0]["mean"]}
     trials = pd.read_parquet(finished / "trials.parquet")
-    assert trials.groupby("metric").size().tolist() == [4 + 3 * 5 + 3] * 4
-    # Large sample: the closed form of the world's captioner that stereotypes as often.
-    large = lic["A->T"]["points"][1]["large_sample"]
-    assert large == pytest.approx(true_amplification(captioner=Captioner(stereotype=0.8)), abs=0.06)
+    assert trials.groupby("metric").size().tolist() == [4 + 3 * 2 * 5 + 5] * 4
+    # What doses are worth: the closed form of the world's captioner that stereotypes as often.
+    worth = [point["worth"] for point in lic["A->T"]["points"][1:]]
+    truth = [true_amplification(captioner=Captioner(stereotype=dose)) for dose in (0.4, 0.8)]
+    assert worth == pytest.approx(truth, abs=0.05)
 
 
 def test_a_killed_command_goes_on_and_workers_change_nothing(
@@ -71,20 +72,22 @@ def test_a_killed_command_goes_on_and_workers_change_nothing(
 
     def counted(work: Any) -> Any:
         trained.append(work)
-        if len(trained) == 40:
+        if len(trained) in {40, 60}:
             raise KeyboardInterrupt
         return real(work)
 
     monkeypatch.setattr(calibrate, "_trial", counted)
-    assert judge("calibrate", *arguments).exit_code == 130
-    lines = (tmp_path / "out.partial" / "trials.jsonl").read_text(encoding="utf-8")
-    (tmp_path / "out.partial" / "trials.jsonl").write_text(lines[:-20], encoding="utf-8")  # Killed as it wrote.
+    file = tmp_path / "out.partial" / "trials.jsonl"
+    for _ in range(2):
+        assert judge("calibrate", *arguments).exit_code == 130
+        file.write_text(file.read_text(encoding="utf-8")[:-20], encoding="utf-8")  # Killed as it wrote.
     done_well("calibrate", *arguments)
-    assert len(trained) == 40 + 3 * (4 + 15 + 3) - 38
+    # Two are begun and killed, two are cut off in the file.
+    assert len(trained) == 3 * (4 + 3 * 2 * 5 + 5) + 4
     for name in ("calibration.json", "trials.parquet"):
         assert (out / name).read_bytes() == (finished / name).read_bytes()
     again = yaml.safe_load((out / "calibrate.yaml").read_text(encoding="utf-8"))
-    assert (again["doses"], again["folds"], again["refits"]) == ([0.8], 5, 0)
+    assert (again["doses"], again["folds"], again["refits"]) == ([0.4, 0.8], 5, 0)
 
 
 def test_a_metric_with_a_planted_fault_is_caught(
@@ -98,9 +101,8 @@ def test_a_metric_with_a_planted_fault_is_caught(
     )
     response = found[0].response
     assert response is not None
-    assert response.right_sign is not None
-    assert response.right_sign.value == 0
-    assert results(finished)["lic"]["changes"]["A->T"]["right_sign"]["share"] == 1
+    assert response.right_sign == 0
+    assert results(finished)["lic"]["changes"]["A->T"]["right_sign"] > 0.8
 
 
 @pytest.mark.parametrize(
@@ -109,9 +111,14 @@ def test_a_metric_with_a_planted_fault_is_caught(
         (["--sample", "5000"], "images have 2 human captions and a label. Draw"),
         (["--changes", "A->T,silent"], "unknown change 'silent'. Did you mean 'silence'?"),
         (["--doses", "0.5,1.5"], "'doses.1': input should be less than 1"),
-        (["--tasks", "TASKS.yaml"], "no task of which 10 captions speak goes with"),
-        (["--attribute", "skin", "--lexicon", "none"], "attribute 'skin': no words of it are known"),
+        (["--tasks", "TASKS.yaml"], "no task that captions name 10 times goes with"),
+        (
+            ["--lexicon", "none"],
+            "attribute 'gender': T->A exchanges words for people, and none is known for another's.",
+        ),
         (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
+        (["--metrics", "sc"], "--metrics: SC has one side, so no amplification. Leave 'sc' out."),
+        (["--metrics", "vl-lic"], "--metrics: VL-LIC needs images, which doses leave alone. Leave 'vl-lic' out."),
     ],
 )
 def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], told: str) -> None:
@@ -123,12 +130,37 @@ def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments:
     assert {path.name for path in tmp_path.iterdir()} == {*words}
 
 
+def test_changes_without_bias_of_an_attribute_without_words(files: WorldFiles, tmp_path: Path) -> None:
+    """Nothing is worth anything, and no word of the attribute is hidden. Three captions an image are enough."""
+    human = json.loads(files.human.read_text(encoding="utf-8"))
+    human["annotations"] = [row for place, row in enumerate(human["annotations"]) if place % 5 < 3]
+    (tmp_path / "human.json").write_text(json.dumps(human), encoding="utf-8")
+    given = ["--human", tmp_path / "human.json", "--labels", files.labels, "--attribute", "skin", "--lexicon", "none"]
+    given += [
+        "--label-column",
+        "gender",
+        "--metrics",
+        "lic",
+        "--draws",
+        2,
+        "--nulls",
+        2,
+        "--sample",
+        100,
+        "--doses",
+        "0.5",
+    ]
+    for changes in ("brevity", "A->T"):
+        done_well("calibrate", *given, "--doses", "0.5", "--changes", changes, "--out", tmp_path / changes[0])
+        assert list(results(tmp_path / changes[0])["lic"]["changes"]) == [changes]
+
+
 def test_real_captions(coco: Path, tmp_path: Path) -> None:
     """Counted metrics alone: judged ones are in docs/calibration.md."""
     given = ["--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--metrics", "dba-o,dba-g,error"]
     done_well("calibrate", *given, "--doses", "0.2,0.6", "--draws", 3, "--nulls", 3, "--out", tmp_path / "out")
     found = results(tmp_path / "out")
     for metric in ("dba-o", "dba-g", "error"):
-        own = found[metric]["changes"][found[metric]["direction"]]
+        own = found[metric]["changes"][found[metric]["directions"][0]]
         assert own["spearman"] > 0.9
-        assert own["right_sign"]["share"] == 1
+        assert own["right_sign"] == 1
