@@ -58,11 +58,11 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 1
 
 
-def test_a_calibration_on_two_processes_equals_one(run_file: Path) -> None:
-    world = yaml.safe_load(run_file.read_text(encoding="utf-8"))
-    given = ["--human", world["human"], "--labels", world["labels"], "--metrics", "lic,error", "--changes", "T->A"]
+def test_a_calibration_on_two_processes_equals_one(tmp_path: Path) -> None:
+    files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
+    given = ["--human", files.human, "--labels", files.labels, "--metrics", "lic,error", "--changes", "T->A"]
     given += ["--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
-    outs = [run_file.parent / f"calibration{processes}" for processes in (1, 2)]
+    outs = [tmp_path / f"calibration{processes}" for processes in (1, 2)]
     for processes, out in enumerate(outs, 1):
         done = launch("--num_processes", processes, ROOT / "scripts" / "calibrate.py", *given, "--out", out)
         assert done.returncode == 0, done.stderr
