@@ -558,11 +558,21 @@ class CalibrateConfig(RunConfig):
     command = "judge calibrate"
     panel = "Calibration"
     essential = ("human", "labels", "metrics", "judge", "changes", "doses", "draws", "nulls", "out", "overwrite")
+    # Of captioners, and of images.
     only_in_file = frozenset(
-        {"captions", "models", "several", "objects", "object_column", "object_id_column", "quality", "human_scores"}
-        | {"chance", "verbose", "checkpoints", "level"}
-    )
+        {"captions", "models", "several", "refusals", "objects", "object_column", "object_id_column", "chance", "level"}
+        | {"quality", "human_scores", "template", "answers", "answer_softmax", "backbone", "backbone_weights", "tuning"}
+        | {"image_size", "features", "verbose", "checkpoints", *MaskedSettings.model_fields}
+    ) - {*LabelSettings.model_fields}
 
+    metrics: Names = option(
+        ("lic", "leakage"),
+        "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error",
+        min_length=1,
+    )
+    judge: Names = option(
+        ("linear",), "comma-separated judges of captions: linear, lstm, bert-ft, sentence:NAME, ...", min_length=1
+    )
     changes: Annotated[tuple[str, ...], _list_or_text(_names)] = option(
         ("A->T", "T->A", "vocabulary", "silence", "brevity"),
         "comma-separated changes of people's captions: A->T, T->A; without bias: vocabulary, silence, brevity",
@@ -573,7 +583,7 @@ class CalibrateConfig(RunConfig):
     )
     draws: int = option(5, "draws of images for each dose", ge=2)
     nulls: int = option(60, "draws of images in which nothing is amplified", ge=2)
-    sample: int = option(900, "images in a draw", ge=20)
+    sample: int | None = option(None, "images in a draw", "a third of all, 200 at least and 900 at most", ge=20)
     folds: int = option(5, "folds of crossfit", ge=2)
     refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0)
     out: Path | None = option(None, RESULTS, "runs/calibration")

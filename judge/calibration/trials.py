@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from judge.calibration.inject import CHANGES, Source, inject
+from judge.calibration.inject import CHANGES, inject
 from judge.calibration.nulls import people_as_captioner
 from judge.calibration.response import NOTHING
+from judge.calibration.source import Source
 from judge.corpus import Corpus
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from judge.calibration.inject import Source, check
+from judge.calibration.inject import check
 from judge.calibration.response import NOTHING, Calibration, Key, calibrate
+from judge.calibration.source import Source
 from judge.calibration.trials import WHOLE, Design, Trial, all_images, draw_trials
 from judge.commands.evaluate import read_corpus, run
 from judge.commands.labels import choose_lexicon
@@ -118,7 +119,8 @@ def _lay_out(config: CalibrateConfig, corpus: Corpus, words: Lexicons, source: S
     settings = {name: getattr(config, name) for name in RunConfig.model_fields.keys() - _OF_THE_COMMAND}
     settings |= {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
     digest = _digest(settings, words)
-    design = Design(config.changes, config.doses, config.draws, config.nulls, config.sample, config.seed)
+    images = config.sample or min(900, max(200, len(source.captions) // 3))
+    design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
     labels = source.labels
     groups = _groups(config)
     trials: dict[int, list[Trial]] = {}

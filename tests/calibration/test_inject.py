@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.calibration.grammar import make_world
-from judge.calibration.inject import CHANGES, LEAST, Source, inject
+from judge.calibration.inject import CHANGES, inject
+from judge.calibration.source import LEAST, Source
 from judge.calibration.world import HALF, TASKS, task_given_attribute
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
