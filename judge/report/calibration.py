@@ -78,15 +78,15 @@ def _write_share(share: Share) -> str:
 def verdict(row: Calibration) -> str:
     """What a user should know of a metric, in a sentence."""
     rejected = row.nulls.rejected
-    parts = [_answer(row), *_mistakes(row)]
+    answers = [_answer(direction, row.responses.get(direction)) for direction in directions(row.metric)]
+    parts = [*answers, *_mistakes(row)]
     if rejected and rejected.interval.low > SIGNIFICANT:
         parts.append(f"has p < 0.05 for {rejected.value:.0%} of captioners without amplification")
     return f"{title(row)} {'; '.join(parts)}."
 
 
-def _answer(row: Calibration) -> str:
-    """To doses of its own direction."""
-    direction, of = directions(row.metric)[0], row.response
+def _answer(direction: str, of: Response | None) -> str:
+    """To doses of a direction that it is meant to measure."""
     if of is None:
         return f"was given no {direction} doses"
     if not of.moves:

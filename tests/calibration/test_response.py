@@ -122,6 +122,12 @@ def test_what_cannot_be_told() -> None:
         assert draw_calibration([found], "png").startswith(b"\x89PNG")
 
 
+def test_a_metric_of_both_directions_answers_for_both() -> None:
+    (found,) = calibrate(trials(0.3, other=-0.3, metric="ba"), {})
+    assert verdict(found) == "BA finds A->T doses from 0.1 on; goes the wrong way with T->A doses."
+    assert set(found.crosstalk) == {"silence"}
+
+
 def test_metrics_without_a_side_take_that_of_all_images() -> None:
     """Ratio may go either way: what counts is whether it goes where it goes on all images."""
     rows = trials(0.0, other=-0.3, metric="ratio:female/male")
