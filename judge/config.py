@@ -560,7 +560,7 @@ class CalibrateConfig(RunConfig):
     essential = ("human", "labels", "metrics", "judge", "changes", "doses", "draws", "nulls", "out", "overwrite")
     # Of captioners, and of images.
     only_in_file = frozenset(
-        {"captions", "models", "several", "refusals", "objects", "object_column", "object_id_column", "chance", "level"}
+        {"captions", "models", "several", "refusals", "chance", "level"}
         | {"quality", "human_scores", "template", "answers", "answer_softmax", "backbone", "backbone_weights", "tuning"}
         | {"image_size", "features", "verbose", "checkpoints", *MaskedSettings.model_fields}
     ) - {*LabelSettings.model_fields}

@@ -59,7 +59,8 @@ class _Work:
         assert trial.corpus.labels is not None
         captions = [side.by_image for side in (trial.corpus.human, *trial.corpus.generated)]
         text = json.dumps([trial.change, trial.dose, trial.draw, self.metrics, self.judge, self.digest])
-        text += json.dumps([captions, trial.corpus.labels.by_image], sort_keys=True)
+        tasks = trial.corpus.tasks.by_image if trial.corpus.tasks else {}
+        text += json.dumps([captions, trial.corpus.labels.by_image, tasks], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -105,13 +106,20 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
 
 
 def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, Source]:
-    """People's captions and labels (derived where none are given), words, and what changes are made of."""
+    """People's captions with labels and tasks, words, and what changes are made of.
+
+    Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
+    """
     words = Lexicons(choose_lexicon(config), load_lexicon(config.tasks))
     corpus = read_corpus(config, words)
-    corpus = replace(corpus, labels=EvidenceBuilder(corpus, words).truth.labels)
-    assert corpus.labels is not None
+    builder = EvidenceBuilder(corpus, words)
+    labels = builder.truth.labels
     assert words.tasks is not None
-    return corpus, words, Source(corpus.human, corpus.labels, words.attribute, words.tasks)
+    source = Source(corpus.human, labels, words.attribute, words.tasks)
+    tasks = corpus.tasks
+    if tasks is None and any(find_metric(name).reads_tasks for name in spell_out(config.metrics)):
+        tasks, _ = builder.find_tasks(list(source.captions))
+    return replace(corpus, labels=labels, tasks=tasks), words, source
 
 
 def _lay_out(config: CalibrateConfig, corpus: Corpus, words: Lexicons, source: Source, folder: Path) -> Iterator[_Work]:

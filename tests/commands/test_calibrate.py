@@ -155,6 +155,14 @@ def test_changes_without_bias_of_an_attribute_without_words(files: WorldFiles, t
         assert list(results(tmp_path / changes[0])["lic"]["changes"]) == [changes]
 
 
+def test_neither_side_is_favoured(files: WorldFiles, tmp_path: Path) -> None:
+    """Tasks are of all captions: by those of one side alone, DBAC T->A of nothing is far from 0."""
+    given = ["--metrics", "dbac-ta", "--changes", "brevity", "--doses", "0.5", "--draws", 2, "--nulls", 8]
+    done_well("calibrate", *inputs_of(files), *given, "--sample", 300, "--out", tmp_path / "out")
+    nulls = results(tmp_path / "out")["dbac-ta"]["nulls"]
+    assert abs(nulls["mean"]) < 3 * nulls["sd"] / 8**0.5
+
+
 def test_real_captions(coco: Path, tmp_path: Path) -> None:
     """Counted metrics alone: judged ones are in docs/calibration.md."""
     given = ["--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--metrics", "dba-o,dba-g,error"]
