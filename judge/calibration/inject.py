@@ -95,22 +95,21 @@ class Change:
     Attributes:
         apply: (source, words, class of the image, dose, generator) -> words.
         moves: the direction that it amplifies; None for nothing.
-        dose: what a dose is a share of.
         names_people: whether it needs to know words of one class for another's.
     """
 
     apply: Callable[[Source, Words, str, float, np.random.Generator], Words]
-    moves: Direction | None
-    dose: str
+    moves: Direction | None = None
     names_people: bool = False
 
 
+# What a dose is a share of: tasks named; captions; content words (types), the rarest; captions; captions.
 CHANGES: dict[str, Change] = {
-    "A->T": Change(_stereotype, "A->T", "of the tasks named, exchanged for one that goes with the class"),
-    "T->A": Change(_guess, "T->A", "of the captions, with words for people by what the tasks go with", True),
-    "vocabulary": Change(_forget, None, "of the content words (types), the rarest, never said"),
-    "silence": Change(_silence, None, "of the captions, with words for people that name no class", True),
-    "brevity": Change(_shorten, None, "of the captions, ending before their last phrase"),
+    "A->T": Change(_stereotype, "A->T"),
+    "T->A": Change(_guess, "T->A", names_people=True),
+    "vocabulary": Change(_forget),
+    "silence": Change(_silence, names_people=True),
+    "brevity": Change(_shorten),
 }
 
 
