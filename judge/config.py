@@ -586,7 +586,7 @@ class CalibrateConfig(RunConfig):
     sample: int | None = option(None, "images in a draw", "a third of all, 200 at least and 900 at most", ge=20)
     folds: int = option(5, "folds of crossfit", ge=2)
     refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0)
-    out: Path | None = option(None, RESULTS, "runs/calibration")
+    out: Path = option(..., RESULTS, "runs/calibration")
 
 
 S = TypeVar("S", bound=Settings)

@@ -44,7 +44,7 @@ def _stereotype(source: Source, words: Words, name: str, dose: float, generator:
 
     Its number stays, and the article: "an" would tell of the task where its words are hidden.
     """
-    tasks, steps = source.stereotype(name)
+    tasks, steps = source.stereotypes[name]
     changed, place = list[str](), 0
     for start, stop, named in source.find_tasks(words):
         moved, task, phrase = generator.random(3)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class Source:
     labels: Labels
     attribute: Lexicon | None
     tasks: Lexicon
-    _cache: dict[object, Any] = field(default_factory=dict, repr=False)
+    _nearest: dict[float, dict[str, str]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def captions(self) -> dict[str, list[Words]]:
@@ -93,13 +92,14 @@ class Source:
         """Task -> the class that it goes with."""
         return {task: self._leaning(counts) for task, counts in self.counts.items()}
 
-    def stereotype(self, name: str) -> tuple[list[str], FloatArray]:
-        """Tasks that go with a class, and the steps of P(task | class) that A->T draws them by, the last one 1."""
-        if name not in self._cache:
+    @cached_property
+    def stereotypes(self) -> dict[str, tuple[list[str], FloatArray]]:
+        """Class -> tasks that go with it, and the steps of P(task | class) that A->T draws them by, the last one 1."""
+        found = {}
+        for name in self.labels.classes:
             tasks = [task for task, of in self.goes_with.items() if of == name]
             steps = np.cumsum([self.counts[task][name] for task in tasks], dtype=np.float64)
-            self._cache[name] = tasks, steps / steps[-1]
-        found: tuple[list[str], FloatArray] = self._cache[name]
+            found[name] = tasks, steps / steps[-1]
         return found
 
     @cached_property
@@ -142,13 +142,12 @@ class Source:
 
     def in_place_of_rare(self, dose: float) -> dict[str, str]:
         """Each of the rarest ``dose`` of the content words -> the nearest of the others, "" for none."""
-        if dose not in self._cache:
+        if dose not in self._nearest:
             kept = self.common_words[: round((1 - dose) * len(self.common_words))]
             lost = self.common_words[len(kept) :]
             near = nearest(lost, kept, self.vectors)
-            self._cache[dose] = {word: near[word][0] if word in near else "" for word in lost}
-        found: dict[str, str] = self._cache[dose]
-        return found
+            self._nearest[dose] = {word: near[word][0] if word in near else "" for word in lost}
+        return self._nearest[dose]
 
     def name(self, words: Words, to: str | None) -> Words:
         """A caption whose words for people name the class ``to``; of None no class.

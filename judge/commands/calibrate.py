@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from judge.text.lexicon import Lexicons, load_lexicon
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, fingerprint_of, write_whole
 from judge.utils.launch import is_main_process, launched
+from judge.utils.parallel import unordered
 
 RESULTS = "calibration.json"
 _TRIALS = "trials.jsonl"
@@ -78,7 +78,6 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     Raises:
         JudgeError: anything that the user can mend; nothing is left behind.
     """
-    assert config.out is not None
     require("quality", "matplotlib")
     folder = ResumableFolder(config.out, marker=RESULTS, what="calibration", overwrite=config.overwrite)
     folder.check()
@@ -223,13 +222,9 @@ def _measured(work: Sequence[_Work], workers: int | None) -> Iterator[tuple[str,
     if launched():
         yield from map(_trial, work)
         return
-    from joblib import Parallel, delayed
+    from joblib import delayed
 
-    pool = Parallel(n_jobs=workers or -1, return_as="generator_unordered", pre_dispatch="2*n_jobs")
-    with warnings.catch_warnings():
-        # See judge.training.members: said from a thread, which would die of a warning that is an error.
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-        yield from pool(delayed(_trial)(one) for one in work)
+    yield from unordered((delayed(_trial)(one) for one in work), workers or -1)
 
 
 def _trial(work: _Work) -> tuple[str, list[Row]]:
@@ -237,8 +232,8 @@ def _trial(work: _Work) -> tuple[str, list[Row]]:
     trial = work.trial
     (captioner,) = trial.corpus.generated
     judged = {} if work.judge == COUNTED else {"judge": [work.judge]}
-    several = {"human": work.settings["human"], "captions": {captioner.name: "in memory"}, "metrics": work.metrics}
-    config = make_config({**work.settings, **several, **judged}, RunConfig)
+    inputs = {"human": work.settings["human"], "captions": {captioner.name: "in memory"}, "metrics": work.metrics}
+    config = make_config({**work.settings, **inputs, **judged}, RunConfig)
     began = time.perf_counter()
     if work.judge != COUNTED:
         work.store.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from judge.training.member import Member, assign
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import is_main_process, launched
+from judge.utils.parallel import unordered
 
 if TYPE_CHECKING:
     from judge.training.trainer import NetworkJudge
@@ -88,16 +88,11 @@ def train_members(
 
 def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]) -> Iterator[Done]:
     """Batches on the cores of this machine, in worker processes of joblib's."""
-    from joblib import Parallel, delayed
+    from joblib import delayed
 
     workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
-    pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", max_nbytes=None)
-    with warnings.catch_warnings():
-        # loky renews a worker that has grown by 300 MB (importing torch does) and says so from its manager's thread.
-        # Where warnings are errors, that thread would die of it and this one wait for ever.
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-        travelling = (delayed(_each)(work, task, _setup_for_worker(task[0][0][0], setup)) for task in _tasks(batches))
-        yield from chain.from_iterable(pool(travelling))
+    travelling = (delayed(_each)(work, task, _setup_for_worker(task[0][0][0], setup)) for task in _tasks(batches))
+    yield from chain.from_iterable(unordered(travelling, workers))
 
 
 def _each(work: Callable[..., Done], batches: Sequence[Batch], setup: TrainingSetup) -> list[Done]:

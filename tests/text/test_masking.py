@@ -68,6 +68,9 @@ def test_entries_are_cut_as_captions_are() -> None:
 MEANT = "Did you mean 'gender'?; or give a .yaml path."
 
 
+AB = "classes: {a: [x], b: [y]}\ncounterparts: "
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -77,6 +80,14 @@ MEANT = "Did you mean 'gender'?; or give a .yaml path."
         ("klasses: {}", "no 'classes'"),
         ("classes: {a: [x]}\nhiden_only: [y]", "unknown key 'hiden_only'. Did you mean 'hidden_only'?"),
         ("a: [", "cannot be read"),
+        (f"{AB}{{a: x}}", "'counterparts' is no list of rows. Write rows like"),
+        (f"{AB}[{{a: x, b: [y], none: z}}]", "own.yaml, counterparts, row 1: holds something else than words"),
+        (
+            f"{AB}[{{a: x, none: z}}]",
+            "own.yaml, counterparts, row 1: says words of a, none. Say one of each of a, b, none",
+        ),
+        (f"{AB}[{{a: x, b: z, none: z}}]", "own.yaml, counterparts, row 1: 'z' is no word of 'b'"),
+        (f"{AB}[{{a: x, b: Y, none: y}}]", "own.yaml, counterparts, row 1: 'y' names a class"),
         ("extends: own.yaml\nclasses: {x: [z]}", "own.yaml: lexicons extend each other (own.yaml by own.yaml)"),
         ("extends: gendre\nclasses: {x: [z]}", f"own.yaml, 'extends': no lexicon 'gendre'. {MEANT}"),
         ("extends: gender\nclasses: {male: [woman]}", "own.yaml: 'woman' stands in 'female' and in 'male'"),
@@ -95,6 +106,7 @@ def test_an_extended_lexicon_has_both_words(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text("extends: gender\nclasses: {male: [gaffer], third: [enby]}\nhidden_only: [skirt]\n", "utf-8")
     own = load_lexicon(str(path))
+    assert own.counterparts == ()  # No row has a word of the third class.
     assert (own.name, own.token, own.source) == ("gender", "<gender>", str(path))
     assert own.classes["male"] == GENDER.classes["male"] | {"gaffer"}
     assert own.classes["female"] == GENDER.classes["female"]
