@@ -257,6 +257,7 @@ def make_plan(config: RunConfig) -> Plan:
         prior=config.prior,
         vocabulary=Vocabulary(config.vocabulary, config.least),
         quality=config.quality,
+        breakdown=config.breakdown,
     )
 
 

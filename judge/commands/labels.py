@@ -20,7 +20,7 @@ def choose_lexicon(config: LabelSettings) -> Lexicon | None:
 
 def choose_lexicons(config: RunSettings) -> Lexicons:
     """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
-    asked = any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
+    asked = config.breakdown or any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
     return Lexicons(choose_lexicon(config), load_lexicon(config.tasks) if asked else None)
 
 

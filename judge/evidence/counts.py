@@ -93,19 +93,44 @@ def count_captions(
         counted |= {"words": len(words), "least": least}
     tables = [_caption_rows(builder, joined, side, words, objects="objects" in labels) for side in joined.rows]
     if any(of.against == "annotation" for of in wanted.values()):
-        tasks, dropped = builder.find_tasks(list(joined.classes))
-        counted["objects"] = len({*tasks.names} - PEOPLE)
-        if not counted["objects"]:
-            raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
-        shown = {image: {tasks.names[index] for index in of} - PEOPLE for image, of in tasks.by_image.items()}
-        images = [image for image in joined.classes if image in shown]
-        named = [[joined.classes[image]] for image in images]
-        objects = [shown[image] for image in images]
-        rows = [(image, 0, ()) for image in images]
-        tables.append(_frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=objects))
+        annotated, dropped, counted["objects"] = _annotated_rows(builder, joined)
+        tables.append(annotated)
     table = pd.concat(tables, ignore_index=True)
     table.insert(1, "captioner", captioner.name)
     return CountRows(captioner.name, table, joined, dropped, counted)
+
+
+def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
+    """The tasks that each caption names and each image shows: rows as above, of objects alone, and the caption itself.
+
+    Raises:
+        JudgeError: no words of tasks are known; images show nothing but people.
+    """
+    import pandas as pd
+
+    joined, _ = builder.join(captioner)
+    check_names(sorted(builder.task_words.classes))
+    sides = [_caption_rows(builder, joined, side, frozenset(), objects=True) for side in joined.rows]
+    table = pd.concat([*sides, _annotated_rows(builder, joined)[0]], ignore_index=True)
+    table.insert(1, "captioner", captioner.name)
+    written = {"human": builder.corpus.human.by_image, "generated": captioner.by_image}
+    rows = zip(table["side"], table["image_id"], table["index"], strict=True)
+    captions = [written[side][image][index] if side in written else "" for side, image, index in rows]
+    return table.drop(columns=["named", "words"]).assign(caption=captions)
+
+
+def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, Mapping[str, int], int]:
+    """A row for each image that is annotated; what of the annotation was left out; and how many objects there are."""
+    tasks, dropped = builder.find_tasks(list(joined.classes))
+    objects = {*tasks.names} - PEOPLE
+    if not objects:
+        raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
+    shown = {image: {tasks.names[index] for index in of} - PEOPLE for image, of in tasks.by_image.items()}
+    images = [image for image in joined.classes if image in shown]
+    rows = [(image, 0, ()) for image in images]
+    named = [[joined.classes[image]] for image in images]
+    held = [shown[image] for image in images]
+    return _frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=held), dropped, len(objects)
 
 
 def _refuse(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:

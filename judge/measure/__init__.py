@@ -12,11 +12,14 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError, require
 from judge.masking.hidden import HiddenPictures
 from judge.measure.answers import Answers, answer_rows, score_table
+from judge.measure.collect import measure_cells
 from judge.measure.description import describe
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import COLUMNS, check_refits, refit
 from judge.quality import Quality, measure_quality
+from judge.statistics.breakdown import break_down
+from judge.statistics.collect import estimate
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
@@ -77,7 +80,16 @@ def measure(
     quality = _qualities(corpus, plan, work.truth.labels, progress)
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
     run = describe(work, [chosen for _, chosen in answers], counts, plan)
-    return Result(tuple(summaries), scores, counts, replicates, run, quality)
+    breakdown = None
+    if work.said is not None:
+        if progress:
+            progress("contributions of tasks", 0, 0)
+        how = _settings(work, plan, setup)
+        breakdown = break_down(scores, counts, work.said, names, how)
+        chosen = [noted for _, noted in answers]
+        cells = estimate(scores, counts, work.said, names, how)
+        breakdown = replace(breakdown, collect=measure_cells(cells, work, chosen, plan, setup, progress=progress))
+    return Result(tuple(summaries), scores, counts, replicates, run, quality, breakdown)
 
 
 def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:

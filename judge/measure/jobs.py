@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import pandas as pd
+
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder, Truth
-from judge.evidence.counts import CountRows, count_captions
+from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.judges import find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
@@ -42,12 +44,14 @@ class Work:
         metrics: rows of METRICS, in the order in which they were asked for.
         jobs: the judges.
         count_rows: what counted metrics read, one per captioner; none where no metric is counted.
+        said: the tasks that captions name and images show, of all captioners; None where no breakdown is asked for.
     """
 
     truth: Truth
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
     count_rows: tuple[CountRows, ...]
+    said: pd.DataFrame | None = None
 
 
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
@@ -61,7 +65,9 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     counted = [metric for metric in metrics if metric.counted]
     captioners = corpus.generated if counted else ()
     rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
-    return Work(builder.truth, metrics, tuple(_jobs(builder, plan, metrics)), rows)
+    said = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []
+    jobs = tuple(_jobs(builder, plan, metrics))
+    return Work(builder.truth, metrics, jobs, rows, pd.concat(said, ignore_index=True) if said else None)
 
 
 def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:

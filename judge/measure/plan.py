@@ -15,6 +15,7 @@ from judge.judges import SELF, find_judge
 from judge.metrics import Metric
 from judge.metrics.priors import PriorForm
 from judge.quality import Quality
+from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, conclude, differences
 from judge.statistics.summary import Replicates, Summary
 from judge.types import Interval, TargetKind
@@ -54,6 +55,7 @@ class Plan:
         refits: how often judges are trained again for the test, and as often for the interval, on each half of the
             images; None: those that train in seconds, 20 times or, of tasks, 8 times; others not at all.
         chance: how often judges are trained on shuffled labels; None: twice those that train in seconds.
+        breakdown: whether the tasks, images and words that carry each metric are wanted too.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
@@ -72,6 +74,7 @@ class Plan:
     level: float = 0.95
     refits: int | None = None
     chance: int | None = None
+    breakdown: bool = False
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
         """How often a judge of this target is trained again, by kind of resample."""
@@ -134,6 +137,7 @@ class Result:
         replicates: the rows of ``replicates.parquet``: values on parts of the data, and on data drawn anew.
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
         quality: captioner -> how well it describes, by class; empty where that was not asked for.
+        breakdown: what tasks, images and words add to every row; None where that was not asked for.
     """
 
     summaries: tuple[Summary, ...]
@@ -142,6 +146,7 @@ class Result:
     replicates: pd.DataFrame
     run: Mapping[str, Any]
     quality: Mapping[str, Quality] = field(default_factory=dict)
+    breakdown: Breakdown | None = None
 
     def differences(self) -> list[Difference]:
         """All pairs of captioners, metric by metric and judge by judge."""

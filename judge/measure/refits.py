@@ -66,7 +66,7 @@ def refit(
     if any(member.judge.reader for member in again):
         setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
     found = iter(train_members(again, setup, then=answer_sums, progress=progress and tell))
-    rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
+    rows = [row for one in refits for row in values_of(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -96,9 +96,12 @@ def _check_halves(evidence: Evidence, plan: Plan) -> None:
         raise JudgeError(what, where=evidence.captioner, mend=mend)
 
 
-def _lay_out(
-    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup
-) -> Iterator[Jobs]:
+Settings = Mapping[tuple[int, int], Mapping[str, float]]
+"""(seed, fold) -> what the judge chose there, {"C": 0.1}."""
+
+
+def groups_of(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]) -> list[tuple[Job, Settings]]:
+    """Of each captioner and metrics that share a judge its first job, and what its judges chose together."""
     settings: dict[tuple[int, tuple[str, ...], str], dict[tuple[int, int], Mapping[str, float]]] = {}
     first: dict[tuple[int, tuple[str, ...], str], Job] = {}
     for job, chosen in zip(jobs, notes, strict=True):
@@ -106,19 +109,25 @@ def _lay_out(
         first.setdefault(key, job)
         kept = chosen if job.member.judge.joint else {}
         settings.setdefault(key, {})[job.member.seed, job.member.split.fold] = kept
-    for key, job in first.items():
+    return [(job, settings[key]) for key, job in first.items()]
+
+
+def _lay_out(
+    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup
+) -> Iterator[Jobs]:
+    for job, settings in groups_of(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
         compared = compares(job.metrics)
         for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
             for number in range(count if compared or kind == "shuffled" else 0):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
-                yield tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings[key]))
+                yield tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
                 evidence.release()  # All refits are laid out before the first is trained.
 
 
-def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
-    """A row for each metric."""
+def values_of(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
+    """A row for each metric of judges trained again, and what they answered: the columns of ``replicates.parquet``."""
     evidence, judge = jobs[0].evidence, jobs[0].judge
     resample = evidence.resample
     assert resample is not None
@@ -163,5 +172,5 @@ def _every(evidence: Evidence) -> dict[Side, dict[Cell, float]]:
         written = evidence.written[side]
         for row in rows:
             cell = row.named, row.tasks, evidence.spell(row.image)
-            counts[cell] = counts.get(cell, 0.0) + 1 / written[row.image]
+            counts[cell] = counts.get(cell, 0.0) + evidence.weight(row.image) / written[row.image]
     return found

@@ -32,6 +32,16 @@ def one_side(human: FloatArray, generated: FloatArray) -> FloatArray:
     return np.full_like(np.asarray(generated, dtype=np.float64), np.nan)
 
 
+def log_mean(first: FloatArray, second: FloatArray) -> FloatArray:
+    """(a - b) / (log a - log b) of positive numbers: between their geometric and their arithmetic mean.
+
+    So log a - log b is (a - b) over it, and what a and b are sums of adds up to a difference of logarithms.
+    """
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(low == high, low, (high - low) / np.log1p((high - low) / low))
+
+
 AMPLIFICATIONS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "difference": difference,
     "ratio": ratio,

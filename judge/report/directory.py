@@ -14,6 +14,7 @@ import pandas as pd
 
 from judge.measure import Result
 from judge.metrics import Metric
+from judge.report.breakdown import write_breakdown
 from judge.report.caveats import warnings
 from judge.report.notes import footnotes
 from judge.statistics.comparisons import Difference, conclude
@@ -33,7 +34,7 @@ class RunDirectory(ResumableFolder):
     That is ``scores.parquet`` (what judges said), ``counts.parquet`` (what captions say) and ``replicates.parquet``
     (values on parts of the data, and on data drawn anew).
 
-    Where captions were scored also ``quality.csv`` and ``figures/``.
+    Where captions were scored also ``quality.csv`` and ``figures/``; of a breakdown ``breakdown/`` and ``collect.csv``.
 
     A killed run leaves its working folder behind, and the next run of the same settings resumes from it.
     Under several processes only the main one writes.
@@ -58,6 +59,7 @@ class RunDirectory(ResumableFolder):
                     rows.to_parquet(path, index=False)
             (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
             self._draw(result)
+            write_breakdown(self.partial, result.breakdown)
             self.log("finished", rows=len(result.scores))
         self.publish()
         shutil.rmtree(self.path / "members", ignore_errors=True)

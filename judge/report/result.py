@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from judge.measure import Result
+from judge.report.breakdown import breakdown_tables
 from judge.report.caveats import warnings
 from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.notes import footnotes, summary_lines
@@ -55,6 +56,8 @@ def _tables(result: Result, verbose: bool, extra: Mapping[str, Mapping[str, str]
     found = result.differences()
     if len(found) <= (MOST_VERBOSE if verbose else MOST_DIFFERENCES):
         yield difference_table(found, verbose=verbose)
+    if result.breakdown:
+        yield from breakdown_tables(result.breakdown)
     if result.quality:
         yield quality_table(result.quality, verbose=verbose)
     consistency = measure_consistency(result.summaries, result.run.get("human_scores"))

@@ -28,11 +28,15 @@ class CountedRows:
         rows: of both sides; :meth:`read` takes their sums apart.
         shape: classes A and labels L of the tables.
         images: the images of ``rows``, by their index there.
+        truth: what rows of the human side say.
+        names: of the labels that it says.
     """
 
     rows: Rows
     shape: tuple[int, int]
     images: tuple[str, ...]
+    truth: CaptionTable
+    names: tuple[str, ...]
 
     def read(self, sums: FloatArray) -> ContingencyTable:
         """Sums, [S, ...], as tables with the leading axes [...]."""
@@ -41,6 +45,19 @@ class CountedRows:
         fields = np.split(moved, np.cumsum([classes * labels, classes, labels, 1]), axis=-1)
         together = fields[0].reshape(*moved.shape[:-1], classes, labels)
         return ContingencyTable(together, fields[1], fields[2], fields[3][..., 0], fields[4][..., 0])
+
+    @property
+    def label_columns(self) -> slice:
+        """Where a row's labels stand among its sums."""
+        start = self.shape[0] * self.shape[1] + self.shape[0]
+        return slice(start, start + self.shape[1])
+
+    @staticmethod
+    def flatten(table: ContingencyTable) -> FloatArray:
+        """What :meth:`read` reads: tables with the leading axes [...] as [S, ...]."""
+        leading = table.samples.shape
+        fields = table.together, table.attribute, table.tasks, table.samples, table.blank
+        return np.moveaxis(np.concatenate([of.reshape(*leading, -1) for of in fields], axis=-1), -1, 0)
 
 
 def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[str, list[str]]:
@@ -104,7 +121,11 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
     shape = tables[0][0].shape[1], tables[0][1].shape[1]
     return CountedRows(
-        Rows(vstack([_flatten(*terms) for terms in tables], format="csr"), image, generated), shape, tuple(images)
+        Rows(vstack([_flatten(*terms) for terms in tables], format="csr"), image, generated),
+        shape,
+        tuple(images),
+        truth,
+        tuple(names),
     )
 
 

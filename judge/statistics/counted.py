@@ -20,19 +20,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
 from judge.metrics.counted.spec import Compared, CountedMetric
-from judge.statistics.count_tables import choose_classes, counted_rows
+from judge.statistics.count_tables import CountedRows, choose_classes, counted_rows
 from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import excess_of_parts, permutation_pooled
 from judge.statistics.summary import Replicates, Summary
 from judge.types import FloatArray
 
 # Exchanges of captions in each half of the images.
-_EXCHANGES = 40
+EXCHANGES = 40
 
 
 def summarise_counts(
@@ -80,8 +81,7 @@ def _summarise(
     if held is None:
         return nothing
     read = held.read
-    # The same draws for every captioner: differences between them have no noise of draws.
-    generator = np.random.default_rng([seed, *map(ord, metric.name)])
+    generator = generator_of(metric, seed)
 
     def compare(before: FloatArray, after: FloatArray) -> Compared:
         sides = read(before), read(after)
@@ -101,13 +101,8 @@ def _summarise(
         return line
     value = published - exchanged.mean
     line = replace(line, amplification=value, chance_level=exchanged.mean)
-    classes = dict(zip(counts["image_id"], counts["class"], strict=True))
-    draws = [
-        Resample("half", number, seed).classes({image: classes[image] for image in held.images})
-        for number in range(HALVES)
-    ]
-    chosen = np.array([[image in draw for image in held.images] for draw in draws])
-    excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=_EXCHANGES)
+    chosen = draw_halves(counts, held, seed)
+    excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=EXCHANGES).tolist()
     inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
     if inference is None:
         return line
@@ -121,6 +116,21 @@ def _summarise(
         basis="images",
         replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
     )
+
+
+def draw_halves(counts: pd.DataFrame, held: CountedRows, seed: int) -> npt.NDArray[np.bool_]:
+    """Which images each half holds, [P, N]."""
+    classes = dict(zip(counts["image_id"], counts["class"], strict=True))
+    draws = [
+        Resample("half", number, seed).classes({image: classes[image] for image in held.images})
+        for number in range(HALVES)
+    ]
+    return np.array([[image in draw for image in held.images] for draw in draws])
+
+
+def generator_of(metric: Metric, seed: int) -> np.random.Generator:
+    """The same draws for every captioner: differences between them have no noise of draws."""
+    return np.random.default_rng([seed, *map(ord, metric.name)])
 
 
 def _known(value: FloatArray) -> float | None:

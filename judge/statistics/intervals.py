@@ -158,12 +158,46 @@ def permutation_pooled(
         statistic=of_roles,
         vectorized=True,
         n_resamples=resamples,
-        batch=max(1, _CELLS // max(columns.shape)),
+        batch=_batch(rows),
     )
     null = found.null_distribution
     if not np.isfinite(null).all():
         return None
     return Exchanged(float(null.mean()), float(null.std(ddof=1)), len(null), float(found.pvalue))
+
+
+def exchanged_values(
+    rows: Rows,
+    statistic: Callable[[FloatArray, FloatArray], FloatArray],
+    *,
+    generator: np.random.Generator,
+    resamples: int,
+    table: csr_array | None = None,
+) -> FloatArray:
+    """Values where an image's captions have changed sides, [..., R]: of the very draws of :func:`permutation_pooled`.
+
+    Args:
+        rows: as of that function.
+        statistic: as there, of several values.
+        generator: in the state in which that function had it.
+        resamples: as there.
+        table: what each row adds to the statistic's sums, [C, S]; None for that of ``rows``.
+    """
+    human, generated = rows.weights()
+    columns = _columns(rows.table if table is None else table)
+    as_human, as_generated = columns.multiply(human[None]).tocsr(), columns.multiply(generated[None]).tocsr()
+    whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
+    draw, batch = _Roles(rows, generator), _batch(rows)
+    found = []
+    for start in range(0, resamples, batch):
+        chosen = draw(size=(min(batch, resamples - start), len(rows.image))).T
+        found.append(statistic(whole - as_human @ chosen, as_generated @ chosen))
+    return np.concatenate(found, axis=-1)
+
+
+def _batch(rows: Rows) -> int:
+    """Permutations that are made at a time."""
+    return max(1, int(_CELLS // max(rows.table.shape)))
 
 
 def excess_of_parts(
@@ -173,26 +207,28 @@ def excess_of_parts(
     *,
     generator: np.random.Generator,
     exchanges: int,
-) -> list[float]:
-    """The value of each part of the images less its mean over captions that changed sides, as the test draws them.
+    table: csr_array | None = None,
+) -> FloatArray:
+    """The value(s) of each part of the images less their mean over captions that changed sides, [..., P].
 
     Args:
         rows: the captions of both sides.
-        statistic: as of :func:`permutation_pooled`.
+        statistic: as of :func:`permutation_pooled`, of one value or of several, [...].
         parts: which images each part holds, [P, N].
         generator: of the exchanges, which are the same for all parts.
         exchanges: how many.
+        table: what each row adds to the statistic's sums; None for that of ``rows``.
     """
     from scipy.sparse import csr_array, diags_array
 
     held = parts.T.astype(np.float64)
     places = csr_array((np.ones(len(rows.image)), (rows.image, np.arange(len(rows.image)))))
-    table = csr_array(rows.table)
+    adds = csr_array(rows.table if table is None else table)
 
     def values(roles: FloatArray) -> FloatArray:
         human, generated = rows.weights()
         sides = [
-            places @ (diags_array(weight * played) @ table)
+            places @ (diags_array(weight * played) @ adds)
             for weight, played in ((human, 1 - roles), (generated, roles))
         ]
         columns = [csr_array(side.T) for side in sides]
@@ -201,11 +237,11 @@ def excess_of_parts(
             statistic(*(np.asarray(side @ held[:, start : start + batch]) for side in columns))
             for start in range(0, held.shape[1], batch)
         ]
-        return np.concatenate(found)
+        return np.concatenate(found, axis=-1)
 
     draw = _Roles(rows, generator)
     chance_level = np.mean([values(draw(size=(1, len(rows.image)))[0]) for _ in range(exchanges)], axis=0)
-    return [float(value) for value in values(rows.generated.astype(np.float64)) - chance_level]
+    return np.asarray(values(rows.generated.astype(np.float64)) - chance_level)
 
 
 class _Roles:

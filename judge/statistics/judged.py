@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.sparse import csr_array, hstack
 
 from judge.metrics import Metric
-from judge.metrics.amplification import AMPLIFICATIONS
+from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
 from judge.metrics.priors import PriorForm, frequency, set_frequency
 from judge.metrics.scores import SCORES, Judged
@@ -130,6 +130,49 @@ class Statistic:
         """Both sides and the metric, of sums [width, ...] each."""
         sides = self.side(human), self.side(generated)
         return Measured(*sides, self.amplify(sides[0].value, sides[1].value))
+
+    def pieces(self, human: FloatArray, generated: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What each unit of the sums adds to the metric, [width] of each side: it is linear, these held.
+
+        The sums of the generated side times its pieces, less those of the human side times its own, are the metric less
+        what is neutral: nothing remains. Scores without priors count from the chance level, so that a caption that
+        tells nothing adds nothing, whatever it names. With priors the logarithm is taken apart, by the logarithmic mean
+        of both sides (LMDI, which leaves no residual: Ang, Energy Policy 2004): a caption adds by how much its weight,
+        or its score, is above both sides' mean.
+
+        Args:
+            human: sums of the human side, [width].
+            generated: of the generated side.
+        """
+        found = self(human, generated)
+        if self.metric.prior is None:
+            scale = {"ratio": 1 / found.human.value}.get(self.metric.amplification, 1.0)
+            return self._plain_pieces(human) * scale, self._plain_pieces(generated) * scale
+        change = np.log(found.generated.value / found.human.value)
+        scale = float(found.value / change) if change else 0.5
+        loss = log_mean(1 / found.human.quality, 1 / found.generated.quality)
+        prior = log_mean(found.human.prior, found.generated.prior)
+        whole = log_mean(found.human.value, found.generated.value)
+        kept = self._counts[self._above].astype(np.float64)
+        sides = []
+        for sums in (human, generated):
+            scored, _, every = np.split(sums, 3)
+            share = scale * kept / (scored * kept).sum()
+            weights = self._weights(every)
+            # Q of a pooled score is one over the mean loss.
+            pooled = share * weights / prior, -share / loss
+            parts = pooled if self.score.pool else (-share, share * weights / whole)
+            sides.append(np.concatenate([*parts, np.zeros_like(share)]))
+        return sides[0], sides[1]
+
+    def _plain_pieces(self, sums: FloatArray) -> FloatArray:
+        """Of a side without priors."""
+        assert self.score.pool is None
+        scored, *_ = np.split(sums, 3)
+        groups = self._below if self.metric.balanced else np.zeros_like(self._below)
+        counts = _group(scored, groups, int(groups.max()) + 1)
+        each = 1 / (len(counts) * counts[groups])
+        return np.concatenate([-self.score.chance(len(self.belows)) * each, each, np.zeros_like(each)])
 
     def rows(self, captions: pd.DataFrame) -> Rows:
         """What each caption of :func:`caption_table` adds."""

@@ -175,12 +175,12 @@ def summarise(
         return []
     known = {} if replicates is None or replicates.empty else dict(iter(replicates.groupby(ROW, observed=True)))
     return [
-        _Row(find_metric(str(key[1])), rows, settings).summary(known.get(key, pd.DataFrame()))
+        JudgedRow(find_metric(str(key[1])), rows, settings).summary(known.get(key, pd.DataFrame()))
         for key, rows in scores.groupby(ROW, sort=False, observed=True)
     ]
 
 
-class _Row:
+class JudgedRow:
     """One captioner, metric and judge."""
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, settings: Settings) -> None:
@@ -195,7 +195,7 @@ class _Row:
             alone = self.rows[self.rows["side"] == "generated"]
             self.rows = pd.concat([alone, alone.assign(side="human")])
         self.statistic = Statistic(metric, self.rows[CELL], prior=settings.prior)
-        captions = caption_table(self.rows, metric.score)
+        self.captions = captions = caption_table(self.rows, metric.score)
         self.table = self.statistic.rows(captions)
         classes = captions.drop_duplicates("image_id").sort_values("image_id")["answer"]
         self.strata = pd.factorize(classes)[0] if metric.balanced else None
@@ -243,7 +243,7 @@ class _Row:
             parts = Replicates("half", tuple(values)).claiming(found.standard_error)
             return _with(line, found, "refits", parts, error)
         # Priors of a split are of its own captions: what they vary is part of the error.
-        splits = [self.value(part) for _, part in self._by("seed", "fold")]
+        splits = [self.value(part) for part in self.splits()]
         values = [float(split.value) for split in splits]
         neutral = self.metric.neutral
         found = None if ratio is None else from_splits(value, values, ratio=ratio, neutral=neutral, level=level)
@@ -275,6 +275,10 @@ class _Row:
             drawn = Resample("half", number, self.settings.seed).classes(classes)
             found.append(float(self.value(self.rows[self.rows["image_id"].isin(drawn.keys())]).value))
         return found
+
+    def splits(self) -> list[pd.DataFrame]:
+        """Rows that judges of each split were asked about."""
+        return [part for _, part in self._by("seed", "fold")]
 
     def _by(self, *columns: str) -> Iterator[tuple[object, pd.DataFrame]]:
         """Rows that judges were asked about, by seed, or by seed and fold."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.association import Empty, FrozenPairs
+from judge.metrics.counted.association import Empty, FrozenPairs, Share
 from judge.metrics.counted.contingency import ContingencyTable, contingency, divide, read_samples
 from judge.metrics.counted.spec import Amplification, Compared, CountedMetric, LabelKind
 from judge.types import FloatArray
@@ -56,7 +56,8 @@ class Ba(CountedMetric):
         total = truth.together.sum(axis=-2, keepdims=True)
         times = classes if self.threshold == "1/A" else classes - 1
         sign = (truth.together * times > total).astype(np.float64)  # Counts compared as counts: no rounding at a tie.
-        return FrozenBa(sign, "of samples" if self.share == "joint" else "of the label's classes", self.empty, _pool)
+        share: Share = "of samples" if self.share == "joint" else "of the label's classes"
+        return FrozenBa(sign, share, self.empty, _pool, _slope)
 
 
 class FrozenBa(FrozenPairs):
@@ -80,6 +81,12 @@ def _pool(change: FloatArray, pairs: FloatArray) -> FloatArray:
     """(1/|L|) times the sum over pairs; undefined ones are left out, and their labels from |L|."""
     defined = np.isfinite(change)
     return divide(np.where(defined, pairs, 0.0).sum(axis=(-2, -1)), defined.all(axis=-2).sum(axis=-1))
+
+
+def _slope(sign: FloatArray, change: FloatArray) -> FloatArray:
+    """What changes are multiplied by in :func:`_pool`."""
+    labels = np.isfinite(change).all(axis=-2).sum(axis=-1)
+    return np.asarray(sign / np.maximum(labels, 1)[..., None, None])
 
 
 def ba_mals(

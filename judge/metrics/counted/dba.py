@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.association import Empty, FrozenPairs, Share, mean
+from judge.metrics.counted.association import Empty, FrozenPairs, Share, mean, mean_slope
 from judge.metrics.counted.contingency import ContingencyTable, Train, contingency, read_samples
 from judge.metrics.counted.spec import Amplification, CountedMetric
 from judge.types import Direction, FloatArray
@@ -52,11 +52,15 @@ class Dba(CountedMetric):
         given: tuple[Share, Share] = ("of the class", "of the class's labels")
         if self.direction == "T->A":
             given = ("of the label", "of the label's classes")
-        return FrozenPairs(sign, given[self.per == "mentions"], self.empty, self.pool)
+        return FrozenPairs(sign, given[self.per == "mentions"], self.empty, self.pool, self.slope)
 
     def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """The value of pairs, [..., A, L] -> [...]."""
         return mean(pairs)
+
+    def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
+        """What each change is multiplied by in the value."""
+        return mean_slope(sign, change)
 
 
 def dba(

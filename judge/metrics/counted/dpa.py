@@ -25,6 +25,7 @@ from judge.metrics.counted.spec import (
     Frozen,
     Quotients,
     Terms,
+    pieces_of,
     single_names,
 )
 from judge.types import Direction, FloatArray, IntArray
@@ -141,6 +142,28 @@ class FrozenGuesses:
         before, after = (right.sum(axis=(-3, -2, -1)) for right in sides)
         value = divide(after - before, before + after)
         return Compared(value, self.metric.pairs(sides[1] - sides[0]), before, after)
+
+    def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
+        """What each pair adds to the difference of the sides, over their sum."""
+        found = self.compare(truth, predicted)
+        return np.asarray(np.nan_to_num(found.pairs) / (found.truth + found.predicted)[..., None, None])
+
+    def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
+        """What each sample adds: the worth of a right guess, over the questions and the sum of the sides."""
+        found = self.compare(truth, predicted)
+        scale = divide(1.0, (found.truth + found.predicted) * self.asked.sum(axis=-1))[..., None, None, None]
+        sides = []
+        for guess, table in ((self.truth, truth), (self.predicted, predicted)):
+            worth = self.metric.worth(self.metric.cells(table), self.answers)
+            cells = np.where(self.asked[..., None, None], guess * worth, 0.0) * scale
+            if self.metric.unit == "mention":
+                sides.append(pieces_of(table, self.metric.pairs(cells)))
+                continue
+            # A label that is not there counts too: those of the class less those with it.
+            forward = cells if self.metric.direction == "A->T" else cells.swapaxes(-1, -2)
+            there, absent = (forward[..., place].swapaxes(-1, -2) for place in (0, 1))
+            sides.append(pieces_of(table, there - absent, attribute=absent.sum(axis=-1)))
+        return sides[0], sides[1]
 
     def _right(self, guess: FloatArray, table: ContingencyTable) -> FloatArray:
         """Share of right guesses in each cell, [..., Q, X, Y]; NaN of a table without anything to guess."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.errors import JudgeError
-from judge.metrics.counted.association import mean, variance
+from judge.metrics.counted.association import mean, mean_slope, variance
 from judge.metrics.counted.contingency import BoolArray, Train, label_sets, read_samples, set_contingency
 from judge.metrics.counted.dba import Dba
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
@@ -71,9 +71,22 @@ class Multi(Dba):
             raise JudgeError(what, where=f"--metrics {name}", mend=f"use {name}:pairs") from error
         return [(self.side_terms(side)[0], _holding(side.labels, sets)) for side in (truth, predicted)]
 
+    def columns(self, truth: CaptionTable, names: Sequence[str]) -> list[tuple[str, ...]]:
+        """The sets of labels."""
+        return [tuple(names[place] for place in members) for members in self.find_sets(truth.labels)]
+
     def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """The mean size of changes, or their variance."""
         return self.variance(change, pairs) if self.statistic == "variance" else mean(np.abs(change))
+
+    def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
+        """What each change is multiplied by: its sign, or how far it is from the mean."""
+        if self.statistic == "mean size":
+            return mean_slope(np.sign(change), change)
+        turned = {"change": np.ones_like(change), "signed": sign, "size": np.sign(change)}[self.spread]
+        spread = turned * change
+        count = np.isfinite(change).sum(axis=(-2, -1), keepdims=True)
+        return np.asarray(turned * (spread - mean(spread)[..., None, None]) / np.maximum(count - self.ddof, 1))
 
     def variance(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """The variance of changes, of signed changes or of sizes."""

@@ -7,13 +7,13 @@ this folder with a subclass of :class:`CountedMetric`, and a row in ``rows.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from judge.metrics.amplification import AMPLIFICATIONS
+from judge.metrics.amplification import AMPLIFICATIONS, NEUTRAL, log_mean
 from judge.metrics.counted.contingency import BoolArray, ContingencyTable, divide
 from judge.types import Direction, FloatArray, IntArray
 
@@ -47,6 +47,18 @@ class Frozen(Protocol):
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """The metric of tables with any leading axes."""
+        ...
+
+    def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
+        """What each pair of a class and a label adds to the value less what is neutral, [..., A, L]."""
+        ...
+
+    def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
+        """What each count of either table adds: the metric is linear in them, the rest held.
+
+        The counts of ``predicted`` times its pieces, less those of ``truth`` times its own, are the value less what is
+        neutral.
+        """
         ...
 
 
@@ -169,6 +181,10 @@ class CountedMetric(ABC):
         """What the rows of a side add: the class that each names, and its labels."""
         return single_names(side.named)[:, : side.known], side.labels
 
+    def columns(self, truth: CaptionTable, names: Sequence[str]) -> list[tuple[str, ...]]:
+        """The labels that each column of the tables stands for, of labels called ``names``."""
+        return [(name,) for name in names]
+
     @abstractmethod
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
         """The metric with its pairs, signs and guesses chosen, once; tables may have the same leading axes."""
@@ -188,11 +204,51 @@ class Quotients:
         """What rows add above and below, [C, 2], as their classes and labels."""
         return added[:, :1], added[:, 1:]
 
+    def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
+        """There are no pairs: all of it."""
+        return np.asarray(self.compare(truth, predicted).value - NEUTRAL[self.amplification])[..., None, None]
+
+    def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
+        """What each sample above adds, by its side's sum below; of a ratio of sides also those below.
+
+        The logarithm of a ratio is taken apart, by the logarithmic mean (Ang, Energy Policy 2004).
+        """
+        above, below = ([getattr(of, name)[..., 0] for of in (truth, predicted)] for name in ("attribute", "tasks"))
+        found = self.compare(truth, predicted)
+        if self.amplification == "ratio":
+            scale = log_mean(found.value, np.ones_like(found.value))
+            parts = [divide(scale, log_mean(*above))] * 2, [divide(-scale, log_mean(*below))] * 2
+        else:
+            whole = found.truth + found.predicted if self.amplification == "normalised" else np.ones_like(found.value)
+            parts = [divide(1.0, whole * of) for of in below], [np.zeros_like(of) for of in below]
+        sides = [
+            pieces_of(table, attribute=upper[..., None], tasks=lower[..., None])
+            for table, upper, lower in zip((truth, predicted), *parts, strict=True)
+        ]
+        return sides[0], sides[1]
+
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """The sides, their comparison, and no pairs."""
         before, after = (divide(table.attribute[..., 0], table.tasks[..., 0]) for table in (truth, predicted))
         value = AMPLIFICATIONS[self.amplification](before, after)
         return Compared(value, np.full((*before.shape, 1, 1), np.nan), before, after)
+
+
+def pieces_of(
+    table: ContingencyTable,
+    together: FloatArray | None = None,
+    *,
+    attribute: FloatArray | None = None,
+    tasks: FloatArray | None = None,
+) -> ContingencyTable:
+    """What each count of ``table`` adds; nothing where it is not said."""
+    return ContingencyTable(
+        np.zeros_like(table.together) if together is None else together,
+        np.zeros_like(table.attribute) if attribute is None else attribute,
+        np.zeros_like(table.tasks) if tasks is None else tasks,
+        np.zeros_like(table.samples),
+        np.zeros_like(table.blank),
+    )
 
 
 def single_names(named: BoolArray) -> BoolArray:

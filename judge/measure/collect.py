@@ -1,0 +1,119 @@
+"""What images to collect next, measured: judges trained again on weighed images (:mod:`judge.statistics.collect`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import pandas as pd
+
+from judge.evidence import Evidence, Resample
+from judge.measure.answers import Sums, answer_sums
+from judge.measure.jobs import Work, compares, jobs_of
+from judge.measure.plan import Plan
+from judge.measure.refits import Jobs, groups_of, values_of
+from judge.statistics.collect import COLUMNS, cells_of
+from judge.statistics.inference import from_splits
+from judge.training.members import train_members
+from judge.training.setup import TrainingSetup
+from judge.types import Progress, TargetKind
+
+MEASURED: dict[TargetKind, int] = {"attribute": 5, "tasks": 2}
+"""Cells of each metric for which judges are trained again, those that would lower it most; tasks take longer."""
+_CELL = COLUMNS[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """All judges of some metrics, trained again as if there were more images of a cell; None of images as they are."""
+
+    cell: tuple[object, ...] | None
+    jobs: Jobs
+
+
+def measure_cells(
+    table: pd.DataFrame,
+    work: Work,
+    notes: Sequence[Mapping[str, float]],
+    plan: Plan,
+    setup: TrainingSetup,
+    *,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """What weighing images changes when judges learn from them too.
+
+    Args:
+        table: of :func:`~judge.statistics.collect.estimate`.
+        work: of the run.
+        notes: what each judge chose.
+        plan: what to measure.
+        setup: how judges are trained.
+        progress: called with the progress.
+
+    Returns:
+        ``table`` with the columns measured, low, high and p_value: of the change where judges that train in seconds are
+        trained again, for the first ``MEASURED`` cells of each metric, from differences within splits. Of counted
+        metrics measured is what was estimated.
+    """
+    counted = [metric.name for metric in work.metrics if metric.counted]
+    table["measured"] = table["change"].where(table["metric"].isin(counted))
+    again = list(_lay_out(work, notes, table, plan))
+    members = [job.member for one in again for job in one.jobs]
+
+    def tell(what: str, done: int, total: int) -> None:
+        if progress:
+            progress(f"images to collect: {what}", done, total)
+
+    found = iter(train_members(members, setup, then=answer_sums, progress=tell))
+    before: dict[tuple[object, ...], list[dict[str, float]]] = {}
+    rows = []
+    for one in again:
+        job = one.jobs[0]
+        parts = _values(one.jobs, list(islice(found, len(one.jobs))), plan)
+        key = job.evidence.captioner, job.judge, tuple(metric.name for metric in job.metrics)
+        if one.cell is None:
+            before[key] = parts
+            continue
+        for metric in job.metrics:
+            pairs = zip(parts, before[key], strict=True)
+            whole, *splits = (after[metric.name] - plain[metric.name] for after, plain in pairs)
+            known = from_splits(whole, splits, ratio=plan.ratio(metric), level=plan.level)
+            bounds = (known.interval.low, known.interval.high, known.p_value) if known else (None, None, None)
+            rows.append([job.evidence.captioner, metric.name, job.judge, *one.cell, whole, *bounds])
+    names = ["captioner", "metric", "judge", *_CELL]
+    measured = pd.DataFrame(rows, columns=[*names, "again", "low", "high", "p_value"])
+    table = table.merge(measured, on=names, how="left")
+    return table.assign(measured=table["measured"].fillna(table["again"])).drop(columns="again")
+
+
+def _lay_out(work: Work, notes: Sequence[Mapping[str, float]], table: pd.DataFrame, plan: Plan) -> Iterator[_Weighed]:
+    """The judges of each captioner, of images as they are and weighed for each cell that is to be measured."""
+    assert work.said is not None
+    for job, settings in groups_of(work.jobs, notes):
+        if job.member.judge.joint is None or not compares(job.metrics):
+            continue
+        captioner = job.evidence.captioner
+        mine = table[(table["captioner"] == captioner) & (table["judge"] == job.judge)]
+        names = [metric.name for metric in job.metrics]
+        lower = mine[mine["metric"].isin(names) & (mine["change"] < 0)]
+        first = lower.groupby("metric", sort=False).head(MEASURED[job.evidence.target.kind])
+        shown = work.said[(work.said["captioner"] == captioner) & (work.said["side"] == "annotated")]
+        cells, weights = cells_of(shown)
+        places = {(cell.name, cell.task, cell.shows): place for place, cell in enumerate(cells)}
+        wanted = list(dict.fromkeys(first[_CELL].itertuples(index=False, name=None)))
+        for number, cell in enumerate([None, *wanted] if wanted else []):
+            own = {} if cell is None else dict(zip(shown["image_id"], weights[:, places[cell]].tolist(), strict=True))
+            evidence = Evidence(job.evidence.sides, Resample("weighted", number, plan.first_seed, own))
+            yield _Weighed(cell, tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings)))
+            evidence.release()
+
+
+def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> list[dict[str, float]]:
+    """Metric -> value, of all judges, and of those of each split."""
+    splits: dict[object, list[int]] = {}
+    for place, job in enumerate(jobs):
+        splits.setdefault((job.member.seed, job.member.split.fold), []).append(place)
+    parts = [range(len(jobs)), *splits.values()]
+    rows = [values_of(tuple(jobs[i] for i in of), [found[i] for i in of], plan) for of in parts]
+    return [{str(row[1]): float(str(row[-1])) for row in of} for of in rows]
