@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -273,3 +274,22 @@ def first_images(coco: Path, names: Sequence[str], count: int) -> Corpus:
 
     labels = replace(labels, by_image={image: labels.by_image[image] for image in images})
     return Corpus(chosen(corpus.human), tuple(map(chosen, corpus.generated)), labels)
+
+
+def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str = "ab", seed: int = 0) -> pd.DataFrame:
+    """Random scores; classes of unequal size, some captions missing, every image on both sides."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for image in range(images):
+        answer = classes[0] if image < 3 else rng.choice([*classes])
+        human = [("human", index) for index in range(captions) if not index or rng.random() > 0.1]
+        for number, (side, index) in product(range(seeds), [*human, ("generated", 0)]):
+            judged = number, 0, answer, rng.random(), rng.choice([*classes])
+            rows.append((str(image), "cap", side, index, "lic", "linear", *judged))
+    columns = "image_id captioner side index metric judge seed fold answer probability predicted"
+    return whole(pd.DataFrame(rows, columns=columns.split()))
+
+
+def whole(scores: pd.DataFrame) -> pd.DataFrame:
+    """With the columns that follow, or that LIC has no use for."""
+    return scores.assign(named="", tasks="", loss=-np.log(scores["probability"]), validation_loss=np.nan)

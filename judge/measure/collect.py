@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
 import pandas as pd
 
 from judge.evidence import Evidence, Resample
@@ -15,6 +17,7 @@ from judge.measure.plan import Plan
 from judge.measure.refits import Jobs, groups_of, values_of
 from judge.statistics.collect import COLUMNS, cells_of
 from judge.statistics.inference import from_splits
+from judge.statistics.summary import ROW
 from judge.training.members import train_members
 from judge.training.setup import TrainingSetup
 from judge.types import Progress, TargetKind
@@ -22,6 +25,8 @@ from judge.types import Progress, TargetKind
 MEASURED: dict[TargetKind, int] = {"attribute": 5, "tasks": 2}
 """Cells of each metric for which judges are trained again, those that would lower it most; tasks take longer."""
 _CELL = COLUMNS[:3]
+_MEASURED = ["measured", "low", "high", "p_value"]
+_UNKNOWN = (math.nan,) * len(_MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,6 @@ def measure_cells(
         trained again, for the first ``MEASURED`` cells of each metric, from differences within splits. Of counted
         metrics measured is what was estimated.
     """
-    counted = [metric.name for metric in work.metrics if metric.counted]
-    table["measured"] = table["change"].where(table["metric"].isin(counted))
     again = list(_lay_out(work, notes, table, plan))
     members = [job.member for one in again for job in one.jobs]
 
@@ -67,7 +70,7 @@ def measure_cells(
 
     found = iter(train_members(members, setup, then=answer_sums, progress=tell))
     before: dict[tuple[object, ...], list[dict[str, float]]] = {}
-    rows = []
+    rows: dict[tuple[object, ...], tuple[float | None, ...]] = {}
     for one in again:
         job = one.jobs[0]
         parts = _values(one.jobs, list(islice(found, len(one.jobs))), plan)
@@ -79,12 +82,15 @@ def measure_cells(
             pairs = zip(parts, before[key], strict=True)
             whole, *splits = (after[metric.name] - plain[metric.name] for after, plain in pairs)
             known = from_splits(whole, splits, ratio=plan.ratio(metric), level=plan.level)
-            bounds = (known.interval.low, known.interval.high, known.p_value) if known else (None, None, None)
-            rows.append([job.evidence.captioner, metric.name, job.judge, *one.cell, whole, *bounds])
-    names = ["captioner", "metric", "judge", *_CELL]
-    measured = pd.DataFrame(rows, columns=[*names, "again", "low", "high", "p_value"])
-    table = table.merge(measured, on=names, how="left")
-    return table.assign(measured=table["measured"].fillna(table["again"])).drop(columns="again")
+            bounds = (known.interval.low, known.interval.high, known.p_value) if known else _UNKNOWN[1:]
+            rows[job.evidence.captioner, metric.name, job.judge, *one.cell] = whole, *bounds
+    keys = table[[*ROW, *_CELL]].itertuples(index=False, name=None)
+    for name, column in zip(
+        _MEASURED, np.array([rows.get(key, _UNKNOWN) for key in keys]).reshape(-1, 4).T, strict=True
+    ):
+        table[name] = column
+    counted = table["metric"].isin([metric.name for metric in work.metrics if metric.counted])
+    return table.assign(measured=table["measured"].where(~counted, table["change"]))
 
 
 def _lay_out(work: Work, notes: Sequence[Mapping[str, float]], table: pd.DataFrame, plan: Plan) -> Iterator[_Weighed]:

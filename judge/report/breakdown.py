@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -22,6 +22,7 @@ FOLDER, COLLECT = "breakdown", "collect.csv"
 _LINES, _MOST = 24, 3
 # Images of each sign in images.csv, for each row of the main table.
 _IMAGES = 25
+_SMALL = 0.002
 Record = Mapping[str, Any]
 
 
@@ -79,7 +80,7 @@ def _first(rows: pd.DataFrame) -> tuple[Record, ...]:
         return ()
     groups = rows.groupby(ROW, sort=False, observed=True)
     most = max(1, min(_MOST, _LINES // groups.ngroups))
-    return tuple(groups.head(most).to_dict("records"))
+    return tuple(cast("list[Record]", groups.head(most).to_dict("records")))
 
 
 def _table(title: str, rows: tuple[Record, ...], *columns: Column[Record], notes: tuple[str, ...]) -> Table[Record]:
@@ -87,7 +88,13 @@ def _table(title: str, rows: tuple[Record, ...], *columns: Column[Record], notes
         names("captioner", _of("captioner")),
         names("metric (judge)", _metric),
     )
-    return Table((*first, *columns), rows, title, notes, digits=lambda row: digits_of(_bounds(row)))
+    return Table((*first, *columns), rows, title, notes, digits=_digits)
+
+
+def _digits(row: Record) -> int:
+    """Of small values enough to tell them from 0."""
+    value = row["contribution"] if "contribution" in row else row["change"]
+    return 5 if abs(value) < _SMALL else digits_of(_bounds(row) if "low" in row else None)
 
 
 def _metric(row: Record) -> str:
@@ -130,7 +137,7 @@ def _tasks(found: Breakdown) -> pd.DataFrame:
 
 
 def _images(found: Breakdown) -> pd.DataFrame:
-    """Of each row of the main table the images that add most, and those that take most away, with what is said of them."""
+    """Of each row of the main table the images that add most, and that take most away, and what is said of them."""
     groups = found.images.sort_values("contribution", ascending=False, kind="stable").groupby(ROW, sort=False)
     ends = pd.concat([groups.head(_IMAGES), groups.tail(_IMAGES)]).drop_duplicates([*ROW, "image_id"])
     of_image = found.captions.groupby(["captioner", "image_id", "side"], sort=False, observed=True)

@@ -151,10 +151,12 @@ class _Judged:
         return _corrected(parts), _images(row.line.key, images)
 
     def contributions(self, captions: pd.DataFrame) -> FloatArray:
-        """Of each caption, [C], to the metric of these captions."""
+        """Of each caption, [C], to the metric of these captions; NaN where it has no value."""
         statistic = self.row.statistic
         rows = statistic.rows(captions)
         sums = [np.asarray(side.sum(axis=0), dtype=np.float64) for side in rows.by_image()]
+        if not np.isfinite(statistic(sums[0], sums[1]).value):  # A split without captions of a class.
+            return np.full(len(rows.image), np.nan)
         human, generated = (
             weight * (rows.table @ piece) for weight, piece in zip(rows.weights(), statistic.pieces(*sums), strict=True)
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known
+from helpers import known, make_scores, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import amplification, side_score
@@ -16,26 +14,6 @@ from scipy import stats
 from judge.errors import JudgeError
 from judge.measure.refits import COLUMNS as REPLICATES
 from judge.statistics.summary import Settings, summarise
-
-
-def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str = "ab", seed: int = 0) -> pd.DataFrame:
-    """Random scores; classes of unequal size, some captions missing, every image on both sides."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for image in range(images):
-        answer = classes[0] if image < 3 else rng.choice([*classes])
-        human = [("human", index) for index in range(captions) if not index or rng.random() > 0.1]
-        for number, (side, index) in product(range(seeds), [*human, ("generated", 0)]):
-            judged = number, 0, answer, rng.random(), rng.choice([*classes])
-            rows.append((str(image), "cap", side, index, "lic", "linear", *judged))
-    columns = "image_id captioner side index metric judge seed fold answer probability predicted"
-    return whole(pd.DataFrame(rows, columns=columns.split()))
-
-
-def whole(scores: pd.DataFrame) -> pd.DataFrame:
-    """With the columns that follow, or that LIC has no use for."""
-    return scores.assign(named="", tasks="", loss=-np.log(scores["probability"]), validation_loss=np.nan)
-
 
 QUICK = Settings(resamples=100)
 

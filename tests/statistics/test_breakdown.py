@@ -1,0 +1,150 @@
+"""Contributions of tasks and images: they add up to every metric, and name the task that carries it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import first_images, known, make_scores
+
+from judge import evaluate
+from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.measure import Result
+from judge.metrics import METRICS
+from judge.statistics.breakdown import NONE, break_down
+from judge.statistics.summary import Settings, summarise
+from judge.types import Captions, Labels
+
+COUNTED = [row.name for row in METRICS.values() if row.counted]
+PLAIN = ["lic", "leakage", "imagecaptioner2", "imagecaptioner2-ratio"]
+DIRECTIONAL = ["dbac-at", "dbac-ta", "dpac-at", "dpac-ta"]
+VARIANTS = ["ba:joint", "dba-o:annotation", "multi-at:variance", "dpa-at:label", "error:each"]
+
+
+def said_of(scores: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Tasks that captions name and images show, at random; some none."""
+    captions = scores.drop_duplicates(["image_id", "side", "index"])[["image_id", "captioner", "side", "index"]]
+    images = captions.drop_duplicates("image_id").assign(side="annotated", index=0)
+    rows = pd.concat([captions, images], ignore_index=True)
+    return rows.assign(objects=rng.choice(["", "dog", "dog|tie", "cake"], len(rows)))
+
+
+@pytest.mark.parametrize("metric", [*PLAIN, *DIRECTIONAL])
+@pytest.mark.parametrize("seed", range(3))
+def test_judged_contributions_add_up(metric: str, seed: int) -> None:
+    """Unequal classes, missing captions, several seeds; nothing remains."""
+    rng = np.random.default_rng(seed)
+    scores = make_scores(60, seeds=1 + seed, classes="abc"[: 2 + seed % 2], seed=seed)
+    scores = scores.assign(metric=metric, fold=scores["image_id"].astype(int) % 5)
+    if metric in DIRECTIONAL:
+        count = len(scores)
+        named = {"at": ("tasks", ["", "dog", "dog|tie"]), "ta": ("named", ["a", "b", "", "a|b"])}[metric[-2:]]
+        keys = ["image_id", "side", "index"]
+        drawn = scores.drop_duplicates(keys)[keys].assign(drawn=rng.choice(named[1], len(scores.drop_duplicates(keys))))
+        scores = scores.merge(drawn, on=keys).assign(validation_loss=rng.random(count))
+        scores[named[0]] = scores.pop("drawn")
+    settings = Settings(resamples=100, ratios={metric: 0.25})
+    (line,) = summarise(scores, None, settings)
+    found = break_down(scores, pd.DataFrame(), said_of(scores, rng), [metric], settings)
+    expected = known(line.amplification) - METRICS[metric].neutral
+    assert sum(part.contribution for part in found.tasks) == pytest.approx(expected, abs=1e-12)
+    assert found.images["contribution"].sum() == pytest.approx(expected, abs=1e-12)
+    assert all(part.basis == "splits" and part.interval for part in found.tasks)
+
+
+def test_lic_by_hand() -> None:
+    """Two images a class. LIC: (0.8 + 0 + 0 + 0.6)/4 of people, (0.9 + 0.7 + 1 + 0)/4 of the captioner; chance 1/4."""
+    rows = [
+        *[("1", "human", "a", 0.8, "a", "dog"), ("2", "human", "a", 0.4, "b", "")],
+        *[("3", "human", "b", 0.3, "a", "dog"), ("4", "human", "b", 0.6, "b", "cake")],
+        *[("1", "generated", "a", 0.9, "a", "dog"), ("2", "generated", "a", 0.7, "a", "dog|cake")],
+        *[("3", "generated", "b", 1.0, "b", "cake"), ("4", "generated", "b", 0.2, "a", "")],
+    ]
+    columns = ["image_id", "side", "answer", "probability", "predicted", "objects"]
+    scores = pd.DataFrame(rows, columns=columns).assign(
+        captioner="cap", metric="lic", judge="linear", index=0, seed=0, fold=0, named="", tasks="", validation_loss=0.0
+    )
+    scores["loss"] = -np.log(scores["probability"])
+    found = break_down(scores, pd.DataFrame(), scores, ["lic"], Settings(resamples=100))
+    tasks = {part.task: part.contribution * 4 for part in found.tasks}
+    assert tasks["dog"] == pytest.approx((0.9 - 0.25) + (0.7 - 0.25) / 2 - (0.8 - 0.25) - (0 - 0.25))
+    assert tasks["cake"] == pytest.approx((0.7 - 0.25) / 2 + (1 - 0.25) - (0.6 - 0.25))
+    assert tasks[NONE] == pytest.approx((0 - 0.25) - (0 - 0.25))
+    images = dict(zip(found.images["image_id"], found.images["contribution"] * 4, strict=True))
+    assert images == pytest.approx({"1": 0.1, "2": 0.7, "3": 1.0, "4": -0.6})
+    assert {part.task: (part.human, part.generated) for part in found.tasks}["dog"] == (2, 2)
+    assert {part.basis for part in found.tasks} == {"these judges"}  # One split tells nothing of training.
+
+
+@pytest.fixture(scope="module")
+def real(coco: Path) -> Result:
+    """All metrics of captions on some real ones."""
+    corpus = first_images(coco, ["nic_plus"], 200)
+    judged = ["lic", "leakage", "dbac-at", "dpac-ta"]
+    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100, "least": 2, "breakdown": True}
+    return evaluate(corpus, metrics=[*judged, *COUNTED, *VARIANTS], **settings)
+
+
+def test_every_metric_of_real_captions_adds_up(real: Result) -> None:
+    found = known(real.breakdown)
+    sums: dict[tuple[str, str, str], float] = defaultdict(float)
+    published: dict[tuple[str, str, str], float] = defaultdict(float)
+    for part in found.tasks:
+        key = part.captioner, part.metric, part.judge
+        sums[key] += part.contribution
+        published[key] += part.published or 0.0
+    images = found.images.groupby(["captioner", "metric", "judge"])["contribution"].sum()
+    for line in real.summaries:
+        counted = line.metric.counted
+        offset = 1.0 if counted and counted.amplification == "ratio" else 0.0
+        if line.amplification is None:  # Captions of annotation cannot change sides: there is no chance level.
+            assert sums[line.key] == pytest.approx(known(line.published), abs=1e-9)
+        else:
+            assert sums[line.key] == pytest.approx(line.amplification, abs=1e-9)
+        whole = line.amplification if line.published is None else line.published - offset
+        assert images[line.key] == pytest.approx(known(whole), abs=1e-9)
+        if counted:
+            assert published[line.key] == pytest.approx(known(line.published) - offset, abs=1e-9)
+
+
+def test_collecting_is_measured(real: Result) -> None:
+    cells = known(real.breakdown).collect
+    judged = cells[cells["judge"] == "linear"]
+    measured = judged[judged["measured"].notna()]
+    # The cells of all metrics that share judges are measured together.
+    assert set(measured["metric"]) == {"lic", "leakage", "dbac-at", "dpac-ta"}
+    assert measured[["low", "high", "p_value"]].notna().all(axis=None)
+    counted = cells[cells["judge"] == "counted"]
+    assert (counted["measured"] == counted["change"]).all()
+    for _, of in cells.groupby(["metric", "judge"], sort=False):
+        assert of["change"].is_monotonic_increasing
+
+
+def test_the_task_that_is_amplified_is_found() -> None:
+    """People say of both classes alike what there is; the captioner gives every second man a tie."""
+    rng = np.random.default_rng(1)
+    classes = {str(image): ("female", "male")[image % 2] for image in range(360)}
+    tasks = ["tie", "dog", "kite", "cake", "horse", "book"]
+    shown = dict(zip(classes, rng.choice(tasks, len(classes)), strict=True))
+    told = {image: "tie" if name == "male" and rng.random() < 0.5 else shown[image] for image, name in classes.items()}
+    human, generated = ({image: (f"a person with a {task}",) for image, task in of.items()} for of in (shown, told))
+    labels = Labels("gender", ("female", "male"), classes, "drawn")
+    corpus = Corpus(Captions("human", human), (Captions("cap", generated),), labels)
+    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 200, "breakdown": True}
+    result = evaluate(corpus, metrics=["lic", "dba-o"], **settings)
+    first = {part.metric: part for part in reversed(known(result.breakdown).tasks)}
+    for name in ("lic", "dba-o"):
+        assert (first[name].task, first[name].contribution > 0) == ("tie", True)
+        assert known(first[name].p_holm) < 0.05
+
+
+def test_without_words_of_tasks_there_is_none(coco: Path) -> None:
+    corpus = first_images(coco, ["nic_plus"], 60)
+    nobody = replace(corpus.human, by_image=dict.fromkeys(corpus.human.by_image, ("a man here", "a woman here")))
+    with pytest.raises(JudgeError, match="none of 80 tasks"):
+        evaluate(replace(corpus, human=nobody), metrics=["lic"], folds=5, refits=0, chance=0, breakdown=True)
