@@ -56,7 +56,7 @@ def run(corpus: Corpus, words: Lexicons | None = None, **asked: Any) -> Run:
     return Run(plan, jobs, answers, score_table(jobs, rows))
 
 
-def draw(classes: int, images: int = 66, *, seed: int = 0) -> Corpus:
+def draw(classes: int, images: int = 50, *, seed: int = 0) -> Corpus:
     """Captions of noise that tell the class now and then, the captioners' more; every 15th image may lack one."""
     rng = np.random.default_rng(seed)
     truth = {f"i{n:03}": n % 5 % classes for n in range(images)}
@@ -237,7 +237,7 @@ def by_scikit_learn(found: Run, captioner: str, side: str) -> pd.Series:
 def test_terms_have_scikit_learns_weights(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each term by itself, solved to a tight tolerance by both."""
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
-    found = run(draw(classes, 50))
+    found = run(draw(classes))
     for captioner, rows in found.words().groupby("captioner"):
         terms = rows.set_index("term")[:LARGEST]
         for side in ("human", "generated"):
