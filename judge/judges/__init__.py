@@ -206,6 +206,26 @@ class Assignment:
 JointTraining = Callable[[Target, Sequence[Assignment]], list[Predictions]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """What P judges that guess one of A classes make of the terms of the same N captions.
+
+    Attributes:
+        terms: their names, [F]: words, or neighbours joined by a space.
+        held: which of them each caption holds, [N, F], sparse, 0 or 1.
+        weights: what each adds to the log probability of each class, up to what all classes share, [P, F, A].
+        predictions: what each judge answers, [P], as ``joint`` has it.
+    """
+
+    terms: tuple[str, ...]
+    held: Any
+    weights: FloatArray
+    predictions: list[Predictions]
+
+
+Explaining = Callable[[Target, Sequence[Assignment]], Explanation]
+
+
 @dataclass(frozen=True, slots=True)
 class Blueprint:
     """What a judge's file offers under one name.
@@ -215,6 +235,8 @@ class Blueprint:
         reference: paper and place, or what it stands in for.
         judge: makes a whole judge for a target; or
         joint: trains all judges of a captioner at once, if they share work or choices; beside ``judge``.
+        explain: trains judges of the same captions as ``joint`` did, what that chose in their settings, and takes them
+            apart; where log odds are linear in terms.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
         modalities: what it takes in; a judge that sees images measures metrics that hide people.
@@ -231,6 +253,7 @@ class Blueprint:
     reference: str
     judge: Callable[[Target], Judge] | None = None
     joint: JointTraining | None = None
+    explain: Explaining | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
     modalities: frozenset[Modality] = frozenset({"caption"})

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from judge.judges import Assignment, Blueprint
+from judge.judges import Assignment, Blueprint, Explanation
 from judge.judges.logistic import Features, Logistic
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
@@ -83,6 +83,16 @@ def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Pr
     return [found[place] for place in range(len(assignments))]
 
 
+def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
+    """Words and word pairs in judges of the same captions, whose ``settings`` hold C; the same weights every time."""
+    samples = assignments[0].samples
+    terms = _terms(samples)
+    model = _Slot(target, samples, terms).fit(assignments, np.array([one.settings["C"] for one in assignments]))
+    found = model.probabilities()
+    answers = [Predictions(found[one.asked, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
+    return Explanation(terms.names(), terms.table(samples), model.weights(), answers)
+
+
 class _Terms:
     """Which words and word pairs captions hold, [N, F], 0 or 1; known are those of the captions it is made with."""
 
@@ -98,6 +108,12 @@ class _Terms:
     def table(self, samples: Sequence[Sample]) -> Any:
         """[N, F], sparse."""
         return self._fill(*self._codes([sample.words for sample in samples]), len(samples))
+
+    def names(self) -> tuple[str, ...]:
+        """[F]: "long", "long hair"."""
+        words, size = list(self._words), len(self._words)
+        pairs = (divmod(code - size, size) for code in self._known[self._known >= size].tolist())
+        return (*words, *(f"{words[first]} {words[second]}" for first, second in pairs))
 
     def _fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
         from scipy.sparse import csr_matrix
@@ -209,6 +225,10 @@ def _held_out(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]], sp
 
 BLUEPRINTS = {
     "linear": Blueprint(
-        "linear", "this project; 1-2-grams and logistic regression", judge=LinearJudge, joint=train_together
+        "linear",
+        "this project; 1-2-grams and logistic regression",
+        judge=LinearJudge,
+        joint=train_together,
+        explain=explain,
     )
 }

@@ -49,6 +49,10 @@ class Features:
 
         return hstack([table @ self._merge, csr_matrix(np.ones((table.shape[0], 1)))], format="csr")
 
+    def unmerge(self, weights: FloatArray) -> FloatArray:
+        """Weights [F, Q] of the table's columns, out of those of the rows' [G + 1, Q]; the ones' are left out."""
+        return np.asarray(self._merge @ weights[:-1])
+
 
 class Logistic:
     """P problems that share samples, features and answers; each fit starts from the last.
@@ -105,6 +109,17 @@ class Logistic:
             return np.concatenate([1 - found, found], axis=2) if self._two else found
         found = np.where(self._shown, softmax(odds, axis=2), 0.5 / (self._learnt + 1))
         return np.asarray(found / found.sum(axis=2, keepdims=True))
+
+    def weights(self) -> FloatArray:
+        """What a feature of the table adds to the log odds of an answer, [P, F, A].
+
+        Of exclusive answers: to log probabilities, up to what all answers share (of two answers all of it to the
+        second), but for one of three or more that training never shows: its probability is the same for all samples.
+        """
+        problems, answers = self.coefficients.shape[1:]
+        found = self._features.unmerge(self.coefficients.reshape(len(self.coefficients), -1))
+        found = found.reshape(-1, problems, answers).transpose(1, 0, 2)
+        return np.concatenate([np.zeros_like(found), found], axis=2) if self._two else found
 
     def loss(self, weights: FloatArray) -> FloatArray:
         """Log loss [P] of its own samples, weighted by ``weights`` [N, P] and summed; of several questions all."""

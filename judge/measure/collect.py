@@ -14,7 +14,7 @@ from judge.evidence import Evidence, Resample
 from judge.measure.answers import Sums, answer_sums
 from judge.measure.jobs import Work, compares, jobs_of
 from judge.measure.plan import Plan
-from judge.measure.refits import Jobs, groups_of, values_of
+from judge.measure.refits import Jobs, chosen_settings, values_of
 from judge.statistics.collect import COLUMNS, cells_of
 from judge.statistics.inference import from_splits
 from judge.statistics.summary import ROW
@@ -96,7 +96,7 @@ def measure_cells(
 def _lay_out(work: Work, notes: Sequence[Mapping[str, float]], table: pd.DataFrame, plan: Plan) -> Iterator[_Weighed]:
     """The judges of each captioner, of images as they are and weighed for each cell that is to be measured."""
     assert work.said is not None
-    for job, settings in groups_of(work.jobs, notes):
+    for job, settings in chosen_settings(work.jobs, notes):
         if job.member.judge.joint is None or not compares(job.metrics):
             continue
         captioner = job.evidence.captioner

@@ -34,6 +34,8 @@ _PLACES = {name: place for place, name in enumerate(SCORES, start=1)}
 
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
+Chosen = dict[tuple[int, int], Mapping[str, float]]
+"""What a run's own judges chose: (seed, fold) -> {"C": 0.1}."""
 
 
 def refit(
@@ -96,26 +98,10 @@ def _check_halves(evidence: Evidence, plan: Plan) -> None:
         raise JudgeError(what, where=evidence.captioner, mend=mend)
 
 
-Settings = Mapping[tuple[int, int], Mapping[str, float]]
-"""(seed, fold) -> what the judge chose there, {"C": 0.1}."""
-
-
-def groups_of(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]) -> list[tuple[Job, Settings]]:
-    """Of each captioner and metrics that share a judge its first job, and what its judges chose together."""
-    settings: dict[tuple[int, tuple[str, ...], str], dict[tuple[int, int], Mapping[str, float]]] = {}
-    first: dict[tuple[int, tuple[str, ...], str], Job] = {}
-    for job, chosen in zip(jobs, notes, strict=True):
-        key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
-        first.setdefault(key, job)
-        kept = chosen if job.member.judge.joint else {}
-        settings.setdefault(key, {})[job.member.seed, job.member.split.fold] = kept
-    return [(job, settings[key]) for key, job in first.items()]
-
-
 def _lay_out(
     jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup
 ) -> Iterator[Jobs]:
-    for job, settings in groups_of(jobs, notes):
+    for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
         compared = compares(job.metrics)
@@ -124,6 +110,26 @@ def _lay_out(
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
                 yield tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
                 evidence.release()  # All refits are laid out before the first is trained.
+
+
+def chosen_settings(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]) -> list[tuple[Job, Chosen]]:
+    """Of each captioner, group of metrics and judge one job, and what its judges chose."""
+    found: dict[tuple[int, tuple[str, ...], str], tuple[Job, Chosen]] = {}
+    for job, chosen in zip(jobs, notes, strict=True):
+        key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
+        kept = chosen if job.member.judge.joint else {}
+        found.setdefault(key, (job, {}))[1][job.member.seed, job.member.split.fold] = kept
+    return list(found.values())
+
+
+def seeds_that_count(metric: Metric, losses: Sequence[tuple[int, float]]) -> set[int]:
+    """Of one side: all, or the one whose judges guess best; ``losses`` are their (seed, validation loss)."""
+    by_seed: dict[int, list[float]] = {}
+    for seed, loss in losses:
+        by_seed.setdefault(seed, []).append(loss)
+    if metric.aggregate == "best" and len(by_seed) > 1:
+        return {min(by_seed, key=lambda seed: float(np.mean(by_seed[seed])))}
+    return set(by_seed)
 
 
 def values_of(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
@@ -151,14 +157,9 @@ def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], metric: Metric, side: 
     mine = [
         (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side
     ]
-    if metric.aggregate == "best" and len({seed for seed, _, _ in mine}) > 1:
-        losses: dict[int, list[float]] = {}
-        for seed, _, loss in mine:
-            losses.setdefault(seed, []).append(loss)
-        best = min(losses, key=lambda seed: float(np.mean(losses[seed])))
-        mine = [row for row in mine if row[0] == best]
+    counting = seeds_that_count(metric, [(seed, loss) for seed, _, loss in mine])
     total: Sums = {}
-    for _, sums, _ in mine:
+    for sums in (sums for seed, sums, _ in mine if seed in counting):
         for cell, row in sums.items():
             total[cell] = total[cell] + row if cell in total else row
     return total

@@ -21,7 +21,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.evidence import Slot
-from judge.judges import Judge
+from judge.judges import Explanation, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member, assign
@@ -84,6 +84,22 @@ def train_members(
         parts = _launched(together, own, setup, work) if launched() else _local(own, setup, work)
         done = {key: iter(results) for part in parts for key, results in part.items()}
     return [next(done[key]) for key in keys]
+
+
+def explain(members: Sequence[Member]) -> Explanation:
+    """Train once more judges of the same captions, by what the run's own chose, and take them apart.
+
+    Args:
+        members: of one captioner, side and caption index; ``settings`` hold what was chosen.
+
+    Returns:
+        Their predictions are the run's own, to the last digit, with the validation loss where there is one.
+    """
+    found = members[0].judge.explain
+    assert found is not None
+    with _threads(1):
+        explanation = found(members[0].target, assign(members))
+    return replace(explanation, predictions=_asked(members, explanation.predictions))
 
 
 def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]) -> Iterator[Done]:

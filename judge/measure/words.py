@@ -1,0 +1,175 @@
+"""What an amplification comes from: the words, and pairs of neighbours, by which judges know the class.
+
+Of judges whose log odds are linear in terms. A caption's log odds of the truth, log p of its class less the mean log p
+of the others, are the sum of what its terms add and an intercept. Averaged as the metric averages captions they are
+still a sum over terms, and so is the difference of the sides. Scores such as LIC's are not linear: their amplification
+has the same causes, and is not the sum of these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from judge.judges import Explanation
+from judge.measure.jobs import Job, compares, jobs_of
+from judge.measure.plan import Plan
+from judge.measure.refits import chosen_settings, seeds_that_count
+from judge.metrics import Metric
+from judge.metrics.scores import VALIDATION_LOSS
+from judge.training.member import Member
+from judge.training.members import explain
+from judge.types import FloatArray, IntArray
+
+# Terms of a table that have rows of their own, and captions shown for each.
+LARGEST, EXAMPLES = 200, 3
+INTERCEPT = "(intercept)"
+_AMOUNTS = ["human", "generated", "contribution"]
+_COUNTS = ["captions_human", "captions_generated"]
+COLUMNS = ["captioner", "metric", "judge", "term", *_AMOUNTS, *_COUNTS, "leans_to", "examples"]
+
+
+def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> pd.DataFrame:
+    """What every term adds to the mean log odds of the truth (natural logarithm) on both sides.
+
+    Of metrics that compare both sides by judges of the attribute that have an ``explain`` (``linear``), which are
+    trained once more by what they chose. Priors are left aside.
+
+    Args:
+        jobs: the run's own.
+        notes: what each of their judges chose, {"C": 0.1}.
+        plan: of the run.
+
+    Returns:
+        One row per captioner, ``metric`` (those that share their judges, joined by "|"), judge and term: the LARGEST by size
+        of ``contribution`` (generated - human), a row "(N other terms)" of the sum of the rest, and the intercept.
+        ``captions_human`` and ``captions_generated``: scored captions that hold it. ``leans_to``: the class that it
+        makes more likely, by its mean weight in judges of generated captions, or of human ones where the captioner
+        never says it; "" where it has no weight. ``examples``: generated captions to which it adds most, by image, no
+        two of the same words: "139: a person ...", joined by " / ".
+    """
+    tables = [
+        _table(list(jobs_of(job.evidence, job.metrics, job.judge, plan, chosen)))
+        for job, chosen in chosen_settings(jobs, notes)
+        if job.member.judge.explain and job.evidence.target.kind == "attribute" and compares(job.metrics)
+    ]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+
+
+class _Side(NamedTuple):
+    """What judges of one side, seeds that count, make of the captions that they score.
+
+    Attributes:
+        captions: seed, image, index, words, answer and odds (of the truth) of each judge's captions, [C].
+        added: what terms add to these odds, [C, F], sparse; stored wherever a caption holds a term.
+        once: the same of the first judge alone that scores a caption.
+        weights: the judges' weights of each term for each class, summed, [F, A].
+    """
+
+    captions: pd.DataFrame
+    added: Any
+    once: Any
+    weights: FloatArray
+
+    def amounts(self, metric: Metric) -> FloatArray:
+        """Means, as statistics average, of what each term adds and of the rest, which is the intercept, [F + 1]."""
+        table = self.captions
+        share = 1 / table.groupby(["seed", "image"])["index"].transform("size")
+        of_class = share.groupby(table["answer"]).transform("sum") * table["answer"].nunique()
+        share /= of_class if metric.balanced else share.sum()
+        found = self.added.T @ share.to_numpy()
+        return np.append(found, (share * table["odds"]).sum() - found.sum())
+
+    def counts(self) -> IntArray:
+        """Captions that hold each term, and of all, [F + 1]."""
+        captions, terms = self.once.shape
+        return np.append(np.bincount(self.once.indices, minlength=terms), captions)
+
+    def examples(self, terms: IntArray) -> list[str]:
+        """Of each term captions that hold it, those first to which it adds most."""
+        told = (self.captions["image"] + ": " + self.captions["words"]).to_numpy()
+        words, found = pd.factorize(self.captions["words"])[0], []
+        columns = self.added[:, terms].tocsc()
+        for start, stop in pairwise(columns.indptr):
+            rows = columns.indices[start:stop][np.argsort(-columns.data[start:stop], kind="stable")]
+            different = np.sort(np.unique(words[rows], return_index=True)[1])
+            found.append(" / ".join(told[rows[different[:EXAMPLES]]]))
+        return found
+
+
+def _table(jobs: Sequence[Job]) -> pd.DataFrame:
+    """The rows of one captioner, group of metrics and judge."""
+    metrics, evidence = jobs[0].metrics, jobs[0].evidence
+    slots: dict[int, list[Member]] = {}
+    for job in jobs:
+        slots.setdefault(id(job.member.samples), []).append(job.member)
+    taken = [(members, explain(members)) for members in slots.values()]
+    terms = pd.Index(sorted({term for _, found in taken for term in found.terms}))
+    human, generated = (
+        _gather([part for part in taken if part[0][0].side == side], terms, metrics[0])
+        for side in ("human", "generated")
+    )
+    weights = np.where(np.ptp(generated.weights, axis=1, keepdims=True) > 0, generated.weights, human.weights)
+    leans = np.array(evidence.target.classes, dtype=object)[weights.argmax(axis=1)]
+    amounts = human.amounts(metrics[0]), generated.amounts(metrics[0])
+    table = pd.DataFrame(
+        {
+            "captioner": evidence.captioner,
+            "metric": "|".join(metric.name for metric in metrics),
+            "judge": jobs[0].judge,
+            "term": [*terms, INTERCEPT],
+            **dict(zip(_AMOUNTS, (*amounts, amounts[1] - amounts[0]), strict=True)),
+            **dict(zip(_COUNTS, (human.counts(), generated.counts()), strict=True)),
+            "leans_to": [*np.where(np.ptp(weights, axis=1) > 0, leans, ""), ""],
+            "examples": "",
+        }
+    )
+    return _largest(table, human, generated)
+
+
+def _largest(table: pd.DataFrame, human: _Side, generated: _Side) -> pd.DataFrame:
+    """The rows of the largest terms, with examples, of all others together, and of the intercept."""
+    order = np.argsort(-table["contribution"].abs().to_numpy()[:-1], kind="stable")
+    largest, rest = order[:LARGEST], order[LARGEST:]
+    rows = [table.loc[largest].assign(examples=generated.examples(largest))]
+    if len(rest):
+        counts = [np.count_nonzero(side.once[:, rest].getnnz(axis=1)) for side in (human, generated)]
+        others = dict(zip(_AMOUNTS, table.loc[rest, _AMOUNTS].sum(), strict=True))
+        others |= dict(zip(_COUNTS, counts, strict=True))
+        rows.append(table[-1:].assign(term=f"({len(rest)} other terms)", **others))
+    return pd.concat([*rows, table[-1:]], ignore_index=True)
+
+
+def _gather(taken: Sequence[tuple[list[Member], Explanation]], terms: pd.Index[str], metric: Metric) -> _Side:
+    from scipy.sparse import csr_matrix, vstack
+
+    judges = [(member, number, found) for members, found in taken for number, member in enumerate(members)]
+    notes = [found.predictions[number].notes for _, number, found in judges]
+    losses = [(judge[0].seed, of.get(VALIDATION_LOSS, np.nan)) for judge, of in zip(judges, notes, strict=True)]
+    seeds = seeds_that_count(metric, losses)
+    captions, added, weights = [], [], np.zeros((len(terms), len(judges[0][0].target.classes)))
+    for member, number, found in judges:
+        if member.seed in seeds:
+            own, odds = _centre(found.weights[number]), _centre(np.log(found.predictions[number].probabilities))
+            held, place = found.held[member.places(member.split.test)], terms.get_indexer(pd.Index(found.terms))
+            samples = member.test()
+            truth = np.array([sample.answers[0] for sample in samples])
+            amounts = own[held.indices, np.repeat(truth, np.diff(held.indptr))]
+            added.append(csr_matrix((amounts, place[held.indices], held.indptr), shape=(len(samples), len(terms))))
+            for sample, of_truth in zip(samples, odds[np.arange(len(truth)), truth], strict=True):
+                about = sample.image_id, sample.index, sample.text, sample.answers[0], of_truth
+                captions.append((member.seed, *about))
+            weights[place] += own
+    table = pd.DataFrame(captions, columns=["seed", "image", "index", "words", "answer", "odds"])
+    every = vstack(added, format="csr")
+    return _Side(table, every, every[~table.duplicated(["image", "index"]).to_numpy()], weights)
+
+
+def _centre(values: FloatArray) -> FloatArray:
+    """Of each class, less the mean of the others, [..., A]."""
+    classes = values.shape[-1]
+    return np.asarray((values - values.mean(axis=-1, keepdims=True)) * (classes / (classes - 1)))

@@ -1,0 +1,334 @@
+"""What the words of captions add to what judges know: against slow sums, scikit-learn, and where one word tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import keep_predictions
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from judge.corpus import Corpus
+from judge.corpus.tasks import Tasks
+from judge.evidence import Aligning, Slot
+from judge.judges import linear, logistic
+from judge.measure import Job, Plan, lay_out
+from judge.measure.answers import answer_rows, score_table
+from judge.measure.refits import chosen_settings, jobs_of
+from judge.measure.words import COLUMNS, INTERCEPT, LARGEST, word_contributions
+from judge.statistics.summary import Settings, summarise
+from judge.text.lexicon import Lexicons, load_lexicon
+from judge.training.members import explain, train_members
+from judge.training.setup import TrainingSetup
+from judge.types import Captions, Labels, Predictions, Sample
+
+QUICK: dict[str, Any] = {"metrics": ("lic", "leakage"), "folds": 3}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run whose judges are at hand."""
+
+    plan: Plan
+    jobs: Sequence[Job]
+    answers: Sequence[Predictions]
+    scores: pd.DataFrame
+
+    @property
+    def notes(self) -> list[dict[str, float]]:
+        return [{"C": answers.notes["C"]} for answers in self.answers]
+
+    def words(self) -> pd.DataFrame:
+        return word_contributions(self.jobs, self.notes, self.plan)
+
+
+def run(corpus: Corpus, words: Lexicons | None = None, **asked: Any) -> Run:
+    plan = Plan(**QUICK | asked)
+    jobs = lay_out(corpus, plan, words or Lexicons(None)).jobs
+    answers = train_members([job.member for job in jobs], TrainingSetup(workers=1), then=keep_predictions)
+    rows = [answer_rows(job.member, of)[0] for job, of in zip(jobs, answers, strict=True)]
+    return Run(plan, jobs, answers, score_table(jobs, rows))
+
+
+def draw(classes: int, images: int = 50, *, seed: int = 0) -> Corpus:
+    """Captions of noise that tell the class now and then, the captioners' more; every 15th image may lack one."""
+    rng = np.random.default_rng(seed)
+    truth = {f"i{n:03}": n % 5 % classes for n in range(images)}
+
+    def say(told: float, count: int) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for place, (image, answer) in enumerate(truth.items()):
+            captions = []
+            for _ in range(max(1, count - (place % 15 == count))):
+                words = [f"n{n}" for n in rng.zipf(1.5, size=7) if n < 200]
+                words += [f"clue{answer}"] if rng.random() < told else []
+                captions.append(" ".join(rng.permutation([*words, "a", "b"])))
+            found[image] = tuple(captions)
+        return found
+
+    names = "abcd"[:classes]
+    labels = Labels("kind", tuple(names), {image: names[answer] for image, answer in truth.items()}, "test")
+    generated = tuple(Captions(name, say(0.8, count)) for name, count in (("one", 1), ("two", 2)))
+    return Corpus(Captions("human", say(0.4, 3)), generated, labels)
+
+
+def log_odds(probabilities: np.ndarray, truth: Sequence[int]) -> np.ndarray:
+    """Log p of the truth less the mean log p of the others."""
+    logs = np.log(probabilities)
+    return np.array([row[k] - np.delete(row, k).mean() for row, k in zip(logs, truth, strict=True)])
+
+
+def correct(probabilities: np.ndarray, truth: Sequence[int]) -> np.ndarray:
+    return (probabilities.argmax(axis=1) == truth).astype(float)
+
+
+def slow_mean(found: Run, captioner: str, side: str, quantity: Callable[..., np.ndarray] = log_odds) -> float:
+    """Captions of an image averaged, images of a class, classes; each seed's scored images count once for it."""
+    rows = []
+    for job, answers in zip(found.jobs, found.answers, strict=True):
+        member = job.member
+        if (job.evidence.captioner, member.side) == (captioner, side):
+            samples = member.test()
+            values = quantity(answers.probabilities, [sample.answers[0] for sample in samples])
+            rows += [
+                (member.seed, s.image_id, s.answers[0], value)
+                for s, value in zip(samples, values.tolist(), strict=True)
+            ]
+    table = pd.DataFrame(rows, columns=["seed", "image", "answer", "value"])
+    images = table.groupby(["answer", "seed", "image"])["value"].mean()
+    return float(images.groupby("answer").mean().mean())
+
+
+def scored_texts(found: Run, captioner: str, side: str) -> list[str]:
+    """Of every caption that a judge scores, once."""
+    members = [job.member for job in found.jobs if (job.evidence.captioner, job.member.side) == (captioner, side)]
+    return [*{(s.image_id, s.index): s.text for member in members for s in member.test()}.values()]
+
+
+def terms_of(text: str) -> set[str]:
+    words = text.split()
+    return {*words, *map(" ".join, pairwise(words))}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("protocol", ["crossfit", "paper"])
+def test_contributions_add_up(protocol: str, classes: int) -> None:
+    """To the mean log odds of either side, and so to their difference; whichever rows are gathered in one."""
+    found = run(draw(classes), protocol=protocol, seeds=2 if protocol == "crossfit" else 6)
+    table = found.words()
+    for row in summarise(found.scores, settings=Settings(resamples=20)):
+        if row.metric.name == "leakage":  # What is slow here averages as the metrics do.
+            sides = [slow_mean(found, row.captioner, side, correct) for side in ("human", "generated")]
+            assert sides == pytest.approx([row.human, row.generated])
+    assert list(table.columns) == COLUMNS
+    assert set(table["metric"]) == {"lic|leakage"}
+    assert table.isna().sum().sum() == 0
+    for captioner, rows in table.groupby("captioner"):
+        for side in ("human", "generated"):
+            assert rows[side].sum() == pytest.approx(slow_mean(found, str(captioner), side), abs=1e-9)
+        assert np.allclose(rows["generated"] - rows["human"], rows["contribution"], atol=1e-12)
+        assert len(rows) == LARGEST + 2
+        terms, others, intercept = rows[:-2], rows.iloc[-2], rows.iloc[-1]
+        assert terms["contribution"].abs().is_monotonic_decreasing
+        assert terms["term"].is_unique
+        assert others["term"].endswith(" other terms)")
+        assert (intercept["term"], intercept["leans_to"], intercept["examples"]) == (INTERCEPT, "", "")
+        for side in ("human", "generated"):
+            texts = scored_texts(found, str(captioner), side)
+            assert intercept[f"captions_{side}"] == len(texts)
+            for term, count in zip(terms["term"], terms[f"captions_{side}"], strict=True):
+                assert count == sum(f" {term} " in f" {text} " for text in texts)
+            rest = [text for text in texts if terms_of(text) - set(terms["term"])]
+            assert others[f"captions_{side}"] == len(rest) > 0
+
+
+def test_what_is_not_linear_is_told_with_the_intercept() -> None:
+    """Of a class without second captions judges of these know only how rare it is, whatever a caption says."""
+    corpus = draw(3, 120)
+    assert corpus.labels is not None
+    rare = {image: "c" if n % 12 == 0 else "ab"[n % 2] for n, image in enumerate(corpus.labels.by_image)}
+    human = {image: texts[: 1 if rare[image] == "c" else 2] for image, texts in corpus.human.by_image.items()}
+    labels = Labels("kind", ("a", "b", "c"), rare, "test")
+    found = run(Corpus(Captions("human", human), corpus.generated[:1], labels))
+    rows = found.words()
+    assert rows["human"].sum() == pytest.approx(slow_mean(found, "one", "human"), abs=1e-9)
+    assert rows["generated"].sum() == pytest.approx(slow_mean(found, "one", "generated"), abs=1e-9)
+
+
+def test_two_classes_need_nothing_but_the_scores() -> None:
+    """The file's probabilities alone, p and 1 - p of one seed, give the same sums."""
+    found = run(draw(2, seed=1))
+    rows = found.scores[found.scores["metric"] == "lic"]
+    odds = rows.assign(odds=np.log(rows["probability"] / (1 - rows["probability"])))
+    images = odds.groupby(["captioner", "side", "answer", "image_id"])["odds"].mean()
+    means = images.groupby(["captioner", "side", "answer"]).mean().groupby(["captioner", "side"]).mean()
+    sums = found.words().groupby("captioner")[["human", "generated"]].sum()
+    for captioner, row in sums.iterrows():
+        assert row.to_dict() == pytest.approx(means[captioner].to_dict(), abs=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_judges_taken_apart_are_those_of_the_run(classes: int) -> None:
+    """The same answers, to the last digit; and weights and one intercept for each class are all there is to them."""
+    found = run(draw(classes), seeds=2)
+    known = {
+        (id(job.member.samples), job.member.seed, job.member.split.fold): answers
+        for job, answers in zip(found.jobs, found.answers, strict=True)
+    }
+    for first, chosen in chosen_settings(found.jobs, found.notes):
+        members = [job.member for job in jobs_of(first.evidence, first.metrics, first.judge, found.plan, chosen)]
+        for slot in {id(member.samples): member.samples for member in members}.values():
+            own = [member for member in members if member.samples is slot]
+            explanation = explain(own)
+            assert len(own) == 6
+            for member, weights, answers in zip(own, explanation.weights, explanation.predictions, strict=True):
+                expected = known[id(slot), member.seed, member.split.fold].probabilities
+                assert np.array_equal(answers.probabilities, expected)
+                left = np.log(expected) - explanation.held[member.places(member.split.test)] @ weights
+                left -= left.mean(axis=1, keepdims=True)
+                assert left == pytest.approx(np.tile(left[0], (len(left), 1)), abs=1e-9)
+
+
+def test_terms_are_the_words_and_pairs_that_captions_hold() -> None:
+    captions = [("a", "b", "a"), (), ("c",), ("b", "b")]
+    terms = linear._Terms(captions)
+    assert terms.names() == ("a", "b", "c", "a b", "b a", "b b")
+    samples = [Sample("1", "human", 0, words, (0,)) for words in captions]
+    held = [{terms.names()[column] for column in row.indices} for row in terms.table(samples)]
+    assert held == [{"a", "b", "a b", "b a"}, set(), {"c"}, {"b", "b b"}]
+
+
+def by_scikit_learn(found: Run, captioner: str, side: str) -> pd.Series:
+    """Of one caption an image: dense, one regression a fold, words and pairs by its own vectoriser."""
+    total: dict[str, float] = {}
+    for job, answers in zip(found.jobs, found.answers, strict=True):
+        member = job.member
+        if (job.evidence.captioner, member.side) != (captioner, side):
+            continue
+        train, test = member.training(), member.test()
+        reader = CountVectorizer(
+            ngram_range=(1, 2), binary=True, analyzer="word", token_pattern=r"\S+", lowercase=False
+        )
+        x = reader.fit_transform(sample.text for sample in train)
+        asked = reader.transform(sample.text for sample in test).toarray()
+        model = LogisticRegression(C=answers.notes["C"], solver="newton-cg", tol=1e-9, max_iter=1000)
+        model.fit(x, [s.answers[0] for s in train], [s.weight for s in train])
+        classes = len(member.target.classes)
+        weights = np.concatenate([-model.coef_, model.coef_]) / 2 if classes == 2 else model.coef_
+        slot = member.samples
+        assert isinstance(slot, Slot)
+        sizes = pd.Series(slot.evidence.classes).value_counts()
+        for sample, row in zip(test, asked, strict=True):
+            k = sample.answers[0]
+            share = 1 / classes / sizes[member.target.classes[k]] / slot.evidence.written[member.side][sample.image_id]
+            added = share * row * (weights[k] - np.delete(weights, k, axis=0).mean(axis=0))
+            for term, amount in zip(reader.get_feature_names_out(), added.tolist(), strict=True):
+                total[term] = total.get(term, 0.0) + amount
+    return pd.Series(total)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_terms_have_scikit_learns_weights(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each term by itself, solved to a tight tolerance by both."""
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
+    found = run(draw(classes))
+    for captioner, rows in found.words().groupby("captioner"):
+        terms = rows.set_index("term")[:LARGEST]
+        for side in ("human", "generated"):
+            slow = by_scikit_learn(found, str(captioner), side).reindex(terms.index, fill_value=0.0)
+            assert terms[side].to_numpy() == pytest.approx(slow.to_numpy(), abs=1e-6)
+            assert terms[side].abs().max() > 1e-3
+
+
+def tell(images: int = 240, *, seed: int = 0) -> Corpus:
+    """Of both sides the same captions of noise; half of a captioner's of men have a surfboard somewhere."""
+    rng = np.random.default_rng(seed)
+    truth = {f"{n:03}": ("female", "male")[n % 2] for n in range(images)}
+    plain = {image: [f"n{n}" for n in rng.integers(12, size=5)] for image in truth}
+    told = {image: list(words) for image, words in plain.items()}
+    for image, name in truth.items():
+        if name == "male" and rng.random() < 0.5:
+            told[image].insert(int(rng.integers(6)), "surfboard")
+    human, generated = ({i: (" ".join(words),) for i, words in of.items()} for of in (plain, told))
+    labels = Labels("gender", ("female", "male"), truth, "test")
+    return Corpus(Captions("human", human), (Captions("cap", generated),), labels)
+
+
+def test_a_word_that_the_captioner_alone_says_of_one_class_comes_first() -> None:
+    corpus = tell()
+    first = run(corpus).words().iloc[0]
+    assert (first["term"], first["leans_to"], first["human"], first["captions_human"]) == ("surfboard", "male", 0, 0)
+    said = {image: texts[0] for image, texts in corpus.generated[0].by_image.items() if "surfboard" in texts[0]}
+    assert first["captions_generated"] == len(said)
+    assert first["contribution"] > 0.1
+    examples = first["examples"].split(" / ")
+    assert len(set(examples)) == 3
+    assert set(examples) <= {f"{image}: {text}" for image, text in said.items()}
+
+
+def test_examples_are_the_captions_that_gain_most_each_wording_once() -> None:
+    """A surfboard among women tells against them: those captions come after all others, though not one is left out."""
+    corpus = tell()
+    captions = dict(corpus.generated[0].by_image)
+    captions |= {f"{n:03}": ("the surfboard",) for n in (0, 2, 4)} | {f"{n:03}": ("a surfboard",) for n in (1, 3, 5)}
+    table = run(Corpus(corpus.human, (Captions("cap", captions),), corpus.labels)).words().set_index("term")
+    (example,) = table.loc["the surfboard", "examples"].split(" / ")
+    assert example in {f"{n:03}: the surfboard" for n in (0, 2, 4)}
+    assert table.loc["a surfboard", "examples"].endswith(": a surfboard")
+    assert "the surfboard" not in table.loc["surfboard", "examples"]
+
+
+def test_identical_sides_differ_in_no_word() -> None:
+    corpus = tell()
+    same = Captions("same", corpus.human.by_image)
+    table = run(Corpus(corpus.human, (same,), corpus.labels)).words()
+    assert (table["contribution"] == 0).all()
+    assert (table["captions_human"] == table["captions_generated"]).all()
+
+
+def test_what_people_alone_say_leans_as_their_judges_weigh_it() -> None:
+    """Without alignment, which would take the word from them."""
+    corpus = tell()
+    (captioner,) = corpus.generated
+    told = Corpus(Captions("human", captioner.by_image), (Captions("dull", corpus.human.by_image),), corpus.labels)
+    first = run(told, aligning=Aligning("none")).words().iloc[0]
+    assert (first["term"], first["leans_to"], first["generated"], first["examples"]) == ("surfboard", "male", 0, "")
+    assert first["contribution"] < -0.1
+
+
+def test_one_seed_counts_where_the_best_does_and_images_do_where_classes_are_not_balanced() -> None:
+    """DPAC takes the seed of least validation loss, DBAC all; both by images. Tasks have no rows, nor has one side."""
+    rng = np.random.default_rng(0)
+    truth = {f"{n:03}": ("female", "male")[n % 3 > 0] for n in range(120)}
+    named = {"female": "woman", "male": "man"}
+    shown = {image: int(rng.random() < (0.8 if name == "male" else 0.3)) for image, name in truth.items()}
+    tasks = Tasks(("cat", "dog"), {image: (which,) for image, which in shown.items()}, "test")
+
+    def say(noise: int) -> dict[str, tuple[str, ...]]:
+        return {
+            image: (f"a {named[truth[image]]} with a {('cat', 'dog')[which]} and n{rng.integers(noise)}",)
+            for image, which in shown.items()
+        }
+
+    labels = Labels("gender", ("female", "male"), truth, "test")
+    corpus = Corpus(Captions("human", say(9)), (Captions("cap", say(4)),), labels, tasks)
+    words = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
+    found = run(corpus, words, metrics=("dbac", "dpac", "sc"), seeds=2)
+    table = found.words()
+    assert set(table["metric"]) == {"dbac-at", "dpac-at"}
+    for metric, rows in table.groupby("metric"):
+        scores = found.scores[(found.scores["metric"] == metric) & found.scores["probability"].notna()]
+        if metric == "dpac-at":
+            assert len(set(scores.groupby(["side", "seed"])["validation_loss"].mean())) == 4
+            best = scores.groupby(["side", "seed"])["validation_loss"].mean().groupby("side").idxmin()
+            scores = scores.set_index(["side", "seed"]).loc[list(best)].reset_index()
+        odds = np.log(scores["probability"] / (1 - scores["probability"])).groupby(scores["side"]).mean()
+        assert rows[["human", "generated"]].sum().to_dict() == pytest.approx(odds.to_dict(), abs=1e-9)
+    alone = run(corpus, words, metrics=("sc",)).words()
+    assert (list(alone.columns), len(alone)) == (COLUMNS, 0)
