@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +17,9 @@ from judge.measure.description import describe
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import COLUMNS, check_refits, refit
+from judge.measure.words import word_contributions
 from judge.quality import Quality, measure_quality
-from judge.statistics.breakdown import break_down
+from judge.statistics.breakdown import Breakdown, break_down
 from judge.statistics.collect import estimate
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
@@ -80,16 +81,29 @@ def measure(
     quality = _qualities(corpus, plan, work.truth.labels, progress)
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
     run = describe(work, [chosen for _, chosen in answers], counts, plan)
-    breakdown = None
-    if work.said is not None:
-        if progress:
-            progress("contributions of tasks", 0, 0)
-        how = _settings(work, plan, setup)
-        breakdown = break_down(scores, counts, work.said, names, how)
-        chosen = [noted for _, noted in answers]
-        cells = estimate(scores, counts, work.said, names, how)
-        breakdown = replace(breakdown, collect=measure_cells(cells, work, chosen, plan, setup, progress=progress))
-    return Result(tuple(summaries), scores, counts, replicates, run, quality, breakdown)
+    result = Result(tuple(summaries), scores, counts, replicates, run, quality)
+    if work.said is None:
+        return result
+    notes = [chosen for _, chosen in answers]
+    return replace(result, breakdown=_break_down(work, work.said, result, notes, plan, setup=setup, progress=progress))
+
+
+def _break_down(
+    work: Work,
+    said: pd.DataFrame,
+    result: Result,
+    notes: Sequence[Mapping[str, float]],
+    plan: Plan,
+    *,
+    setup: TrainingSetup,
+    progress: Progress | None,
+) -> Breakdown:
+    """What carries each metric of a result; ``said``: the tasks that captions name and images show."""
+    if progress:
+        progress("contributions of tasks and words", 0, 0)
+    read = result.scores, result.counts, said, [metric.name for metric in work.metrics], _settings(work, plan, setup)
+    cells = measure_cells(estimate(*read), work, notes, plan, setup, progress=progress)
+    return replace(break_down(*read), collect=cells, words=word_contributions(work.jobs, notes, plan))
 
 
 def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:

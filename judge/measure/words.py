@@ -45,8 +45,8 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
         plan: of the run.
 
     Returns:
-        One row per captioner, ``metric`` (those that share their judges, joined by "|"), judge and term: the LARGEST by size
-        of ``contribution`` (generated - human), a row "(N other terms)" of the sum of the rest, and the intercept.
+        One row per captioner, ``metric`` (those that share their judges, joined by "|"), judge and term: the LARGEST by
+        size of ``contribution`` (generated - human), a row "(N other terms)" of the sum of the rest, and the intercept.
         ``captions_human`` and ``captions_generated``: scored captions that hold it. ``leans_to``: the class that it
         makes more likely, by its mean weight in judges of generated captions, or of human ones where the captioner
         never says it; "" where it has no weight. ``examples``: generated captions to which it adds most, by image, no

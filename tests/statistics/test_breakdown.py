@@ -126,11 +126,14 @@ def test_collecting_is_measured(real: Result) -> None:
 
 
 def test_the_task_that_is_amplified_is_found() -> None:
-    """People say of both classes alike what there is; the captioner gives every second man a tie."""
+    """Men wear ties more often than women, and the captioner gives every second man another one."""
     rng = np.random.default_rng(1)
     classes = {str(image): ("female", "male")[image % 2] for image in range(360)}
     tasks = ["tie", "dog", "kite", "cake", "horse", "book"]
-    shown = dict(zip(classes, rng.choice(tasks, len(classes)), strict=True))
+    ties = {"female": 0.1, "male": 0.3}
+    shown = {
+        image: str(rng.choice(tasks, p=[ties[name], *[(1 - ties[name]) / 5] * 5])) for image, name in classes.items()
+    }
     told = {image: "tie" if name == "male" and rng.random() < 0.5 else shown[image] for image, name in classes.items()}
     human, generated = ({image: (f"a person with a {task}",) for image, task in of.items()} for of in (shown, told))
     labels = Labels("gender", ("female", "male"), classes, "drawn")
