@@ -195,6 +195,14 @@ def exchanged_values(
     return np.concatenate(found, axis=-1)
 
 
+def two_sided(value: float, draws: FloatArray) -> float:
+    """P of a permutation test: how often a draw is as far on the value's side, twice, the value counted as a draw."""
+    # Sums of the same parts in another order are the same value.
+    near = 1e-9 * float(np.abs(draws).max(initial=abs(value)))
+    far = min((draws >= value - near).sum(), (draws <= value + near).sum())
+    return min(1.0, 2 * (int(far) + 1) / (len(draws) + 1))
+
+
 def _batch(rows: Rows) -> int:
     """Permutations that are made at a time."""
     return max(1, int(_CELLS // max(rows.table.shape)))
