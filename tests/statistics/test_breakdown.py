@@ -50,11 +50,15 @@ def test_judged_contributions_add_up(metric: str, seed: int) -> None:
         scores[named[0]] = scores.pop("drawn")
     settings = Settings(resamples=100, ratios={metric: 0.25})
     (line,) = summarise(scores, None, settings)
-    found = break_down(scores, pd.DataFrame(), said_of(scores, rng), [metric], settings)
+    said = said_of(scores, rng)
+    found = break_down(scores, pd.DataFrame(), said, [metric], settings)
     expected = known(line.amplification) - METRICS[metric].neutral
     assert sum(part.contribution for part in found.tasks) == pytest.approx(expected, abs=1e-12)
     assert found.images["contribution"].sum() == pytest.approx(expected, abs=1e-12)
-    assert all(part.basis == "splits" and part.interval for part in found.tasks)
+    assert {part.basis for part in found.tasks} <= {"splits", "these judges"}
+    alone = break_down(scores, pd.DataFrame(), said, [metric], settings._replace(ratios={}))
+    assert {(part.basis, part.p_value) for part in alone.tasks} == {("these judges", None)}
+    assert all(known(part.interval).low <= part.contribution <= known(part.interval).high for part in alone.tasks)
 
 
 def test_lic_by_hand() -> None:
@@ -78,7 +82,7 @@ def test_lic_by_hand() -> None:
     images = dict(zip(found.images["image_id"], found.images["contribution"] * 4, strict=True))
     assert images == pytest.approx({"1": 0.1, "2": 0.7, "3": 1.0, "4": -0.6})
     assert {part.task: (part.human, part.generated) for part in found.tasks}["dog"] == (2, 2)
-    assert {part.basis for part in found.tasks} == {"these judges"}  # One split tells nothing of training.
+    assert {part.basis for part in found.tasks} == {None}  # So few captions tell nothing.
 
 
 @pytest.fixture(scope="module")
