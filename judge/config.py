@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
@@ -103,12 +112,59 @@ def _of_networks(weights: dict[str, str]) -> dict[str, str]:
     return weights
 
 
+def _attributes(parts: list[str]) -> str | tuple[str, ...]:
+    """One attribute by its name alone, as ever."""
+    names = [name.strip() for part in parts for name in part.split(",") if name.strip()]
+    if len(set(names)) != max(1, len(names)):
+        raise ValueError(f"'{max(names, key=names.count)}' twice: give each attribute once" if names else "no name")
+    return names[0] if len(names) == 1 else tuple(names)
+
+
+def _of_attributes(value: object, names: tuple[str, ...], *, shared: bool) -> object:
+    """Of several attributes a mapping, out of ``NAME=TEXT``s; of one attribute the text alone.
+
+    ``shared``: whether one text without a name may stand for all of them.
+    """
+    if isinstance(value, str | Path | list | tuple):
+        entries, named = [value] if isinstance(value, str | Path) else value, dict[str, str]()
+        for entry in entries:
+            name, equals, text = str(entry).partition("=")
+            if equals and name in named:
+                raise ValueError(f"'{name}' twice: give one of each attribute")
+            if equals and name in names:
+                named[name] = text
+            elif len(names) == 1 or (shared and len(entries) == 1 and not equals):
+                return entries[-1]
+            else:
+                raise ValueError(f"'{entry}' is of none of {', '.join(names)}: write {names[0]}=...")
+        value = named
+    if not isinstance(value, dict):
+        return value
+    _check_attributes(value, names)
+    return value if len(names) > 1 else next(iter(value.values()), None)
+
+
+def _check_attributes(value: Mapping[str, object], names: Sequence[str]) -> None:
+    if strange := [name for name in value if name not in names]:
+        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=...")
+
+
 def _spellings(value: object) -> object:
     """``{female: 1}`` and ``{female: [1, f]}`` are spellings too, as texts."""
     if not isinstance(value, dict):
         return value
     many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
     return {str(name): tuple(map(str, found)) for name, found in many.items()}
+
+
+def _pairs(value: object) -> object:
+    """``CLASS=TEXT``s as a mapping; what else a file holds is left as it is."""
+    if not isinstance(value, list | tuple):
+        return value
+    pairs = [str(entry).partition("=")[::2] for entry in value]
+    if bare := [name for name, text in pairs if not text]:
+        raise ValueError(f"'{bare[0]}' is not CLASS=TEXT")
+    return {name: [text for other, text in pairs if other == name] for name, _ in pairs}
 
 
 def _file_names(named: dict[str, Any]) -> dict[str, Any]:
@@ -131,6 +187,7 @@ def _hub_name(reference: str) -> str:
 NETWORKS = DETECTORS[1:]
 JUDGES = Path("checkpoints/judges")
 Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
+LabelFiles = Path | dict[str, Path] | None
 CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
 Checkpoint = Annotated[str, AfterValidator(_hub_name)]
 Checkpoints = Annotated[dict[str, Checkpoint], _list_or_text(_checkpoints), AfterValidator(_file_names)]
@@ -200,14 +257,49 @@ class LabelSettings(Settings):
 
     panel = "Input"
 
-    attribute: str = option("gender", "protected attribute")
-    lexicon: str | None = option(None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own")
-    labels: Path | None = option(None, LABELS)
-    id_column: str | None = option(None, "image column of the label table")
-    label_column: str | None = option(None, "class column of the label table")
-    label_values: Annotated[dict[str, tuple[str, ...]], BeforeValidator(_spellings)] = option(
-        {}, "how the label table spells a class, e.g. female=1", flag="--label-value", repeated="CLASS=TEXT"
+    attribute: Annotated[str | tuple[str, ...], _list_or_text(_attributes)] = option(
+        "gender", "protected attribute; of several, the classes are their products", repeated="NAME"
     )
+    lexicon: str | dict[str, str] | None = option(
+        None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own", repeated="[NAME=]TEXT"
+    )
+    labels: LabelFiles = option(None, LABELS, repeated="[NAME=]FILE")
+    id_column: str | None = option(None, "image column of the label table")
+    label_column: str | dict[str, str] | None = option(
+        None, "class column of the label table", repeated="[NAME=]COLUMN"
+    )
+    label_values: dict[str, tuple[str, ...]] | dict[str, dict[str, tuple[str, ...]]] = option(
+        {}, "how the label table spells a class, e.g. female=1; of several attributes skin=darker=1",
+        flag="--label-value", repeated="CLASS=TEXT",
+    )  # fmt: skip
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of all attributes."""
+        return (self.attribute,) if isinstance(self.attribute, str) else self.attribute
+
+    @property
+    def attribute_name(self) -> str:
+        """The attribute's name; of several, that of their product."""
+        from judge.text.products import AND
+
+        return AND.join(self.attributes)
+
+    @field_validator("lexicon", "labels", "label_column", mode="before")
+    @classmethod
+    def _of_each(cls, value: object, info: ValidationInfo) -> object:
+        names = info.data.get("attribute", "gender")
+        names = (names,) if isinstance(names, str) else names
+        return _of_attributes(value, names, shared=info.field_name == "labels")
+
+    @field_validator("label_values", mode="before")
+    @classmethod
+    def _spellings_of_each(cls, value: object, info: ValidationInfo) -> object:
+        names = info.data.get("attribute", "gender")
+        if isinstance(names, str) or not isinstance(value, dict):
+            return _spellings(value)
+        _check_attributes(value, names)
+        return {name: _spellings(_pairs(of)) for name, of in value.items()}
 
 
 class TextSettings(LabelSettings):
@@ -291,7 +383,7 @@ class PictureSettings(HidingSettings):
     """Images that are worked on one by one."""
 
     images: Path = option(..., IMAGES)
-    labels: Path | None = option(None, f"{LABELS}, to choose the object to hide")
+    labels: LabelFiles = option(None, f"{LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
     device: str | None = option(None, *DEVICE)
     batch_size: int = option(8, "images per batch", ge=1)
     seed: Seed = option(0, "seed of fill noise")
@@ -376,7 +468,7 @@ class AlignConfig(AligningSettings, TextSettings):
     captions: Annotated[CaptionFiles, AfterValidator(_file_names)] = option(
         ..., CAPTIONS, repeated="[NAME=]FILE", min_length=1
     )
-    labels: Path | None = option(None, f"{LABELS}; images without one are left out")
+    labels: LabelFiles = option(None, f"{LABELS}; images without one are left out", repeated="[NAME=]FILE")
     meteor: int = option(5000, "captions to compute METEOR on (needs Java); 0 for none", ge=0)
     out: Path = option(..., RESULTS, "runs/aligned")
 
@@ -483,7 +575,7 @@ class RunSettings(StatisticsSettings, TrainingSettings, MaskedSettings, JudgeSet
         "human", "captions", "models", "labels", "images", "metrics", "judge", "protocol", "out", "overwrite"
     )  # fmt: skip
 
-    labels: Path | None = option(None, LABELS, "derived from the human captions")
+    labels: LabelFiles = option(None, LABELS, "derived from the human captions", repeated="[NAME=]FILE")
     images: Path | None = option(None, f"{IMAGES}, for judges that use images")
     out: Path | None = option(None, RESULTS, "runs/evaluate")
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)

@@ -101,12 +101,11 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
 
 
 def _read(config: AlignConfig) -> list[_Sides]:
-    lexicon = choose_lexicon(config)
-    labels = labels_of(config, lexicon)
+    lexicon, labels = choose_lexicon(config), labels_of(config)
     reading = ReadOptions(split=config.split, columns=config.columns, several=config.several)
     corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, options=reading)
     # Without labels all images count.
-    labels = labels or Labels(config.attribute, ("",), dict.fromkeys(corpus.human.by_image, ""), "none given")
+    labels = labels or Labels(config.attribute_name, ("",), dict.fromkeys(corpus.human.by_image, ""), "none given")
     options = TextOptions(config.contractions, config.text)
     builder = EvidenceBuilder(replace(corpus, labels=labels), Lexicons(lexicon), options=options)
     return [_sides(builder, captioner) for captioner in corpus.generated]

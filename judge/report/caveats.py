@@ -7,7 +7,7 @@ from typing import Any
 
 from judge.measure import Result
 from judge.metrics.scores import SCORES
-from judge.report.notes import OF_NAMED, metrics_of
+from judge.report.notes import OF_NAMED, class_notes, metrics_of
 from judge.statistics.summary import ROW
 from judge.text.alignment import hardly_contextual
 
@@ -20,6 +20,7 @@ _FEW = 5
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
+        *class_notes(result.run["labels"]),
         *_training_noise(result),
         *_few_refits(result),
         *_learnt_nothing(result),
@@ -132,14 +133,24 @@ def _without_value(result: Result) -> Iterator[str]:
 def _by_construction(result: Result) -> Iterator[str]:
     """What holds whatever the captions say."""
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
-    facts = {
+    silent = (run["lexicon"] or {}).get("without_words", [])
+    spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
+    facts: dict[str, Any] = {
         "classes": max(len(entry["images"]) for entry in run["captioners"].values()),
         "has_words": run["lexicon"] is not None,
-        "derived": run["labels"]["derived"],
+        "derived": all(of["derived"] for of in spoken),
     }
     yield from dict.fromkeys(
         note for row in rows if row.counted for note in row.counted.by_construction(run["attribute"], **facts)
     )
+    reading = [
+        row.title for row in metrics_of(result) if row.prior == OF_NAMED or (row.counted and row.direction != "A->T")
+    ]
+    if silent and reading:
+        yield (
+            f"no words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
+            f"{', '.join(reading)} can change by what is said of the other attributes alone."
+        )
     if fixed := [row.title for row in rows if not row.exchangeable]:
         yield (
             f"{' and '.join(fixed)}: captions mention a part of what images show, whoever writes them, and cannot be "
