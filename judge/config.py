@@ -136,7 +136,7 @@ def _of_attributes(value: object, names: tuple[str, ...], *, shared: bool) -> ob
             elif len(names) == 1 or (shared and len(entries) == 1 and not equals):
                 return entries[-1]
             else:
-                raise ValueError(f"'{entry}' is of none of {', '.join(names)}: write {names[0]}=...")
+                raise ValueError(f"'{entry}' is of none of {', '.join(names)}: write {names[0]}=VALUE")
         value = named
     if not isinstance(value, dict):
         return value
@@ -146,7 +146,7 @@ def _of_attributes(value: object, names: tuple[str, ...], *, shared: bool) -> ob
 
 def _check_attributes(value: Mapping[str, object], names: Sequence[str]) -> None:
     if strange := [name for name in value if name not in names]:
-        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=...")
+        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")
 
 
 def _spellings(value: object) -> object:

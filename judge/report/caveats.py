@@ -21,6 +21,7 @@ def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
         *class_notes(result.run["labels"]),
+        *_named_in_part(result),
         *_training_noise(result),
         *_few_refits(result),
         *_learnt_nothing(result),
@@ -130,10 +131,26 @@ def _without_value(result: Result) -> Iterator[str]:
             yield f"{row.captioner}: {metric.title} has no interval and no test: {what}."
 
 
+def _without_words(run: Mapping[str, Any]) -> list[str]:
+    """Of several attributes those without words, where others have some."""
+    return list((run["lexicon"] or {}).get("without_words", []))
+
+
+def _named_in_part(result: Result) -> Iterator[str]:
+    """Metrics of the classes that captions name, where of some attributes the annotated class stands."""
+    rows = metrics_of(result)
+    reading = [row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T")]
+    if (silent := _without_words(result.run)) and reading:
+        yield (
+            f"no words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
+            f"{', '.join(reading)} can change by what is said of the other attributes alone."
+        )
+
+
 def _by_construction(result: Result) -> Iterator[str]:
     """What holds whatever the captions say."""
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
-    silent = (run["lexicon"] or {}).get("without_words", [])
+    silent = _without_words(run)
     spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
     facts: dict[str, Any] = {
         "classes": max(len(entry["images"]) for entry in run["captioners"].values()),
@@ -143,14 +160,6 @@ def _by_construction(result: Result) -> Iterator[str]:
     yield from dict.fromkeys(
         note for row in rows if row.counted for note in row.counted.by_construction(run["attribute"], **facts)
     )
-    reading = [
-        row.title for row in metrics_of(result) if row.prior == OF_NAMED or (row.counted and row.direction != "A->T")
-    ]
-    if silent and reading:
-        yield (
-            f"no words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
-            f"{', '.join(reading)} can change by what is said of the other attributes alone."
-        )
     if fixed := [row.title for row in rows if not row.exchangeable]:
         yield (
             f"{' and '.join(fixed)}: captions mention a part of what images show, whoever writes them, and cannot be "
