@@ -219,8 +219,6 @@ class EvidenceBuilder:
             return
         counts = {name: min(of[name] for of in found) for name in labels.classes}
         self.truth = replace(self.truth, labels=labels.without_small(counts, least))
-        if min(counts.values()) < least and any(tasks for tasks, _ in kinds):
-            self.leave_out_small(metrics, least)  # With fewer images there may be fewer tasks to guess.
 
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
         if metric.prior == "P(a^)/P(T)" and self.truth.words.attribute is None:
