@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
-from judge.corpus.products import ProductLabels
+from judge.corpus.products import parts_of
 from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import Aligning, TextOptions
@@ -37,7 +37,7 @@ from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.products import AND
 from judge.training.setup import TrainingSetup
-from judge.types import Labels, Progress
+from judge.types import Progress
 from judge.utils.files import writing
 from judge.utils.launch import is_main_process
 
@@ -78,7 +78,7 @@ def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
     for key in settings:
         if key in _READING:
             raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to Corpus.read")
-    known = [part.attribute for part in _parts(corpus)]
+    known = [part.attribute for part in parts_of(corpus.labels)]
     asked = settings.get("attribute", known)
     asked = [asked] if isinstance(asked, str) else list(asked)
     # Labels of one of several attributes will do: those of others may be derived.
@@ -88,20 +88,13 @@ def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _parts(corpus: Corpus) -> Sequence[Labels]:
-    """The labels of each attribute."""
-    if isinstance(corpus.labels, ProductLabels):
-        return corpus.labels.parts
-    return [corpus.labels] if corpus.labels else []
-
-
 def _of_corpus(corpus: Corpus) -> dict[str, Any]:
     """The sources of a corpus made in Python, for ``run.yaml``."""
     found: dict[str, Any] = {
         "human": corpus.human.source or "in memory",
         "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
     }
-    if sources := {part.attribute: part.source or "in memory" for part in _parts(corpus)}:
+    if sources := {part.attribute: part.source or "in memory" for part in parts_of(corpus.labels)}:
         found |= {"labels": sources, "attribute": list(sources)}
     return found
 

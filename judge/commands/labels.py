@@ -9,7 +9,7 @@ from typing import TypeVar
 from judge.config import LabelSettings, RunSettings, TextSettings
 from judge.corpus import Corpus
 from judge.corpus.labels import read_labels
-from judge.corpus.products import ProductLabels, multiply_labels
+from judge.corpus.products import multiply_labels, parts_of
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics import find_metric, spell_out
@@ -91,9 +91,10 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSet
     Raises:
         JudgeError: an attribute has neither labels nor words; as ``multiply_labels``.
     """
-    if len(config.attributes) == 1 or isinstance(corpus.labels, ProductLabels):
+    own = {part.attribute: part for part in parts_of(corpus.labels)}
+    if len(config.attributes) == 1 or tuple(own) == config.attributes:
         return corpus
-    known = {**given, **({corpus.labels.attribute: corpus.labels} if corpus.labels else {})}
+    known = {**given, **own}
     parts = [known[name] if name in known else _derive(corpus, name, config) for name in config.attributes]
     return replace(corpus, labels=multiply_labels(parts))
 

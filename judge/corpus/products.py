@@ -99,6 +99,13 @@ def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
     return found
 
 
+def parts_of(labels: Labels | None) -> tuple[Labels, ...]:
+    """The labels of each attribute."""
+    if isinstance(labels, ProductLabels):
+        return labels.parts
+    return (labels,) if labels else ()
+
+
 def _shared(parts: Sequence[Labels]) -> frozenset[str]:
     """Images that all of ``parts`` have."""
     first, *others = parts

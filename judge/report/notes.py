@@ -108,8 +108,8 @@ def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
         yield f"classes left out, with fewer than {labels['least']} images: {cells}."
     known = {name: of["images"] for name, of in labels.get("attributes", {}).items()}
     if any(number > labels["images"] for number in known.values()):
-        each = ", ".join(f"{name} of {number:,}" for name, number in known.items())
-        yield f"images have a class of {each}; the {labels['images']:,} with a class of each are used."
+        each = ", ".join(f"{number:,} for {name}" for name, number in known.items())
+        yield f"labelled images: {each}, {labels['images']:,} for all of these; only the last are used."
 
 
 def _inference(result: Result) -> Iterator[str]:

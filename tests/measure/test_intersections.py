@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import done_well, known, refusal
+from helpers import done_well, known, one_line, refusal
 
 from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
-from judge.corpus.products import multiply_labels
+from judge.corpus.products import multiply_labels, parts_of
 from judge.corpus.tasks import Tasks
 from judge.types import Captions, Labels
 
@@ -184,7 +184,9 @@ def test_the_command(files: WorldFiles, tmp_path: Path) -> None:
     done = done_well("evaluate", *sides(files), *BOTH, *table, *metrics, *FAST, "--out", tmp_path / "one")
     printed = " ".join(done.output.split())
     assert "NOTE: classes left out, with fewer than 10 images: female & darker (0)." in printed
-    assert "NOTE: images have a class of gender of 160, skin of 144; the 144 with a class of each are used." in printed
+    assert (
+        "NOTE: labelled images: 160 for gender, 144 for skin, 144 for all of these; only the last are used." in printed
+    )
     first = written(tmp_path / "one")
     assert first["run"]["attribute"] == "gender & skin"
     assert set(first["run"]["labels"]["classes"]) == {"female & lighter", "male & darker", "male & lighter"}
@@ -216,6 +218,24 @@ def test_other_commands(command: list[object], files: WorldFiles, tmp_path: Path
     kept = ["--checkpoints", tmp_path / "c", *FAST[:6]] if command[0] == "train" else ["--out", tmp_path / "a"]
     done = done_well(*command, *sides(files), *BOTH, "--labels", files.folder / "both.csv", *kept)
     assert command[0] == "align" or "female & darker (0)" in done.output
+    if command[0] == "align":
+        done_well(*command, *sides(files), *BOTH, "--out", tmp_path / "unlabelled")
+
+
+def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:
+    """Those of others are derived, whether the given ones are of one attribute or of several."""
+    corpus = draw()
+    gender, _ = parts_of(corpus.labels)
+    (tmp_path / "skin.yaml").write_text(SKIN_WORDS, encoding="utf-8")
+    settings = {**QUICK, "metrics": "error", "lexicon": {"skin": str(tmp_path / "skin.yaml")}}
+    found = evaluate(replace(corpus, labels=gender), attribute=["gender", "skin"], **settings)
+    assert [of["derived"] for of in found.run["labels"]["attributes"].values()] == [False, True]
+    place = Labels("place", ("here",), dict.fromkeys(gender.by_image, "here"), "all")
+    three = replace(corpus, labels=multiply_labels([place, gender]))
+    again = evaluate(three, attribute=["place", "gender", "skin"], **settings)
+    assert again.summaries == found.summaries
+    with one_line("labels are of 'place & gender', not of 'gender'"):
+        evaluate(three, attribute="gender")
 
 
 REFUSED = [
