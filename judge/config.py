@@ -17,7 +17,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
-)
+)  # fmt: skip
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
@@ -114,39 +114,10 @@ def _of_networks(weights: dict[str, str]) -> dict[str, str]:
 
 def _attributes(parts: list[str]) -> str | tuple[str, ...]:
     """One attribute by its name alone, as ever."""
-    names = [name.strip() for part in parts for name in part.split(",") if name.strip()]
-    if len(set(names)) != max(1, len(names)):
-        raise ValueError(f"'{max(names, key=names.count)}' twice: give each attribute once" if names else "no name")
-    return names[0] if len(names) == 1 else tuple(names)
+    from judge.corpus.attributes import attribute_names
 
-
-def _of_attributes(value: object, names: tuple[str, ...], *, shared: bool) -> object:
-    """Of several attributes a mapping, out of ``NAME=TEXT``s; of one attribute the text alone.
-
-    ``shared``: whether one text without a name may stand for all of them.
-    """
-    if isinstance(value, str | Path | list | tuple):
-        entries, named = [value] if isinstance(value, str | Path) else value, dict[str, str]()
-        for entry in entries:
-            name, equals, text = str(entry).partition("=")
-            if equals and name in named:
-                raise ValueError(f"'{name}' twice: give one of each attribute")
-            if equals and name in names:
-                named[name] = text
-            elif len(names) == 1 or (shared and len(entries) == 1 and not equals):
-                return entries[-1]
-            else:
-                raise ValueError(f"'{entry}' is of none of {', '.join(names)}: write {names[0]}=VALUE")
-        value = named
-    if not isinstance(value, dict):
-        return value
-    _check_attributes(value, names)
-    return value if len(names) > 1 else next(iter(value.values()), None)
-
-
-def _check_attributes(value: Mapping[str, object], names: Sequence[str]) -> None:
-    if strange := [name for name in value if name not in names]:
-        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")
+    names = attribute_names(parts)
+    return names[0] if len(names) == 1 else names
 
 
 def _spellings(value: object) -> object:
@@ -155,16 +126,6 @@ def _spellings(value: object) -> object:
         return value
     many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
     return {str(name): tuple(map(str, found)) for name, found in many.items()}
-
-
-def _pairs(value: object) -> object:
-    """``CLASS=TEXT``s as a mapping; what else a file holds is left as it is."""
-    if not isinstance(value, list | tuple):
-        return value
-    pairs = [str(entry).partition("=")[::2] for entry in value]
-    if bare := [name for name, text in pairs if not text]:
-        raise ValueError(f"'{bare[0]}' is not CLASS=TEXT")
-    return {name: [text for other, text in pairs if other == name] for name, _ in pairs}
 
 
 def _file_names(named: dict[str, Any]) -> dict[str, Any]:
@@ -285,21 +246,18 @@ class LabelSettings(Settings):
 
         return AND.join(self.attributes)
 
-    @field_validator("lexicon", "labels", "label_column", mode="before")
+    @field_validator("lexicon", "labels", "label_column", "label_values", mode="before")
     @classmethod
     def _of_each(cls, value: object, info: ValidationInfo) -> object:
+        from judge.corpus.attributes import by_attribute, spellings_by_attribute
+
         names = info.data.get("attribute", "gender")
         names = (names,) if isinstance(names, str) else names
-        return _of_attributes(value, names, shared=info.field_name == "labels")
-
-    @field_validator("label_values", mode="before")
-    @classmethod
-    def _spellings_of_each(cls, value: object, info: ValidationInfo) -> object:
-        names = info.data.get("attribute", "gender")
-        if isinstance(names, str) or not isinstance(value, dict):
+        if info.field_name != "label_values":
+            return by_attribute(value, names, shared=info.field_name == "labels")
+        if len(names) == 1 or not isinstance(value, dict):
             return _spellings(value)
-        _check_attributes(value, names)
-        return {name: _spellings(_pairs(of)) for name, of in value.items()}
+        return {name: _spellings(of) for name, of in spellings_by_attribute(value, names).items()}
 
 
 class TextSettings(LabelSettings):
