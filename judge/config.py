@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)  # fmt: skip
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
@@ -103,6 +112,14 @@ def _of_networks(weights: dict[str, str]) -> dict[str, str]:
     return weights
 
 
+def _attributes(parts: list[str]) -> str | tuple[str, ...]:
+    """One attribute by its name alone, as ever."""
+    from judge.corpus.attributes import attribute_names
+
+    names = attribute_names(parts)
+    return names[0] if len(names) == 1 else names
+
+
 def _spellings(value: object) -> object:
     """``{female: 1}`` and ``{female: [1, f]}`` are spellings too, as texts."""
     if not isinstance(value, dict):
@@ -131,6 +148,7 @@ def _hub_name(reference: str) -> str:
 NETWORKS = DETECTORS[1:]
 JUDGES = Path("checkpoints/judges")
 Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
+LabelFiles = Path | dict[str, Path] | None
 CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
 Checkpoint = Annotated[str, AfterValidator(_hub_name)]
 Checkpoints = Annotated[dict[str, Checkpoint], _list_or_text(_checkpoints), AfterValidator(_file_names)]
@@ -200,14 +218,46 @@ class LabelSettings(Settings):
 
     panel = "Input"
 
-    attribute: str = option("gender", "protected attribute")
-    lexicon: str | None = option(None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own")
-    labels: Path | None = option(None, LABELS)
-    id_column: str | None = option(None, "image column of the label table")
-    label_column: str | None = option(None, "class column of the label table")
-    label_values: Annotated[dict[str, tuple[str, ...]], BeforeValidator(_spellings)] = option(
-        {}, "how the label table spells a class, e.g. female=1", flag="--label-value", repeated="CLASS=TEXT"
+    attribute: Annotated[str | tuple[str, ...], _list_or_text(_attributes)] = option(
+        "gender", "protected attribute; of several, the classes are their products", repeated="NAME"
     )
+    lexicon: str | dict[str, str] | None = option(
+        None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own", repeated="[NAME=]TEXT"
+    )
+    labels: LabelFiles = option(None, LABELS, repeated="[NAME=]FILE")
+    id_column: str | None = option(None, "image column of the label table")
+    label_column: str | dict[str, str] | None = option(
+        None, "class column of the label table", repeated="[NAME=]COLUMN"
+    )
+    label_values: dict[str, tuple[str, ...]] | dict[str, dict[str, tuple[str, ...]]] = option(
+        {}, "how the label table spells a class, e.g. female=1; of several attributes skin=darker=1",
+        flag="--label-value", repeated="CLASS=TEXT",
+    )  # fmt: skip
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of all attributes."""
+        return (self.attribute,) if isinstance(self.attribute, str) else self.attribute
+
+    @property
+    def attribute_name(self) -> str:
+        """The attribute's name; of several, that of their product."""
+        from judge.text.products import AND
+
+        return AND.join(self.attributes)
+
+    @field_validator("lexicon", "labels", "label_column", "label_values", mode="before")
+    @classmethod
+    def _of_each(cls, value: object, info: ValidationInfo) -> object:
+        from judge.corpus.attributes import by_attribute, spellings_by_attribute
+
+        names = info.data.get("attribute", "gender")
+        names = (names,) if isinstance(names, str) else names
+        if info.field_name != "label_values":
+            return by_attribute(value, names, shared=info.field_name == "labels")
+        if len(names) == 1 or not isinstance(value, dict):
+            return _spellings(value)
+        return {name: _spellings(of) for name, of in spellings_by_attribute(value, names).items()}
 
 
 class TextSettings(LabelSettings):
@@ -291,7 +341,7 @@ class PictureSettings(HidingSettings):
     """Images that are worked on one by one."""
 
     images: Path = option(..., IMAGES)
-    labels: Path | None = option(None, f"{LABELS}, to choose the object to hide")
+    labels: LabelFiles = option(None, f"{LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
     device: str | None = option(None, *DEVICE)
     batch_size: int = option(8, "images per batch", ge=1)
     seed: Seed = option(0, "seed of fill noise")
@@ -376,7 +426,7 @@ class AlignConfig(AligningSettings, TextSettings):
     captions: Annotated[CaptionFiles, AfterValidator(_file_names)] = option(
         ..., CAPTIONS, repeated="[NAME=]FILE", min_length=1
     )
-    labels: Path | None = option(None, f"{LABELS}; images without one are left out")
+    labels: LabelFiles = option(None, f"{LABELS}; images without one are left out", repeated="[NAME=]FILE")
     meteor: int = option(5000, "captions to compute METEOR on (needs Java); 0 for none", ge=0)
     out: Path = option(..., RESULTS, "runs/aligned")
 
@@ -484,7 +534,7 @@ class RunSettings(StatisticsSettings, TrainingSettings, MaskedSettings, JudgeSet
         "human", "captions", "models", "labels", "images", "metrics", "judge", "protocol", "out", "overwrite"
     )  # fmt: skip
 
-    labels: Path | None = option(None, LABELS, "derived from the human captions")
+    labels: LabelFiles = option(None, LABELS, "derived from the human captions", repeated="[NAME=]FILE")
     images: Path | None = option(None, f"{IMAGES}, for judges that use images")
     out: Path | None = option(None, RESULTS, "runs/evaluate")
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)

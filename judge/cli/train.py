@@ -24,4 +24,6 @@ def train(config: TrainConfig) -> None:
     if is_main_process():
         before = f" ({found.taken_over} were there)" if found.taken_over else ""
         say(f"{found.files} judges{before}, {found.seconds:.0f} s; they are in {config.checkpoints}")
+        for line in found.notes:
+            say(f"NOTE: {line}")
         say(f"Score them with judge evaluate, the same file and options, and --checkpoints {config.checkpoints}")

@@ -87,7 +87,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         progress("intervals", 0, 0)
     rows = tuple(_row(name, found, hiding, config) for name in config.detectors)
     judged = {
-        name: [summary_row(summary, config.attribute) for summary in result.summaries]
+        name: [summary_row(summary, config.attribute_name) for summary in result.summaries]
         for name, result in results.items()
     }
     entries = {

@@ -86,7 +86,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
         }
         results = run_each(config, variants, progress=progress)
     rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
-    write_ablation(out, config, {"results": [_entry(row, config.attribute) for row in rows]})
+    write_ablation(out, config, {"results": [_entry(row, config.attribute_name) for row in rows]})
     return rows
 
 

@@ -19,6 +19,7 @@ from judge.quality.library import JavaFault, meteor
 from judge.report.alignment import Alignment, alignment_json, curve_csv, curve_png, substitutions_csv
 from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
 from judge.text.lexicon import Lexicons
+from judge.text.products import AND
 from judge.text.vectors import Vectors, load_vectors
 from judge.types import Captions, Labels, Progress, Words
 from judge.utils.files import OutputFolder
@@ -101,12 +102,13 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
 
 
 def _read(config: AlignConfig) -> list[_Sides]:
-    lexicon = choose_lexicon(config)
-    labels = labels_of(config, lexicon)
+    lexicon, labels = choose_lexicon(config), labels_of(config)
     reading = ReadOptions(split=config.split, columns=config.columns, several=config.several)
     corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, options=reading)
     # Without labels all images count.
-    labels = labels or Labels(config.attribute, ("",), dict.fromkeys(corpus.human.by_image, ""), "none given")
+    nobody = AND.join("" for _ in config.attributes)
+    every = Labels(config.attribute_name, (nobody,), dict.fromkeys(corpus.human.by_image, nobody), "none given")
+    labels = labels or every
     options = TextOptions(config.contractions, config.text)
     builder = EvidenceBuilder(replace(corpus, labels=labels), Lexicons(lexicon), options=options)
     return [_sides(builder, captioner) for captioner in corpus.generated]

@@ -79,6 +79,10 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         JudgeError: anything that the user can mend; nothing is left behind.
     """
     require("quality", "matplotlib")
+    if len(config.attributes) > 1:
+        # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
+        what = f"doses are of one attribute, not of {config.attribute_name}"
+        raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
     folder = ResumableFolder(config.out, marker=RESULTS, what="calibration", overwrite=config.overwrite)
     folder.check()
     folder.keep(config.inputs())
@@ -110,7 +114,7 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, Source]:
     Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
     """
     words = Lexicons(choose_lexicon(config), load_lexicon(config.tasks))
-    corpus = read_corpus(config, words)
+    corpus = read_corpus(config)
     builder = EvidenceBuilder(corpus, words)
     labels = builder.truth.labels
     assert words.tasks is not None

@@ -16,12 +16,13 @@ from judge.commands.captioner_checkpoints import (
     pictures_to_caption,
     stand_ins,
 )
-from judge.commands.labels import choose_lexicons, labels_of
+from judge.commands.labels import choose_lexicons, complete_labels, read_given
 from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
+from judge.corpus.products import parts_of
 from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import Aligning, TextOptions
@@ -34,6 +35,7 @@ from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicon, Lexicons
+from judge.text.products import AND
 from judge.training.setup import TrainingSetup
 from judge.types import Progress
 from judge.utils.files import writing
@@ -76,9 +78,13 @@ def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
     for key in settings:
         if key in _READING:
             raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to Corpus.read")
-    of_labels = corpus.labels.attribute if corpus.labels else None
-    if of_labels and settings.get("attribute", of_labels) != of_labels:
-        raise JudgeError(f"labels are of '{of_labels}', not of '{settings['attribute']}'", mend="leave 'attribute' out")
+    known = [part.attribute for part in parts_of(corpus.labels)]
+    asked = settings.get("attribute", known)
+    asked = [asked] if isinstance(asked, str) else list(asked)
+    # Labels of one of several attributes will do: those of others may be derived.
+    if known and asked != known and (len(asked) == 1 or not {*known} < {*asked}):
+        what = f"labels are of '{AND.join(known)}', not of '{AND.join(asked)}'"
+        raise JudgeError(what, mend="leave 'attribute' out")
     return settings
 
 
@@ -88,8 +94,8 @@ def _of_corpus(corpus: Corpus) -> dict[str, Any]:
         "human": corpus.human.source or "in memory",
         "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
     }
-    if corpus.labels:
-        found |= {"labels": corpus.labels.source or "in memory", "attribute": corpus.labels.attribute}
+    if sources := {part.attribute: part.source or "in memory" for part in parts_of(corpus.labels)}:
+        found |= {"labels": sources, "attribute": list(sources)}
     return found
 
 
@@ -117,7 +123,7 @@ def run(
         directory.keep(config.inputs())
     silent = models_to_caption(config, corpus)
     lexicons = choose_lexicons(config)
-    corpus = corpus or read_corpus(config, lexicons)
+    corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
     people = describe_people(config, corpus)
     plan, setup = make_plan(config), make_setup(config)
     if store:
@@ -167,7 +173,7 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
         names.append("tuning")
     if config.mask != "none":
         names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
-    prompt = make_prompt(config.attribute, config.template, config.answers)
+    prompt = make_prompt(" and ".join(config.attributes), config.template, config.answers)
     settings = {name: value for name, value in config.model_dump(mode="json").items() if name in names}
     return {"sight": settings | {"template": prompt.template, "answers": dict(prompt.answers)} | words}
 
@@ -227,15 +233,17 @@ def open_checkpoints(folder: Path) -> set[str]:
             return {path.stem for path in folder.glob("*.safetensors")}
 
 
-def read_corpus(config: RunConfig, lexicons: Lexicons) -> Corpus:
+def read_corpus(config: RunConfig) -> Corpus:
     """Read the files that ``config`` names."""
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
-    labels, objects = labels_of(config, lexicons.attribute), None
+    given, objects = read_given(config), None
     if config.objects:
         objects = read_tasks(config.objects, id_column=config.object_id_column, task_column=config.object_column)
-    return Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
+    labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
+    corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
+    return complete_labels(corpus, given, config)
 
 
 def make_plan(config: RunConfig) -> Plan:
@@ -271,7 +279,7 @@ def make_setup(config: RunConfig) -> TrainingSetup:
         mixed_precision=config.precision,
         workers=config.workers,
         materials=Materials(
-            prompt=make_prompt(config.attribute, config.template, config.answers),
+            prompt=make_prompt(" and ".join(config.attributes), config.template, config.answers),
             answering=config.answer_softmax,
             backbone=config.backbone,
             backbone_weights=config.backbone_weights,

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-from judge.config import LabelSettings, RunSettings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from judge.config import LabelSettings, RunSettings, TextSettings
+from judge.corpus import Corpus
 from judge.corpus.labels import read_labels
+from judge.corpus.products import multiply_labels, parts_of
+from judge.errors import JudgeError
+from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics import find_metric, spell_out
 from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
+from judge.text.products import multiply_lexicons
 from judge.types import Labels
+
+T = TypeVar("T")
 
 
 def choose_lexicon(config: LabelSettings) -> Lexicon | None:
-    """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide."""
-    if config.lexicon == "none":
+    """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide.
+
+    Of several attributes the words of all.
+    """
+    found = {name: _lexicon_of(config, name) for name in config.attributes}
+    return multiply_lexicons(found) if len(found) > 1 else found[config.attributes[0]]
+
+
+def _lexicon_of(config: LabelSettings, attribute: str) -> Lexicon | None:
+    named = _of(config.lexicon, attribute)
+    if named == "none":
         return None
-    if config.lexicon is None:
-        return load_lexicon(config.attribute) if config.attribute in shipped_lexicons() else None
-    return load_lexicon(config.lexicon)
+    if named is None:
+        return load_lexicon(attribute) if attribute in shipped_lexicons() else None
+    return load_lexicon(named)
+
+
+def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
+    """What a setting says of one attribute."""
+    return setting.get(attribute) if isinstance(setting, dict) else setting
 
 
 def choose_lexicons(config: RunSettings) -> Lexicons:
@@ -24,15 +49,61 @@ def choose_lexicons(config: RunSettings) -> Lexicons:
     return Lexicons(choose_lexicon(config), load_lexicon(config.tasks) if asked else None)
 
 
-def labels_of(config: LabelSettings, lexicon: Lexicon | None) -> Labels | None:
-    """The labels that ``config`` names, if it names any."""
-    if config.labels is None:
-        return None
-    return read_labels(
-        config.labels,
-        attribute=config.attribute,
-        lexicon=lexicon,
-        id_column=config.id_column,
-        label_column=config.label_column,
-        spellings=config.label_values,
-    )
+def labels_of(config: LabelSettings) -> Labels | None:
+    """The labels that ``config`` names, if it names any; of several attributes those of their product.
+
+    Raises:
+        JudgeError: as ``read_labels`` and ``multiply_labels``; of several attributes one has labels, and another none.
+    """
+    found = read_given(config)
+    missing = [name for name in config.attributes if name not in found]
+    if found and missing:
+        mend = f"give --labels {missing[0]}=FILE"
+        raise JudgeError(f"there are labels of {', '.join(found)}, and none of {missing[0]}", mend=mend)
+    if len(found) > 1:
+        return multiply_labels(list(found.values()))
+    return next(iter(found.values()), None)
+
+
+def read_given(config: LabelSettings) -> dict[str, Labels]:
+    """Attribute -> its labels, of those that ``config`` names a file of."""
+    files = {name: path for name in config.attributes if (path := _of(config.labels, name)) is not None}
+    values = config.label_values if len(config.attributes) > 1 else {config.attributes[0]: config.label_values}
+    return {
+        name: read_labels(
+            path,
+            attribute=name,
+            lexicon=_lexicon_of(config, name),
+            id_column=config.id_column,
+            label_column=_of(config.label_column, name),
+            spellings=values.get(name),  # type: ignore[arg-type]  # nested where attributes are several
+            alone=list(files.values()).count(path) == 1,
+        )
+        for name, path in files.items()
+    }
+
+
+def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSettings) -> Corpus:
+    """``corpus`` with labels of all of several attributes: its own, those ``given``, and others derived.
+
+    (Of one attribute labels are derived from human captions where evidence is made.)
+
+    Raises:
+        JudgeError: an attribute has neither labels nor words; as ``multiply_labels``.
+    """
+    own = {part.attribute: part for part in parts_of(corpus.labels)}
+    if len(config.attributes) == 1 or tuple(own) == config.attributes:
+        return corpus
+    known = {**given, **own}
+    parts = [known[name] if name in known else _derive(corpus, name, config) for name in config.attributes]
+    return replace(corpus, labels=multiply_labels(parts))
+
+
+def _derive(corpus: Corpus, attribute: str, config: TextSettings) -> Labels:
+    lexicon = _lexicon_of(config, attribute)
+    if lexicon is None:
+        mend = f"give --labels {attribute}=FILE or --lexicon {attribute}=FILE"
+        raise JudgeError(f"no labels of {attribute}, and no lexicon to derive them from", mend=mend)
+    options = TextOptions(config.contractions, config.text)
+    alone = EvidenceBuilder(replace(corpus, labels=None), Lexicons(lexicon), options=options)
+    return replace(alone.truth.labels, attribute=attribute)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from judge.commands.labels import choose_lexicon, labels_of
+from judge.commands.labels import labels_of
 from judge.config import CaptionConfig, HidingSettings, MaskConfig, RunConfig
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, nearest, require
@@ -106,7 +106,7 @@ def choose_hiding(
         mend = "add --hide object, or --hide both"
         raise JudgeError(f"only people are hidden, no {category}", where=f"--category {category}", mend=mend)
     if config.hide != PERSON and category is None:
-        labels = labels_of(config, choose_lexicon(config))
+        labels = labels_of(config)
         if config.instances is None or labels is None:
             mend = "give --instances and --labels, or name the object with --category"
             raise JudgeError("nothing says which object goes with the attribute", where="--hide", mend=mend)

@@ -16,6 +16,8 @@ from judge.commands.pictures import RunPictures
 from judge.config import TrainConfig
 from judge.errors import JudgeError
 from judge.measure import Job, train
+from judge.measure.description import describe_labels
+from judge.report.notes import class_notes
 from judge.training.checkpoint import History, read_history
 from judge.training.members import weights_beside
 from judge.types import Progress
@@ -33,11 +35,13 @@ class Training:
         judges: every judge that the run needs; several may be one and the same.
         taken_over: how many of the files were there before.
         seconds: of this command.
+        notes: what a user must know, a line each.
     """
 
     judges: tuple[Job, ...]
     taken_over: int
     seconds: float
+    notes: Sequence[str] = ()
 
     @property
     def files(self) -> int:
@@ -56,20 +60,21 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     """
     started = time.monotonic()
     lexicons = choose_lexicons(config)
-    corpus = read_corpus(config, lexicons)
+    corpus = read_corpus(config)
     if silent := models_to_caption(config, corpus):
         name, model = next(iter(silent.items()))
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
     before = open_checkpoints(config.checkpoints)
     looking = RunPictures(config, progress).hidden if config.images else None
-    found = train(
+    work = train(
         corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), open_pictures=looking, progress=progress
     )
     if is_main_process():
-        _write_index(config.checkpoints, found)
-    kept = {job.member.key for job in found} & before
-    return Training(tuple(found), len(kept), time.monotonic() - started)
+        _write_index(config.checkpoints, work.jobs)
+    kept = {job.member.key for job in work.jobs} & before
+    notes = [*class_notes(describe_labels(work.truth.labels))]
+    return Training(work.jobs, len(kept), time.monotonic() - started, notes)
 
 
 def _write_index(folder: Path, judges: Sequence[Job]) -> None:

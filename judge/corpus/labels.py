@@ -32,6 +32,7 @@ def read_labels(
     id_column: str | None = None,
     label_column: str | None = None,
     spellings: Mapping[str, Sequence[str]] | None = None,
+    alone: bool = True,
 ) -> Labels:
     """Read one class per image from a table or from ``{image: label}``, in any format of :func:`read_document`.
 
@@ -47,6 +48,7 @@ def read_labels(
         id_column: the column of image ids, where its name does not tell.
         label_column: the column of labels, likewise.
         spellings: class -> further spellings in this table (``{"male": ["0"]}``); they win over "Both" and the like.
+        alone: whether the file has no labels of another attribute: a column "label" or "class" could be of either.
 
     Raises:
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
@@ -57,7 +59,7 @@ def read_labels(
     labels: dict[str, str] = {}
     first: dict[str, str] = {}
     ignored: Counter[str] = Counter()
-    for entry in _entries(document, attribute, id_column, label_column):
+    for entry in _entries(document, attribute, (id_column, label_column), alone=alone):
         where = f"{document.source}, {entry.at}"
         image, value = image_id(entry.image, where), _text(entry.value, where)
         label = _label(value, spelled, lexicon, where)
@@ -108,17 +110,23 @@ def derive_labels(
     return Labels(attribute, ordered, labels, source=rule, derived=True, ignored=dict(ignored))
 
 
-def _entries(document: Document, attribute: str, image: str | None, label: str | None) -> Sequence[Entry]:
-    value, source = document.value, document.source
+def _entries(
+    document: Document, attribute: str, columns: tuple[str | None, str | None], *, alone: bool
+) -> Sequence[Entry]:
+    (image, label), value, source = columns, document.value, document.source
     if isinstance(value, dict):
+        if not alone:
+            what = f"{{image: label}} says one attribute, and {attribute} is not the only one"
+            raise JudgeError(what, where=source, mend=f"give a table, or a file of each: --labels {attribute}=FILE")
         if not value or any(isinstance(label, dict | list) for label in value.values()):
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
         return mapping_entries(value)
     rows = records(value, source=source, shapes=_SHAPES)
     image = column_of_ids(rows, image, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
-    tiers = ((name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), ("label", "class"))
-    return row_entries(rows, image, find_column(rows, tiers, label, what=what, source=source, option="--label-column"))
+    tiers = ((name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), ("label", "class") if alone else ())
+    option = "--label-column" if alone else f"--label-column {name}"
+    return row_entries(rows, image, find_column(rows, tiers, label, what=what, source=source, option=option))
 
 
 def _text(value: object, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from judge.evidence.builder import (
     DEFAULT_TEXT,
+    MINIMUM_IMAGES,
     PEOPLE,
     Aligning,
     EvidenceBuilder,
@@ -17,6 +18,7 @@ from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Resample, Res
 
 __all__ = [
     "DEFAULT_TEXT",
+    "MINIMUM_IMAGES",
     "PEOPLE",
     "Aligner",
     "Aligning",

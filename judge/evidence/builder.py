@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Literal
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from judge.corpus import Corpus, common_images
 from judge.corpus.labels import derive_labels
+from judge.corpus.products import ProductLabels
 from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
@@ -129,6 +130,7 @@ class EvidenceBuilder:
         self._words = cache(options.words)
         self.mask = cache(partial(_mask, words))
         self.mentions = cache(partial(_mentions, words))
+        self.named = cache(partial(_named, words))
         self.truth = Truth(corpus.labels or self._derive_labels(words.attribute), words, corpus.tasks)
         self._built: dict[tuple[object, ...], Evidence] = {}
 
@@ -167,13 +169,7 @@ class EvidenceBuilder:
             JudgeError: as ``build``.
         """
         labels = self.truth.labels
-        images, dropped = common_images(self.corpus.human, captioner, labels.by_image)
-        found = None
-        if tasks:
-            found, gone = self.find_tasks(images, without=without)
-            images = [image for image in images if image in found.by_image]
-            dropped |= gone
-        classes = {image: labels.by_image[image] for image in images}
+        classes, dropped, found = self._images(captioner, tasks=tasks, without=without)
         where = f"{captioner.source or captioner.name} with {self.corpus.human.source or self.corpus.human.name}"
         if not classes:
             sides = (self.corpus.human, captioner, labels)
@@ -183,8 +179,46 @@ class EvidenceBuilder:
         if judged:
             _check_classes(classes, labels, where)
         sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
-        rows = {side: self._flatten(source, images) for side, source in sources.items()}
+        rows = {side: self._flatten(source, list(classes)) for side, source in sources.items()}
         return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
+
+    def _images(
+        self, captioner: Captions, *, tasks: bool, without: Collection[str]
+    ) -> tuple[dict[str, str], dict[str, int], Tasks | None]:
+        """The images of :meth:`join`, image id -> class; reason -> images left out; and what else they show."""
+        labels, found = self.truth.labels, None
+        images, dropped = common_images(self.corpus.human, captioner, labels.by_image)
+        if isinstance(labels, ProductLabels) and labels.left_out:
+            small = len(labels.small & self.corpus.human.by_image.keys() & captioner.by_image.keys())
+            dropped |= {"no label": dropped["no label"] - small, "in classes left out": small}
+        if tasks:
+            found, gone = self.find_tasks(images, without=without)
+            images = [image for image in images if image in found.by_image]
+            dropped |= gone
+        return {image: labels.by_image[image] for image in images}, dropped, found
+
+    def leave_out_small(self, metrics: Collection[Metric], least: int) -> None:
+        """Of several attributes leave out classes of which a captioner has fewer than ``least`` images.
+
+        They are left out of all metrics and captioners alike, which so stay comparable; a single attribute's rare class
+        is a fault of the data, a product's is to be expected.
+
+        Raises:
+            JudgeError: fewer than two classes are left; as ``join``.
+        """
+        labels = self.truth.labels
+        if not isinstance(labels, ProductLabels):
+            return
+        kinds = {(row.target == "tasks" and not row.counted, _spared(row)) for row in metrics}
+        found = [
+            Counter(self._images(captioner, tasks=tasks, without=without)[0].values())
+            for captioner in self.corpus.generated
+            for tasks, without in kinds
+        ]
+        if not all(found):  # A captioner without any image: joining it says why.
+            return
+        counts = {name: min(of[name] for of in found) for name in labels.classes}
+        self.truth = replace(self.truth, labels=labels.without_small(counts, least))
 
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
         if metric.prior == "P(a^)/P(T)" and self.truth.words.attribute is None:
@@ -193,7 +227,7 @@ class EvidenceBuilder:
             raise JudgeError(what, where=f"attribute '{self.truth.labels.attribute}'", mend=mend)
         if metric.prior:
             check_names([*self.task_words.classes, *self.truth.labels.classes])
-        spared = frozenset[str]() if metric.people_are_tasks else PEOPLE
+        spared = _spared(metric)
         joined, tasks = self.join(captioner, tasks=metric.target == "tasks", without=spared)
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
         target, answers = _questions(joined.classes, tasks)
@@ -202,7 +236,7 @@ class EvidenceBuilder:
         for side, captions in joined.rows.items():
             kept, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
             rows[side] = tuple(
-                MaskedCaption(image, index, self.mask(words, hidden, spared), *self._named(words, metric, spared))
+                MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, words, metric))
                 for image, index, words in captions
                 if index in kept
             )
@@ -213,12 +247,12 @@ class EvidenceBuilder:
         about = metric.uses_images, joined.coverage, dropped
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
-    def _named(self, words: Words, metric: Metric, spared: frozenset[str]) -> tuple[str, str]:
+    def _names(self, image: str, words: Words, metric: Metric) -> tuple[str, str]:
         """The classes, and the tasks, that a caption names, where the metric's priors are of them."""
         if metric.prior == "P(a^)/P(T)":
-            return join_names(self.mentions(words, "attribute")), ""
+            return join_names(self.named(words, self.truth.labels.by_image[image])), ""
         if metric.prior == "P(t)/P(a)":
-            return "", join_names(self.mentions(words, "tasks") - spared)
+            return "", join_names(self.mentions(words, "tasks") - _spared(metric))
         return "", ""
 
     def _flatten(self, captions: Captions, images: Sequence[str]) -> list[Row]:
@@ -236,12 +270,16 @@ class EvidenceBuilder:
     def _coverage(
         self, raw: Mapping[Side, Sequence[Row]], sources: Mapping[Side, Captions]
     ) -> dict[Side, Coverage] | None:
-        lexicon = self.truth.words.attribute
+        lexicon, labels = self.truth.words.attribute, self.truth.labels
         if lexicon is None:
             return None
-        named = {side: [self.mentions(words, "attribute") for _, _, words in rows] for side, rows in raw.items()}
+        named = {
+            side: [self.named(words, labels.by_image[image]) for image, _, words in rows] for side, rows in raw.items()
+        }
         return {
-            side: measure_coverage(named[side], lexicon.classes, empty=source.empty, refused=source.refused)
+            side: measure_coverage(
+                named[side], lexicon.classes or labels.classes, empty=source.empty, refused=source.refused
+            )
             for side, source in sources.items()
         }
 
@@ -289,6 +327,16 @@ def _mask(lexicons: Lexicons, words: Words, kind: TargetKind, spared: frozenset[
 def _mentions(lexicons: Lexicons, words: Words, kind: TargetKind) -> frozenset[str]:
     lexicon = lexicons.tasks if kind == "tasks" else lexicons.attribute
     return lexicon.mentions(words) if lexicon else frozenset()
+
+
+def _named(lexicons: Lexicons, words: Words, annotated: str) -> frozenset[str]:
+    """The classes that a caption names whose image is annotated so: the annotated one where no words are known."""
+    return lexicons.attribute.named(words, annotated) if lexicons.attribute else frozenset({annotated})
+
+
+def _spared(metric: Metric) -> frozenset[str]:
+    """Tasks that the metric neither hides nor counts."""
+    return frozenset() if metric.people_are_tasks else PEOPLE
 
 
 def join_names(names: Collection[str]) -> str:

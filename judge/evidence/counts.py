@@ -174,9 +174,7 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
 
 def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> list[list[str]]:
     """The classes that each caption names; where the attribute has no words, the annotated one."""
-    if builder.truth.words.attribute is None:
-        return [[joined.classes[image]] for image, _, _ in rows]
-    return [sorted(builder.mentions(words, "attribute")) for _, _, words in rows]
+    return [sorted(builder.named(words, joined.classes[image])) for image, _, words in rows]
 
 
 def _caption_rows(

@@ -142,16 +142,17 @@ def train(
     setup: TrainingSetup,
     open_pictures: OpenPictures | None = None,
     progress: Progress | None = None,
-) -> list[Job]:
+) -> Work:
     """Train all judges that :func:`measure` would ask, and keep them in the setup's store, where it finds them.
 
-    Of refits only what they say is kept, and they are not among the judges that are returned. The ``key`` of each
+    Of refits only what they say is kept, and they are not among the jobs that are returned. The ``key`` of each
     judge's member is the name of its files; several may share them.
 
     Raises:
         JudgeError: as ``measure``.
     """
-    jobs = lay_out(corpus, plan, lexicons).jobs
+    work = lay_out(corpus, plan, lexicons)
+    jobs = work.jobs
     if not jobs:
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
@@ -159,7 +160,8 @@ def train(
     check_refits(jobs, plan, setup)
     setup, *_ = _train(jobs, plan, setup, progress)
     keys = name_members([job.member for job in jobs], setup)
-    return [replace(job, member=replace(job.member, key=key)) for job, key in zip(jobs, keys, strict=True)]
+    named = (replace(job, member=replace(job.member, key=key)) for job, key in zip(jobs, keys, strict=True))
+    return replace(work, jobs=tuple(named))
 
 
 def _train(

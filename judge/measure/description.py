@@ -11,12 +11,16 @@ from typing import Any
 
 import pandas as pd
 
+from judge.corpus.products import ProductLabels
 from judge.evidence import Joined, Sides, Truth
 from judge.evidence.counts import CountRows
 from judge.measure.jobs import Job, Work, compares
 from judge.measure.plan import Plan
 from judge.metrics import Metric
 from judge.statistics.count_tables import compared_classes
+from judge.text.lexicon import Lexicon
+from judge.text.products import ProductLexicon
+from judge.types import Labels
 
 
 def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:
@@ -39,8 +43,8 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "folds": plan.folds if plan.protocol == "crossfit" else None,
         "seeds": list(plan.seed_numbers),
         "attribute": labels.attribute,
-        "labels": {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored)},
-        "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source},
+        "labels": describe_labels(labels),
+        "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon)},
         "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
@@ -54,6 +58,16 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         },
         "captioners": _captioners(work, notes, plan),
     }
+
+
+def describe_labels(labels: Labels) -> dict[str, Any]:
+    """The entry "labels"; of several attributes also each of them, and images by class."""
+    found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored)}
+    return found | (labels.describe() if isinstance(labels, ProductLabels) else {})
+
+
+def _without_words(lexicon: Lexicon) -> dict[str, Any]:
+    return {"without_words": lexicon.without_words} if isinstance(lexicon, ProductLexicon) else {}
 
 
 def _source(truth: Truth) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError
-from judge.evidence import Evidence, EvidenceBuilder, Truth
+from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.judges import find_judge, name_self, with_head
 from judge.measure.plan import Plan
@@ -63,6 +63,8 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     builder = EvidenceBuilder(corpus, lexicons, options=plan.text, aligning=plan.aligning)
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
     counted = [metric for metric in metrics if metric.counted]
+    folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0
+    builder.leave_out_small(metrics, max(MINIMUM_IMAGES, folds))
     captioners = corpus.generated if counted else ()
     rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
     said = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []

@@ -7,7 +7,7 @@ from typing import Any
 
 from judge.measure import Result
 from judge.metrics.scores import SCORES
-from judge.report.notes import OF_NAMED, metrics_of
+from judge.report.notes import OF_NAMED, class_notes, metrics_of
 from judge.statistics.summary import ROW
 from judge.text.alignment import hardly_contextual
 
@@ -20,6 +20,8 @@ _FEW = 5
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
+        *class_notes(result.run["labels"]),
+        *_named_in_part(result),
         *_training_noise(result),
         *_few_refits(result),
         *_learnt_nothing(result),
@@ -129,13 +131,31 @@ def _without_value(result: Result) -> Iterator[str]:
             yield f"{row.captioner}: {metric.title} has no interval and no test: {what}."
 
 
+def _without_words(run: Mapping[str, Any]) -> list[str]:
+    """Of several attributes those without words, where others have some."""
+    return list((run["lexicon"] or {}).get("without_words", []))
+
+
+def _named_in_part(result: Result) -> Iterator[str]:
+    """Metrics of the classes that captions name, where of some attributes the annotated class stands."""
+    rows = metrics_of(result)
+    reading = [row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T")]
+    if (silent := _without_words(result.run)) and reading:
+        yield (
+            f"no words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
+            f"{', '.join(reading)} can change by what is said of the other attributes alone."
+        )
+
+
 def _by_construction(result: Result) -> Iterator[str]:
     """What holds whatever the captions say."""
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
-    facts = {
+    silent = _without_words(run)
+    spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
+    facts: dict[str, Any] = {
         "classes": max(len(entry["images"]) for entry in run["captioners"].values()),
         "has_words": run["lexicon"] is not None,
-        "derived": run["labels"]["derived"],
+        "derived": all(of["derived"] for of in spoken),
     }
     yield from dict.fromkeys(
         note for row in rows if row.counted for note in row.counted.by_construction(run["attribute"], **facts)

@@ -35,8 +35,10 @@ def summary_lines(result: Result) -> list[str]:
 def _to_know(result: Result) -> Iterator[str]:
     """What holds for some results, and changes how they are read."""
     metrics = metrics_of(result)
-    if result.run["labels"]["derived"]:
-        yield "Labels DERIVED from human captions."
+    labels = result.run["labels"]
+    if labels["derived"]:
+        whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
+        yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
     if len({bool(row.counted) for row in metrics}) == 2:
         yield "Counted: the published value less the chance level."
     if any(row.prior == OF_NAMED for row in metrics):
@@ -93,9 +95,21 @@ def _method(result: Result) -> Iterator[str]:
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
     labels = run["labels"]
-    yield f"Labels {'DERIVED' if labels['derived'] else 'from'}: {labels['source']}."
+    for whose, of in {f" of {name}": of for name, of in labels.get("attributes", {}).items()}.items() or [("", labels)]:
+        yield f"Labels{whose} {'DERIVED' if of['derived'] else 'from'}: {of['source']}."
     if labels["ignored"]:
         yield f"Labels left out: {_counted({value or 'empty': n for value, n in labels['ignored'].items()})}."
+
+
+def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
+    """Of labels of several attributes: classes that are left out, and images of which not all attributes are known."""
+    if labels.get("left_out"):
+        cells = ", ".join(f"{name} ({number:,})" for name, number in labels["left_out"].items())
+        yield f"classes left out, with fewer than {labels['least']} images: {cells}."
+    known = {name: of["images"] for name, of in labels.get("attributes", {}).items()}
+    if any(number > labels["images"] for number in known.values()):
+        each = ", ".join(f"{number:,} for {name}" for name, number in known.items())
+        yield f"labelled images: {each}, {labels['images']:,} for all of these; only the last are used."
 
 
 def _inference(result: Result) -> Iterator[str]:

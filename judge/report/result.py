@@ -12,7 +12,7 @@ from judge.measure import Result
 from judge.report.breakdown import breakdown_tables
 from judge.report.caveats import warnings
 from judge.report.consistency import pair_table, people_table, variation_table
-from judge.report.notes import footnotes, summary_lines
+from judge.report.notes import class_notes, footnotes, summary_lines
 from judge.report.quality import quality_table
 from judge.report.render import open_console, page_lines, print_table, print_text
 from judge.report.table import Table
@@ -73,11 +73,13 @@ def _lost(result: Result, most: int) -> list[str]:
 
 
 def _print_briefly(result: Result, console: Console) -> None:
-    lines = [*summary_lines(result), *_lost(result, MOST_DIFFERENCES)]
+    # Which classes are missing is never cut.
+    whole = [*class_notes(result.run["labels"])]
+    lines = [*summary_lines(result), *(f"NOTE: {line}" for line in whole), *_lost(result, MOST_DIFFERENCES)]
     for line in lines:
         print_text(line, console)
     room = max(1, MOST_LINES - sum(len(page_lines(line, console)) for line in lines))
-    found = warnings(result)
+    found = [line for line in warnings(result) if line not in whole]
     for number, line in enumerate(found[:room], 1):
         more = f" (+{len(found) - room} more: --verbose)" if number == room < len(found) else ""
         # Each begins with what matters most.

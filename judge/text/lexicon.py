@@ -80,6 +80,10 @@ class Lexicon:
         """The classes that ``words`` name. Only whole words count: "a woman's bag" names nobody."""
         return frozenset(name for _, _, name in self.find(words) if name is not None)
 
+    def named(self, words: Sequence[str], annotated: str) -> frozenset[str]:  # noqa: ARG002 - for several attributes
+        """The classes that a caption names, whatever class its image is ``annotated`` as."""
+        return self.mentions(words)
+
 
 def shipped_lexicons() -> list[str]:
     """Names of the lexicons that come with the package."""

@@ -1,0 +1,73 @@
+"""Settings of one attribute, or of several: which attribute each text is of. Faults are told by the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
+    """The attributes named; ``gender,skin`` is two.
+
+    Raises:
+        ValueError: none, or one twice.
+    """
+    names = tuple(name.strip() for part in parts for name in part.split(",") if name.strip())
+    if len(set(names)) != max(1, len(names)):
+        raise ValueError(f"'{max(names, key=names.count)}' twice: give each attribute once" if names else "no name")
+    return names
+
+
+def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object:
+    """Of several attributes a mapping, out of ``NAME=TEXT``s; of one the text alone. Other values stay as they are.
+
+    Args:
+        value: a text, a list of texts or a mapping.
+        names: of the attributes.
+        shared: whether one text without a name may stand for all of them.
+
+    Raises:
+        ValueError: a text of no attribute; two of one.
+    """
+    if isinstance(value, str | Path | list | tuple):
+        entries, named = [value] if isinstance(value, str | Path) else value, dict[str, str]()
+        for entry in entries:
+            name, equals, text = str(entry).partition("=")
+            if equals and name in named:
+                raise ValueError(f"'{name}' twice: give one of each attribute")
+            if equals and name in names:
+                named[name] = text
+            elif len(names) == 1 or (shared and len(entries) == 1 and not equals):
+                return entries[-1]
+            else:
+                raise ValueError(f"'{entry}' is of none of {', '.join(names)}: write {names[0]}=VALUE")
+        value = named
+    if not isinstance(value, dict):
+        return value
+    _check(value, names)
+    return value if len(names) > 1 else next(iter(value.values()), None)
+
+
+def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    """Of each attribute class -> spellings; ``CLASS=TEXT``s become such a mapping.
+
+    Raises:
+        ValueError: a key that is no attribute; a text that is not ``CLASS=TEXT``.
+    """
+    _check(value, names)
+    return {name: _pairs(of) if isinstance(of, list | tuple) else of for name, of in value.items()}
+
+
+def _pairs(entries: Sequence[object]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        name, _, text = str(entry).partition("=")
+        if not text:
+            raise ValueError(f"'{entry}' is not CLASS=TEXT")
+        found.setdefault(name, []).append(text)
+    return found
+
+
+def _check(value: Mapping[str, object], names: Sequence[str]) -> None:
+    if strange := [name for name in value if name not in names]:
+        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")

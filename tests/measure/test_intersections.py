@@ -1,0 +1,271 @@
+"""Metrics of product classes, against counts by hand; one attribute of a single class changes nothing."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import done_well, known, one_line, refusal
+
+from judge import evaluate
+from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
+from judge.calibration.world import Captioner
+from judge.corpus import Corpus
+from judge.corpus.products import multiply_labels, parts_of
+from judge.corpus.tasks import Tasks
+from judge.types import Captions, Labels
+
+QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "least": 2}
+GENDERS, SKINS, OBJECTS = {"female": "woman", "male": "man"}, {"d": "tanned", "l": "pale"}, ("dog", "cat", "bus")
+CELLS = [f"{gender} & {skin}" for gender, skin in product(GENDERS, SKINS)]
+SKIN_WORDS = "name: skin\nclasses: {d: [tanned], l: [pale]}\n"
+Named = Callable[[str, str], set[str]]
+
+
+def draw(sizes: Sequence[int] = (14, 20, 17, 26), *, seed: int = 0) -> Corpus:
+    """One caption a side: who is seen, now and then with another word than is right, and one thing or more."""
+    rng = np.random.default_rng(seed)
+    classes = {str(i): cell for i, cell in enumerate(np.repeat(CELLS, sizes).tolist())}
+
+    def say(cell: str, error: float) -> str:
+        gender, skin = (str(rng.choice([*of])) if rng.random() < error else name
+                        for name, of in zip(cell.split(" & "), (GENDERS, SKINS), strict=True))  # fmt: skip
+        person = str(rng.choice([GENDERS[gender], GENDERS[gender], "person", "man and a woman"]))
+        shade = str(rng.choice([SKINS[skin], SKINS[skin], "tall"]))
+        things = [name for place, name in enumerate(OBJECTS) if rng.random() < 0.25 + 0.15 * CELLS.index(cell) * place]
+        return f"a {shade} {person} near a {' and a '.join(things) or 'wall'}"
+
+    sides = [{image: (say(cell, error),) for image, cell in classes.items()} for error in (0.1, 0.4)]
+    parts = [
+        Labels(name, tuple(of), {image: cell.split(" & ")[place] for image, cell in classes.items()}, "drawn")
+        for place, (name, of) in enumerate({"gender": GENDERS, "skin": SKINS}.items())
+    ]
+    return Corpus(Captions("human", sides[0]), (Captions("cap", sides[1]),), multiply_labels(parts))
+
+
+def spoken(caption: str, _: str) -> set[str]:
+    """By hand: one class of each attribute."""
+    said = [[name for name, word in of.items() if word in caption.split()] for of in (GENDERS, SKINS)]
+    return {f"{gender} & {skin}" for gender, skin in product(*said)}
+
+
+def unspoken(caption: str, cell: str) -> set[str]:
+    """By hand: of skin the annotated class."""
+    return {f"{name} & {cell.split(' & ')[1]}" for name, word in GENDERS.items() if word in caption.split()}
+
+
+def by_hand(corpus: Corpus, named: Named) -> dict[str, float]:
+    """The papers' definitions as loops over images of one caption a side."""
+    classes = known(corpus.labels).by_image
+    cells = sorted(set(classes.values()))
+    sides = [[(classes[i], of.by_image[i][0]) for i in classes] for of in (corpus.human, *corpus.generated)]
+    one = [[(cell, next(iter(n)) if len(n := named(text, cell)) == 1 else None, text.split()) for cell, text in side]
+           for side in sides]  # fmt: skip
+
+    def share(side: int, cell: str, thing: str, by: int) -> float:
+        """Of captions of the class (annotated, 0, or named, 1) those with the thing; of these, those of the class."""
+        both = sum(row[by] == cell and thing in row[2] for row in one[side])
+        return both / sum(row[0] == cell if by == 0 else (row[1] in cells and thing in row[2]) for row in one[side])
+
+    pairs = [*product(cells, OBJECTS)]
+    ba = [share(1, *pair, 1) - share(0, *pair, 1) for pair in pairs if share(0, *pair, 1) > 1 / len(cells)]
+    overall = {thing: sum(thing in row[2] for row in one[0]) / len(one[0]) for thing in OBJECTS}
+    signs = [1 if share(0, *pair, 0) > overall[pair[1]] else -1 for pair in pairs]
+    dba = [sign * (share(1, *pair, 0) - share(0, *pair, 0)) for sign, pair in zip(signs, pairs, strict=True)]
+    first, second = "male & l", "female & d"
+    ratios = [sum(row[1] == first for row in side) / sum(row[1] == second for row in side) for side in one]
+    errors = [sum(row[1] not in (None, row[0]) for row in side) / len(side) for side in one]
+    return {
+        "ba-objects": sum(ba) / len(OBJECTS),
+        "dba-o": sum(dba) / len(pairs),
+        "ratio:male & l/female & d": ratios[1] / ratios[0],
+        "error": errors[1] - errors[0],
+    }
+
+
+@pytest.mark.parametrize(("words", "named"), [(True, spoken), (False, unspoken)])
+def test_counted_metrics_of_product_classes(words: bool, named: Named, tmp_path: Path) -> None:
+    (tmp_path / "skin.yaml").write_text(SKIN_WORDS, encoding="utf-8")
+    corpus = draw()
+    expected = by_hand(corpus, named)
+    lexicon = {"skin": str(tmp_path / "skin.yaml")} if words else {}
+    result = evaluate(corpus, metrics=[*expected], lexicon=lexicon, **QUICK)
+    assert {row.metric.name: row.published for row in result.summaries} == pytest.approx(expected)
+    assert result.run["attribute"] == "gender & skin"
+    assert result.run["lexicon"]["without_words"] == ([] if words else ["skin"])
+
+
+def test_a_second_attribute_of_one_class_changes_no_number() -> None:
+    """Labels, evidence, judges, priors, counts: with skin known and equal everywhere, gender is all there is."""
+    world = make_world(60, seed=4)
+    corpus = Corpus(world.human, (simulate(world, name="c", captioner=Captioner(stereotype=0.7)),), world.labels)
+    place = Labels("place", ("here",), dict.fromkeys(world.labels.by_image, "here"), "all")
+    both = replace(corpus, labels=multiply_labels([place, world.labels]))
+    settings = {**QUICK, "metrics": "lic,leakage,dbac,ba,dba,dpa,ratio,error", "refits": 2}
+    alone, product_ = (evaluate(of, **settings) for of in (corpus, both))
+    for one, other in zip(alone.summaries, product_.summaries, strict=True):
+        assert asdict(one) == asdict(other)
+    pd.testing.assert_frame_equal(alone.replicates, product_.replicates)
+    told = product_.counts["named"].str.replace("here & ", "")
+    assert told.equals(alone.counts["named"])
+
+
+def test_small_and_empty_classes_are_left_out_of_all_metrics() -> None:
+    """9 and 0 images of a class."""
+    corpus = draw((9, 30, 0, 26))
+    result = evaluate(corpus, metrics="lic,error", **QUICK)
+    labels = result.run["labels"]
+    assert labels["classes"] == {"female & l": 30, "male & l": 26}
+    assert labels["left_out"] == {"female & d": 9, "male & d": 0}
+    assert result.run["captioners"]["cap"]["images"] == labels["classes"]
+    assert result.run["captioners"]["cap"]["dropped"]["in classes left out"] == 9
+    # A caption that names a class that is left out errs all the same.
+    told = [(unspoken(corpus.generated[0].by_image[i][0], cell), cell)
+            for i, cell in known(corpus.labels).by_image.items() if cell in labels["classes"]]  # fmt: skip
+    wrong = sum(len(of) == 1 and cell not in of for of, cell in told)
+    assert known(result.summaries[-1].generated) == pytest.approx(wrong / 56)
+    # Of the 14 first images 5 have no objects that judges could guess.
+    whole = draw()
+    shown = {image: (int(image) % 2,) for image in whole.human.by_image if int(image) > 4}
+    few = replace(whole, tasks=Tasks(("cat", "dog"), shown, "drawn"))
+    assert evaluate(few, metrics="lic", **QUICK).run["labels"]["left_out"] == {}
+    found = evaluate(few, metrics="lic,dbac-ta", **QUICK).run
+    assert found["labels"]["left_out"] == {"female & d": 9}
+    assert found["captioners"]["cap"]["images"] == {"female & l": 20, "male & d": 17, "male & l": 26}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    """A world with bb_gender and bb_skin in one file, and each in a file of its own."""
+    folder = tmp_path_factory.mktemp("products")
+    files = write_world(make_world(160, seed=3), {"much": Captioner(stereotype=0.9)}, folder)
+    with files.labels.open(encoding="utf-8") as file:
+        genders = [(row["image_id"], row["gender"]) for row in csv.DictReader(file)]
+    skins = ["" if n % 10 == 0 else "darker" if n % 3 == 0 and g == "male" else "lighter"
+             for n, (_, g) in enumerate(genders)]  # fmt: skip
+    tables = {
+        "both.csv": [("id", "bb_gender", "bb_skin"), *((*row, s) for row, s in zip(genders, skins, strict=True))],
+        "skin.csv": [("id", "label"), *((row[0], s[:1]) for row, s in zip(genders, skins, strict=True))],
+        "few.csv": [("id", "skin"), *((row[0], "darker") for row in genders[:4])],
+        "none.csv": [("id", "skin"), ("x1", "darker")],
+    }
+    for name, rows in tables.items():
+        (folder / name).write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8")
+    (folder / "skin.yaml").write_text(SKIN_WORDS.replace("d:", "darker:").replace("l:", "lighter:"), encoding="utf-8")
+    (folder / "map.json").write_text(json.dumps(dict(genders)), encoding="utf-8")
+    return files
+
+
+BOTH = ["--attribute", "gender", "--attribute", "skin"]
+FAST = ["--folds", 3, "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1, "--least", 2]
+
+
+def sides(files: WorldFiles) -> list[object]:
+    return ["--human", files.human, "--captions", files.captions["much"]]
+
+
+def written(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_command(files: WorldFiles, tmp_path: Path) -> None:
+    """One table of both; a file of each, and its settings again: the same numbers."""
+    metrics = ["--metrics", "lic,leakage,dbac,ba,dba,error"]
+    table = ["--labels", files.folder / "both.csv"]
+    done = done_well("evaluate", *sides(files), *BOTH, *table, *metrics, *FAST, "--out", tmp_path / "one")
+    printed = " ".join(done.output.split())
+    assert "NOTE: classes left out, with fewer than 10 images: female & darker (0)." in printed
+    assert (
+        "NOTE: labelled images: 160 for gender, 144 for skin, 144 for all of these; only the last are used." in printed
+    )
+    first = written(tmp_path / "one")
+    assert first["run"]["attribute"] == "gender & skin"
+    assert set(first["run"]["labels"]["classes"]) == {"female & lighter", "male & darker", "male & lighter"}
+    assert first["run"]["labels"]["attributes"]["skin"]["images"] == 144
+    assert "no words of skin are known" in first["notes"]["warnings"][2]
+    each = ["--labels", f"gender={files.folder / 'both.csv'}", "--labels", f"skin={files.folder / 'skin.csv'}"]
+    each += ["--label-column", "gender=bb_gender", "--label-value", "skin=darker=d", "--label-value", "skin=lighter=l"]
+    fewer = ["--metrics", "sc,error", *FAST]
+    first = {row["metric"]: row["generated"] for row in first["results"]}
+    done_well("evaluate", *sides(files), "--attribute", "gender,skin", *each, *fewer, "--out", tmp_path / "two")
+    done_well("evaluate", tmp_path / "two" / "run.yaml", "--out", tmp_path / "three")
+    for name in ("two", "three"):
+        found = [row["generated"] for row in written(tmp_path / name)["results"]]
+        assert found == [first["leakage"], first["error"]]
+
+
+def test_labels_that_are_not_given_are_derived(files: WorldFiles, tmp_path: Path) -> None:
+    """Of gender, whose words are known; people's Error is then 0 by construction."""
+    skin = ["--labels", f"skin={files.folder / 'both.csv'}"]
+    done = done_well("evaluate", *sides(files), *BOTH, *skin, "--metrics", "error", *FAST, "--out", tmp_path / "run")
+    assert "Labels of gender DERIVED" in " ".join(done.output.split())
+    found = written(tmp_path / "run")
+    assert found["results"][0]["human"] == 0
+    assert any("0 by construction" in line for line in found["notes"]["warnings"])
+
+
+@pytest.mark.parametrize("command", [["train", "judges", "--metrics", "lic"], ["align", "--meteor", 0]])
+def test_other_commands(command: list[object], files: WorldFiles, tmp_path: Path) -> None:
+    kept = ["--checkpoints", tmp_path / "c", *FAST[:6]] if command[0] == "train" else ["--out", tmp_path / "a"]
+    done = done_well(*command, *sides(files), *BOTH, "--labels", files.folder / "both.csv", *kept)
+    assert command[0] == "align" or "female & darker (0)" in done.output
+    if command[0] == "align":
+        done_well(*command, *sides(files), *BOTH, "--out", tmp_path / "unlabelled")
+
+
+def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:
+    """Those of others are derived, whether the given ones are of one attribute or of several."""
+    corpus = draw()
+    gender, _ = parts_of(corpus.labels)
+    (tmp_path / "skin.yaml").write_text(SKIN_WORDS, encoding="utf-8")
+    settings = {**QUICK, "metrics": "error", "lexicon": {"skin": str(tmp_path / "skin.yaml")}}
+    found = evaluate(replace(corpus, labels=gender), attribute=["gender", "skin"], **settings)
+    assert [of["derived"] for of in found.run["labels"]["attributes"].values()] == [False, True]
+    place = Labels("place", ("here",), dict.fromkeys(gender.by_image, "here"), "all")
+    three = replace(corpus, labels=multiply_labels([place, gender]))
+    again = evaluate(three, attribute=["place", "gender", "skin"], **settings)
+    assert again.summaries == found.summaries
+    with one_line("labels are of 'place & gender', not of 'gender'"):
+        evaluate(three, attribute="gender")
+
+
+REFUSED = [
+    (["--attribute", "gender"], "'gender' twice: give each attribute once"),
+    (["--lexicon", "gender-wide"], "'gender-wide' is of none of gender, skin: write gender=VALUE"),
+    (["--label-column", "bb_skin"], "'bb_skin' is of none of gender, skin"),
+    (["--label-column", "skin=hue"], "no column 'hue'"),
+    (["--label-value", "darker=1"], "'darker' is none of the attributes gender, skin"),
+    (["--label-value", "skin=darker"], "'darker' is not CLASS=TEXT"),
+    (["--labels", "hue={}/skin.csv"], "is of none of gender, skin"),
+    (["--labels", "skin={}/both.csv", "--labels", "skin={}/skin.csv"], "'skin' twice: give one of each attribute"),
+    (["--labels", "{}/skin.csv"], "no column of gender labels among 'id', 'label'. Name it with --label-column gender"),
+    (["--labels", "{}/map.json"], "says one attribute, and gender is not the only one"),
+    (["--labels", "gender={}/map.json"], "no labels of skin, and no lexicon to derive them from"),
+    (["--labels", "gender={}/map.json", "--labels", "skin={}/few.csv"], "skin of 4 and all of 4 images"),
+    (["--labels", "gender={}/map.json", "--labels", "skin={}/none.csv"], "skin of 1 and all of 0 images"),
+    (["--lexicon", "gender=none", "--metrics", "error"], "and no words of them are known"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(
+    given: list[str], message: str, files: WorldFiles, tmp_path: Path
+) -> None:
+    options = [part.replace("{}", str(files.folder)) for part in given]
+    options += [] if "--labels" in given else ["--labels", str(files.folder / "both.csv")]
+    assert message in refusal("evaluate", *sides(files), *BOTH, *options, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_calibration_is_of_one_attribute(files: WorldFiles, tmp_path: Path) -> None:
+    line = refusal("calibrate", "--human", files.human, *BOTH, "--out", tmp_path / "run")
+    assert "doses are of one attribute, not of gender & skin" in line
