@@ -59,7 +59,7 @@ def measure_cells(
     Returns:
         ``table`` with the columns measured, low, high and p_value: of the change where judges that train in seconds are
         trained again, for the first ``MEASURED`` cells of each metric, from differences within splits. Of counted
-        metrics measured is what was estimated.
+        metrics measured is what was estimated. Of each metric the cells that were measured come first, by that.
     """
     again = list(_lay_out(work, notes, table, plan))
     members = [job.member for one in again for job in one.jobs]
@@ -90,7 +90,10 @@ def measure_cells(
     ):
         table[name] = column
     counted = table["metric"].isin([metric.name for metric in work.metrics if metric.counted])
-    return table.assign(measured=table["measured"].where(~counted, table["change"]))
+    table = table.assign(measured=table["measured"].where(~counted, table["change"]))
+    # What was measured comes first: of judges, the change alone is a rough guide.
+    order = table.groupby(ROW, sort=False, observed=True).ngroup()
+    return table.assign(order=order).sort_values(["order", "measured"], ignore_index=True).drop(columns="order")
 
 
 def _lay_out(work: Work, notes: Sequence[Mapping[str, float]], table: pd.DataFrame, plan: Plan) -> Iterator[_Weighed]:
