@@ -11,8 +11,10 @@ import pytest
 import yaml
 from helpers import done_well, inputs_of, judge, refusal
 
+from judge.calibration.drawn import draw_worlds
 from judge.calibration.grammar import WorldFiles, make_world, write_world
-from judge.calibration.response import Calibration
+from judge.calibration.response import NOTHING, Calibration
+from judge.calibration.trials import Design
 from judge.calibration.truth import true_amplification
 from judge.calibration.world import Captioner
 from judge.commands import calibrate, trials
@@ -107,9 +109,15 @@ def test_a_metric_with_a_planted_fault_is_caught(
     """A sign flipped where both sides meet."""
     monkeypatch.setitem(amplification.AMPLIFICATIONS, "difference", lambda human, generated: human - generated)
     given = {"human": files.human, "labels": files.labels, "metrics": "lic", "doses": [0.8], "draws": 3, "nulls": 2}
+    told: list[tuple[float, float]] = []
     found: list[Calibration] = calibrate.calibrate_metrics(
-        make_config({**given, "changes": "A->T", "sample": 300, "workers": 1, "out": tmp_path / "out"}, CalibrateConfig)
+        make_config(
+            {**given, "changes": "A->T", "sample": 300, "workers": 1, "out": tmp_path / "out"}, CalibrateConfig
+        ),
+        progress=lambda _, done, total: told.append((done, total)),
     )
+    assert told[0][0] == 0
+    assert told[-1][0] == told[-1][1]
     response = found[0].response
     assert response is not None
     assert response.right_sign == 0
@@ -204,6 +212,30 @@ def test_real_captions(coco: Path, tmp_path: Path) -> None:
         assert own["right_sign"] == 1
 
 
+def test_the_time_left_is_right_once_a_trial_of_each_kind_is_done(tmp_path: Path) -> None:
+    """However far the guess was off: judges differ a hundredfold."""
+    design = Design(("A->T",), (0.5,), 2, 4, 20, 0)
+    drawn = [*draw_worlds(design)]
+    work = [
+        trials.Work(trial, ("imagecaptioner2",), judge, {}, "", tmp_path, "gt")
+        for judge in ("sat", "linear")
+        for trial in drawn
+    ]
+    costs = {("sat", True): 60.0, ("sat", False): 30.0, ("linear", True): 0.25, ("linear", False): 0.25}
+    clock, seen, done = trials._Clock(work), set[object](), 0.0
+    total = sum(costs[one.judge, one.trial.change == NOTHING] for one in work)
+    assert clock.told()[0] == 0
+    for one in work:
+        cost = costs[one.judge, one.trial.change == NOTHING]
+        clock.add(one, cost)
+        seen.add(one.kind)
+        done += cost
+        assert clock.told()[0] == pytest.approx(done, abs=0.5)
+        if len(seen) == len(costs):
+            assert clock.told() == (round(done), round(total))
+    assert done == total
+
+
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a detector that has learnt for seconds, on scenes of another world."""
@@ -221,7 +253,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "yolo.safetensors"
 
 
-SCENES, DRAWS, NULLS = 24, 2, 3
+SCENES, DRAWS, NULLS = 24, 2, 2
 ON_SCENES = (
     *("--metrics", "imagecaptioner2", "--judge", "sat", "--detectors", "gt,yolo", "--threshold", "0.05"),
     *("--changes", "A->T,T->A", "--doses", "0.8", "--scenes", SCENES, "--scene-draws", DRAWS, "--scene-nulls", NULLS),
