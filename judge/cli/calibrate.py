@@ -15,8 +15,8 @@ def calibrate(config: CalibrateConfig) -> None:
 
     People's captions are measured against other people's, with nothing amplified, and with doses of stereotypes (A->T,
     T->A) or of changes that are no bias. Metrics that use images are measured on drawn scenes, whose simulated
-    captioners have such doses: a trial of 400 scenes takes half a minute, masks by another detector as many trials
-    again. Leaves a table, a figure of response curves and calibration.json in --out.
+    captioners have such doses: a trial of 400 takes 40 seconds of one core, and each detector has trials of its own.
+    Leaves a table, a figure of response curves and calibration.json in --out.
     """
     from judge.commands.calibrate import calibrate_metrics
     from judge.report.calibration import calibration_tables, verdict

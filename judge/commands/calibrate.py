@@ -108,7 +108,7 @@ def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) 
     for change in config.changes:
         check(source, change, max(config.doses))
     settings = _settings(config)
-    digest = _digest(settings, words)
+    digest = _digest(settings, _words(words))
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
     labels = source.labels
@@ -161,7 +161,7 @@ def _of_scenes(config: CalibrateConfig, groups: Sequence[Group], store: Path) ->
         of_draw = store / f"scenes-{trial.draw}"
         for masks, key in detectors.items():
             own = settings if masks == "none" else settings | {"detector": masks}
-            digest = json.dumps([_kept(own), key, PIXELS], sort_keys=True, default=str)
+            digest = _digest(own, key, PIXELS)
             work += [Work(trial, metrics, judge, own, digest, of_draw, masks) for metrics, judge in groups]
     return sorted(work, key=lambda one: one.trial.change != NOTHING or one.trial.draw >= design.draws)
 
@@ -174,10 +174,7 @@ def _detectors(config: CalibrateConfig) -> dict[str, str]:
     """
     if config.mask == "none":
         return {"none": ""}
-    return {
-        name: "" if name == "gt" else load_detector(name, config, (PERSON,)).key
-        for name in (name.lower() for name in config.detectors)
-    }
+    return {name: "" if name == "gt" else load_detector(name, config, (PERSON,)).key for name in config.detectors}
 
 
 def _try(config: RunConfig, groups: Sequence[Group]) -> None:
@@ -217,23 +214,28 @@ _ABOUT_SCENES = {
 _HASTE = {"backbone", "image_size", "epochs", "learning_rate", "batch_size"}
 
 
-def _digest(settings: Mapping[str, Any], words: Lexicons) -> str:
-    """Of what every trial on captions depends on, its captions apart."""
-    of_words = [
+def _digest(settings: Mapping[str, Any], *parts: object) -> str:
+    """Of what every trial depends on, its captions and pictures apart: settings, files that they name, ``parts``."""
+    kept = {name: value for name, value in settings.items() if name != "workers"}
+    files = [_version(str(settings[name] or "")) for name in ("vectors", "backbone_weights", "reader")]
+    return json.dumps([kept, files, *parts], sort_keys=True, default=str)
+
+
+def _version(reference: str) -> object:
+    """Name, size and time of a file, or of those of a folder; nothing of what is a name."""
+    path = Path(reference)
+    if path.is_file():
+        return path.name, path.stat().st_size, path.stat().st_mtime_ns
+    return fingerprint_of(reference.removeprefix("hf:"))
+
+
+def _words(words: Lexicons) -> object:
+    """All that lexicons say."""
+    return [
         [lexicon.token, {name: sorted(of) for name, of in lexicon.classes.items()}, sorted(lexicon.hidden_only)]
         for lexicon in (words.attribute, words.tasks)
         if lexicon
     ]
-    files = fingerprint_of(str(settings["vectors"]).removeprefix("hf:"))
-    vectors = Path(settings["vectors"])
-    if vectors.is_file():
-        files = ((vectors.name, vectors.stat().st_size, vectors.stat().st_mtime_ns),)
-    return json.dumps([_kept(settings), of_words, files], sort_keys=True, default=str)
-
-
-def _kept(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that decide numbers."""
-    return {name: value for name, value in settings.items() if name != "workers"}
 
 
 def _tables(rows: Sequence[Row], config: CalibrateConfig) -> tuple[pd.DataFrame, dict[Key, float]]:

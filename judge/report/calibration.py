@@ -192,7 +192,7 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
         for panel, change in zip(across, changes, strict=True):
             if change in row.responses:
                 _draw(panel, row, row.responses[change])
-        across[0].set_ylabel(title(row), fontsize=8)
+        across[0].set_ylabel(title(row).replace(" (", "\n("), fontsize=8)
     for panel, change in zip(panels[0], changes, strict=True):
         panel.set_title(change, fontsize=9)
     for panel in panels[-1]:
