@@ -553,7 +553,7 @@ class AblateMasksConfig(RunConfig):
 
 
 class CalibrateConfig(RunSettings):
-    """Options of ``judge calibrate``: those of ``judge evaluate``, without captions of a captioner, and images."""
+    """Options of ``judge calibrate``: those of ``judge evaluate``, but for captioners and images."""
 
     command = "judge calibrate"
     panel = "Calibration"

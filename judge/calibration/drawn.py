@@ -25,7 +25,6 @@ import numpy as np
 
 from judge.calibration.grammar import World, longest_list, make_world, simulate
 from judge.calibration.response import NOTHING
-from judge.calibration.scenes import write_pictures
 from judge.calibration.trials import Design, Trial, seed_of
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import DEFAULT, Captioner, Parameters
@@ -100,6 +99,8 @@ def write_scenes(world: World, folder: Path) -> None:
     """
     if folder.exists():
         return
+    from judge.calibration.scenes import write_pictures
+
     beside = folder.with_name(f"{folder.name}.{os.getpid()}")
     with writing(folder):
         # One thread: trials keep the other cores busy.

@@ -13,11 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from judge.calibration.drawn import write_scenes
 from judge.calibration.response import NOTHING
 from judge.calibration.trials import WHOLE, Trial
 from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.statistics.summary import Summary
+from judge.training.members import threads
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, write_whole
 from judge.utils.launch import is_main_process, launched
@@ -167,8 +169,6 @@ def measure_trial(work: Work) -> tuple[str, list[Row]]:
     if trial.world is None:
         found = run(make_config({**work.settings, **inputs}, RunConfig), corpus=trial.corpus, store=work.store)
     else:
-        from judge.training.members import threads
-
         config = make_config({**work.settings, **inputs, **_pictures(work)}, RunConfig)
         with threads(1):  # Features of pictures too are the same on any number of cores.
             found = run(config, corpus=trial.corpus, store=work.store)
@@ -178,7 +178,6 @@ def measure_trial(work: Work) -> tuple[str, list[Row]]:
 
 def _pictures(work: Work) -> dict[str, Any]:
     """Settings of a trial on drawn scenes: its pictures, and what is made of them, once for all trials of the draw."""
-    from judge.calibration.drawn import write_scenes
     from judge.training.processes import in_main_process
 
     world, folder = work.trial.world, work.store / "scenes"
