@@ -603,36 +603,32 @@ class AblateMasksConfig(RunConfig):
     out: Path = option(..., RESULTS, "runs/masks")
 
 
-class CalibrateConfig(RunConfig):
-    """Options of ``judge calibrate``: those of ``judge evaluate``, without captions of a captioner."""
+class CalibrateConfig(RunSettings):
+    """Options of ``judge calibrate``: those of ``judge evaluate``, but for captioners and images."""
 
     command = "judge calibrate"
     panel = "Calibration"
     essential = ("human", "labels", "metrics", "judge", "changes", "doses", "draws", "nulls", "out", "overwrite")
-    # Of captioners, and of images.
+    # Of captioners, and of a user's images.
     only_in_file = frozenset(
-        {"captions", "models", "several", "refusals", "chance", "level"}
-        | {
-            "quality",
-            "breakdown",
-            "human_scores",
-            "template",
-            "answers",
-            "answer_softmax",
-            "backbone",
-            "backbone_weights",
-            "tuning",
-        }
-        | {"image_size", "features", "verbose", "checkpoints", *MaskedSettings.model_fields}
-    ) - {*LabelSettings.model_fields}
+        {"captions", "models", "several", "refusals", "chance", "level", "quality", "breakdown"}
+        | {"human_scores", "verbose"}
+        | {"checkpoints", "features", "cache", "max_pixels"}
+        | {"images", "instances", "detector", "hide", "category", "foreground"}
+    )
 
+    human: Path | None = option(None, f"{HUMAN}; not needed for metrics of images alone")
     metrics: Names = option(
         ("lic", "leakage"),
-        "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error",
+        "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on drawn "
+        "scenes, as doses leave your images alone: imagecaptioner2, imagecaptioner2-ratio, vl-lic",
         min_length=1,
     )
     judge: Names = option(
-        ("linear",), "comma-separated judges of captions: linear, lstm, bert-ft, sentence:NAME, ...", min_length=1
+        ("linear",),
+        "comma-separated: linear, lstm, bert-ft, sentence:NAME ...; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
+        "linear; for images the metric's own",
+        min_length=1,
     )
     changes: Annotated[tuple[str, ...], _list_or_text(_names)] = option(
         ("A->T", "T->A", "vocabulary", "silence", "brevity"),
@@ -645,6 +641,16 @@ class CalibrateConfig(RunConfig):
     draws: int = option(5, "draws of images for each dose", ge=2)
     nulls: int = option(60, "draws of images in which nothing is amplified", ge=2)
     sample: int | None = option(None, "images in a draw", "a third of all, 200 at least and 900 at most", ge=20)
+    scenes: int = option(400, "drawn scenes in a draw, for metrics that use images", ge=20)
+    scene_draws: int = option(3, "draws of scenes for each dose", ge=2)
+    scene_nulls: int = option(12, "draws of scenes in which nothing is amplified", ge=2)
+    detectors: Names = option(("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn", min_length=1)
+    backbone: str | None = option(None, "timm name of the image backbone", "resnet18")
+    backbone_weights: str = option("random", "backbone weights: pretrained (from timm), random, or a file")
+    image_size: int | None = option(None, "image side in pixels, for the backbone", "160, as scenes are drawn", ge=32)
+    epochs: int | None = option(None, "training epochs", "the judge's own; on scenes 12", ge=1)
+    batch_size: int | None = option(None, "samples per step", "the judge's own; on scenes 32", ge=1)
+    learning_rate: float | None = option(None, "learning rate", "the judge's own; on scenes 0.001", gt=0)
     folds: int = option(5, "folds of crossfit", ge=2)
     refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0)
     out: Path = option(..., RESULTS, "runs/calibration")

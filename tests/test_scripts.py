@@ -60,8 +60,9 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
 
 def test_a_calibration_on_two_processes_equals_one(tmp_path: Path) -> None:
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
-    given = ["--human", files.human, "--labels", files.labels, "--metrics", "lic,error", "--changes", "T->A"]
-    given += ["--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
+    given = ["--human", files.human, "--labels", files.labels, "--metrics", "lic,error,imagecaptioner2"]
+    given += ["--changes", "T->A", "--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
+    given += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--epochs", 1]
     outs = [tmp_path / f"calibration{processes}" for processes in (1, 2)]
     for processes, out in enumerate(outs, 1):
         done = launch("--num_processes", processes, ROOT / "scripts" / "calibrate.py", *given, "--out", out)

@@ -106,7 +106,7 @@ def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None 
         scene.image_id: (sentence(_content(scene, world.parameters, rng), rng=rng, vocabulary=captioner.vocabulary),)
         for scene in described_by(world.scenes, captioner, rng)
     }
-    knobs = ", ".join(f"{name} {value:g}" for name, value in asdict(captioner).items())
+    knobs = ", ".join(f"{name} {value:g}" for name, value in asdict(captioner).items() if value is not None)
     return Captions(name, by_image, f"simulated ({knobs}), {world.human.source}")
 
 
@@ -135,6 +135,11 @@ def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | No
     if plain:
         return text
     return text[0].upper() + text[1:] + ("." if rng.random() < _FULL_STOP else "")
+
+
+def longest_list() -> int:
+    """Entries of the longest list of which a captioner with a small vocabulary knows some."""
+    return len(_grammar()["frames"])
 
 
 def task_words() -> dict[str, tuple[str, ...]]:

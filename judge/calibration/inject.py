@@ -150,8 +150,7 @@ def check(source: Source, change: str, dose: float) -> None:
     Raises:
         JudgeError: see there.
     """
-    if change not in CHANGES:
-        raise JudgeError(f"unknown change '{change}'", mend=nearest(change, list(CHANGES)))
+    check_name(change)
     if not 0 <= dose <= 1:
         raise JudgeError(f"a dose of {change} is {dose:g}", mend="take a number from 0 to 1")
     if CHANGES[change].moves:
@@ -160,3 +159,13 @@ def check(source: Source, change: str, dose: float) -> None:
         what = f"{change} exchanges words for people, and none is known for another's"
         where = f"lexicon '{source.attribute.name}'" if source.attribute else f"attribute '{source.labels.attribute}'"
         raise JudgeError(what, where=where, mend=f"give a lexicon with 'counterparts', or leave {change} out")
+
+
+def check_name(change: str) -> None:
+    """Refuse what is no change.
+
+    Raises:
+        JudgeError: it is no key of :data:`CHANGES`.
+    """
+    if change not in CHANGES:
+        raise JudgeError(f"unknown change '{change}'", mend=nearest(change, list(CHANGES)))

@@ -7,6 +7,7 @@ A trial is one corpus whose dose of bias is known, measured by one metric and ju
 | change, dose | of the generated side (:mod:`judge.calibration.inject`); a dose of 0 has the change "none" |
 | draw | which images, and which people's captions, are drawn |
 | metric, judge | what measured |
+| masks | what hid people in drawn scenes ("gt", "yolo"), or "none" did; "" of people's own captions |
 | value, error, low, high, p | amplification, its standard error, 95% interval and p; NaN where there is none |
 | seconds | of the metrics that share their judges with this one |
 """
@@ -27,8 +28,8 @@ from judge.statistics.inference import SIGNIFICANT
 from judge.types import Direction, FloatArray, Interval
 
 NOTHING = "none"
-Key = tuple[str, float, str, str]
-"""(change, dose, metric, judge)."""
+Key = tuple[str, float, str, str, str]
+"""(change, dose, metric, judge, masks)."""
 
 
 class Share(NamedTuple):
@@ -131,6 +132,7 @@ class Calibration:
     Attributes:
         metric: the row.
         judge: its name, "counted" for none.
+        masks: see above.
         nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
@@ -138,6 +140,7 @@ class Calibration:
 
     metric: Metric
     judge: str
+    masks: str
     nulls: Nulls
     responses: Mapping[str, Response]
     seconds: float
@@ -172,7 +175,7 @@ def directions(metric: Metric) -> tuple[Direction, ...]:
 
 
 def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibration]:
-    """Each metric and judge of ``trials``, in order of appearance. Values that are not finite are left out.
+    """Each metric, judge and masks of ``trials``, in order of appearance. Values that are not finite are left out.
 
     Args:
         trials: see above.
@@ -180,21 +183,23 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
     """
     trials = trials.replace([np.inf, -np.inf], np.nan)
     return [
-        _calibrate(find_metric(str(metric)), str(judge), rows, worth)
-        for (metric, judge), rows in trials.groupby(["metric", "judge"], sort=False)
+        _calibrate(find_metric(str(metric)), str(judge), str(masks), rows, worth)
+        for (metric, judge, masks), rows in trials.groupby(["metric", "judge", "masks"], sort=False)
     ]
 
 
-def _calibrate(metric: Metric, judge: str, rows: pd.DataFrame, worth: Mapping[Key, float]) -> Calibration:
+def _calibrate(metric: Metric, judge: str, masks: str, rows: pd.DataFrame, worth: Mapping[Key, float]) -> Calibration:
     plain = rows[rows["change"] == NOTHING].sort_values("draw")
     responses = {}
     for change in [name for name in CHANGES if name in set(rows["change"])]:
         mine = rows[rows["change"] == change]
         # Draws without any dose that have companions with one.
         both = pd.concat([plain[plain["draw"].isin(mine["draw"])], mine])
-        of_dose = {key[1]: value for key, value in worth.items() if (key[0], *key[2:]) == (change, metric.name, judge)}
+        who = (change, metric.name, judge, masks)
+        of_dose = {dose: value for (name, dose, *of), value in worth.items() if (name, *of) == who}
         responses[change] = _respond(change, both, metric, of_dose)
-    return Calibration(metric, judge, _nulls(plain, metric.neutral), responses, float(rows["seconds"].mean()))
+    nulls = _nulls(plain, metric.neutral)
+    return Calibration(metric, judge, masks, nulls, responses, float(rows["seconds"].mean()))
 
 
 def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:

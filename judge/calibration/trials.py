@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from judge.calibration.grammar import World
 from judge.calibration.inject import CHANGES, inject
 from judge.calibration.nulls import people_as_captioner
 from judge.calibration.response import NOTHING
@@ -26,12 +27,14 @@ class Trial:
     Attributes:
         change, dose, draw: see :mod:`judge.calibration.response`; draw ``WHOLE`` for all images.
         corpus: people's captions, and those of one captioner.
+        world: what pictures are drawn of; None of people's own captions.
     """
 
     change: str
     dose: float
     draw: int
     corpus: Corpus
+    world: World | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def draw_trials(corpus: Corpus, labels: Labels, source: Source, design: Design) 
         JudgeError: too few images have two captions and a label; what :func:`~judge.calibration.inject.inject` refuses.
     """
     for number in range(max(design.nulls, design.draws)):
-        drawn = people_as_captioner(corpus, labels, images=design.images, seed=_seed(design.seed, number))
+        drawn = people_as_captioner(corpus, labels, images=design.images, seed=seed_of(design.seed, number))
         yield from _dosed(drawn, source, design, number, design.changes if number < design.draws else ())
 
 
@@ -94,13 +97,13 @@ def _dosed(drawn: Corpus, source: Source, design: Design, number: int, changes: 
     yield Trial(NOTHING, 0.0, number, drawn)
     (captioner,) = drawn.generated
     for change in changes:
-        seed = _seed(design.seed, number - WHOLE, [*CHANGES].index(change))
+        seed = seed_of(design.seed, number - WHOLE, [*CHANGES].index(change))
         for dose in sorted(set(design.doses)):
             changed = inject(captioner, source, change, dose, seed=seed)
             yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
 
 
-def _seed(*parts: int) -> int:
+def seed_of(*parts: int) -> int:
     """A seed of its own for each draw, and each change in it, whatever the first seed is."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 

@@ -107,8 +107,8 @@ class Captioner:
         stereotype: probability of naming a stereotyped task (A->T), in [0, 1].
         guess: probability of guessing the word for the person from the task (T->A), in [0, 1].
         error: probability that a word, task or setting is another one, in [0, 1].
-        vocabulary: entries that it knows of each list of the grammar (people's wording knows all), 1 or more; it
-            always knows the words for tasks and settings.
+        vocabulary: entries that it knows of each list of the grammar, 1 or more; it always knows the words for tasks
+            and settings. None for people's own wording, which knows all.
 
     Raises:
         JudgeError: a value outside its range.
@@ -117,12 +117,12 @@ class Captioner:
     stereotype: float = 0.0
     guess: float = 0.0
     error: float = 0.0
-    vocabulary: int = 3
+    vocabulary: int | None = 3
 
     def __post_init__(self) -> None:
         for name in ("stereotype", "guess", "error"):
             _within(name, getattr(self, name))
-        if self.vocabulary < 1:
+        if self.vocabulary is not None and self.vocabulary < 1:
             raise JudgeError(f"vocabulary is {self.vocabulary}", mend="take 1 or more")
 
 

@@ -31,8 +31,11 @@ def one_line_errors() -> Iterator[None]:
 
 
 @contextmanager
-def show_progress() -> Iterator[Progress]:
-    """A bar with the time left, on standard error, in the main process."""
+def show_progress(*, period: float = 30) -> Iterator[Progress]:
+    """A bar with the time left, on standard error, in the main process.
+
+    ``period``: seconds over which the speed is taken; it must be known of some units in that time.
+    """
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
@@ -41,7 +44,7 @@ def show_progress() -> Iterator[Progress]:
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     quiet = not (is_main_process() and console.is_terminal)
-    with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
+    with Progress(*columns, console=console, disable=quiet, transient=True, speed_estimate_period=period) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total or None)
 

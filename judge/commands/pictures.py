@@ -131,11 +131,29 @@ def open_detector(
     """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache.
 
     Raises:
-        JudgeError: as ``make_detector``; one that does not know all of ``labels``: it would hide nothing.
+        JudgeError: as ``load_detector``.
     """
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt" and truth is not None:
         return truth.only(labels)
+    detector = load_detector(name, config, labels, device=device, batch=batch, progress=progress)
+    return detector if name == "gt" else Cached(detector, config.cache)
+
+
+def load_detector(
+    name: str,
+    config: HidingSettings,
+    labels: tuple[str, ...],
+    *,
+    device: str | None = None,
+    batch: int = 8,
+    progress: Progress | None = None,
+) -> Detector:
+    """The detector called ``name``, without a cache.
+
+    Raises:
+        JudgeError: as ``make_detector``; one that does not know all of ``labels``: it would hide nothing.
+    """
     detector = make_detector(
         name,
         instances=config.instances,
@@ -151,7 +169,7 @@ def open_detector(
         if label not in detector.categories:
             mend = nearest(label, sorted(detector.categories))
             raise JudgeError(f"detector '{name}' does not know '{label}'", where="--weights", mend=mend)
-    return detector if name == "gt" else Cached(detector, config.cache)
+    return detector
 
 
 def prepare_masking(

@@ -19,19 +19,22 @@ from judge.types import Interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_DRAWN = "Rows with masks: drawn scenes and simulated captioners, not your captions."
 _NAMES = {"vocabulary": "a small vocabulary", "silence": "silence on the attribute", "brevity": "short captions"}
 
 
 def title(row: Calibration) -> str:
-    """Metric and judge as tables name them."""
-    return name_row(row.metric, row.judge)
+    """Metric and judge as tables name them; of drawn scenes also what hid people in them."""
+    masks = {"": "", "none": ", no masks"}.get(row.masks, f", masks by {row.masks}")
+    return name_row(row.metric, row.judge + masks)
 
 
 def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibration]]:
     """What a metric says of nothing and of doses of its own direction; and what other changes do to it.
 
-    A row for each metric and judge; shares and amplifications are fractions.
+    A row for each metric, judge and masks; shares and amplifications are fractions.
     """
+    drawn = (_DRAWN,) if any(row.masks for row in found) else ()
     yield Table(
         (
             names("metric (judge)", title),
@@ -47,6 +50,7 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
         notes=(
             "Where nothing is amplified: p < 0.05, coverage of 95% intervals, standard error over standard deviation.",
             "Rank corr.: of dose and value within draws. 80% found: least dose with p < 0.05 in 80% of draws.",
+            *drawn,
         ),
     )
     changes = list(dict.fromkeys(change for row in found for change in row.responses))
@@ -56,7 +60,7 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
             *(Column(change, partial(_response, change), _write_shift) for change in changes),
         ),
         tuple(found),
-        notes=("Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0.",),
+        notes=("Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0.", *drawn),
     )
 
 
@@ -82,7 +86,8 @@ def verdict(row: Calibration) -> str:
     parts = [*answers, *_mistakes(row)]
     if rejected and rejected.interval.low > SIGNIFICANT:
         parts.append(f"has p < 0.05 for {rejected.value:.0%} of captioners without amplification")
-    return f"{title(row)} {'; '.join(parts)}."
+    where = "On drawn scenes, " if row.masks else ""
+    return f"{where}{title(row)} {'; '.join(parts)}."
 
 
 def _answer(direction: str, of: Response | None) -> str:
@@ -117,6 +122,7 @@ def calibration_json(found: Sequence[Calibration]) -> str:
         {
             "metric": row.metric.name,
             "judge": row.judge,
+            "masks": row.masks or None,
             "directions": directions(row.metric),
             "verdict": verdict(row),
             "nulls": {
@@ -127,13 +133,19 @@ def calibration_json(found: Sequence[Calibration]) -> str:
                 "rejected": _share(row.nulls.rejected),
                 "held": _share(row.nulls.held),
             },
-            "worth_from": "captions" if row.metric.counted else "a judge of attribute and task words",
+            "worth_from": _worth_from(row),
             "changes": {name: _curve(of) for name, of in row.responses.items()},
             "crosstalk": row.crosstalk,
         }
         for row in found
     ]
     return json.dumps({"results": rows}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _worth_from(row: Calibration) -> str:
+    if row.masks:
+        return "closed form"
+    return "captions" if row.metric.counted else "a judge of attribute and task words"
 
 
 def _curve(of: Response) -> dict[str, Any]:
@@ -164,7 +176,7 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
     """Small multiples: a row for each metric and judge, a column for each change; dose against value.
 
     The line is the mean over draws with its 95% band; circles are the mean without any dose and what a dose is worth on
-    all images; the grey line is no amplification.
+    all images, of drawn scenes without end; the grey line is no amplification.
 
     Args:
         found: as of the tables.
@@ -180,12 +192,12 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
         for panel, change in zip(across, changes, strict=True):
             if change in row.responses:
                 _draw(panel, row, row.responses[change])
-        across[0].set_ylabel(title(row), fontsize=8)
+        across[0].set_ylabel(title(row).replace(" (", "\n("), fontsize=8)
     for panel, change in zip(panels[0], changes, strict=True):
         panel.set_title(change, fontsize=9)
     for panel in panels[-1]:
         panel.set_xlabel("dose", fontsize=8)
-    draws = max((row.nulls.draws for row in found), default=0)
+    draws = " and ".join(map(str, sorted({row.nulls.draws for row in found}, reverse=True)))
     note = f"mean over draws, 95% band; circles: worth on all images; grey line: no amplification ({draws} null draws)"
     figure.supxlabel(note, fontsize=8)
     buffer = io.BytesIO()

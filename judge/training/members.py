@@ -97,7 +97,7 @@ def explain(members: Sequence[Member]) -> Explanation:
     """
     found = members[0].judge.explain
     assert found is not None
-    with _threads(1):
+    with threads(1):
         explanation = found(members[0].target, assign(members))
     return replace(explanation, predictions=_asked(members, explanation.predictions))
 
@@ -198,7 +198,7 @@ def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> dic
     # Judges trained jointly choose together: all are trained.
     found = [_train(firsts[0], setup, counters[0])] if joint is None and kept[0] is None else kept
     if joint is not None and any(answers is None for answers in kept):
-        with _threads(1):
+        with threads(1):
             found = _asked(firsts, joint(firsts[0].target, assign(firsts)))
     results = {}
     for same, counter, before, predictions in zip(batch, counters, kept, found, strict=True):
@@ -251,7 +251,7 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
 def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictions:
     """Train one judge, by itself or with all processes, and ask it."""
     path, alone = setup.file_of(member.key), setup.sharing_of(member.judge) == "members"
-    with _threads(1 if alone else None):
+    with threads(1 if alone else None):
         judge = _build(member, setup, path, on_epoch=lambda done, _: counter.reach(done))
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
         found = judge.predict(member.test())
@@ -291,7 +291,7 @@ def _under_way(path: Path) -> Path:
 
 
 @contextmanager
-def _threads(limit: int | None) -> Iterator[None]:
+def threads(limit: int | None) -> Iterator[None]:
     """Arithmetic on ``limit`` threads: sums in another order would change the last digits."""
     import sys
 

@@ -1,4 +1,4 @@
-"""``judge calibrate`` end to end: on the grammar's world, whose doses have a closed form, and on real captions."""
+"""``judge calibrate``, end to end: on a world whose doses have a closed form, on real captions, on scenes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ import pytest
 import yaml
 from helpers import done_well, inputs_of, judge, known, refusal
 
+from judge.calibration.drawn import draw_worlds
 from judge.calibration.grammar import WorldFiles, make_world, write_world
-from judge.calibration.response import Calibration
+from judge.calibration.response import NOTHING, Calibration
+from judge.calibration.trials import Design
 from judge.calibration.truth import true_amplification
 from judge.calibration.world import Captioner
-from judge.commands import calibrate
+from judge.commands import calibrate, trials
 from judge.config import CalibrateConfig, make_config
 from judge.metrics import amplification
 from judge.statistics.judged import SideValue, Statistic
+from judge.training.features import PictureCache
 from judge.types import FloatArray
 
+SEEN = ("--metrics", "lic,imagecaptioner2")
 QUICK = (
     *("--metrics", "lic,dbac-at,dba-o,error", "--changes", "A->T,T->A,silence", "--doses", "0.4,0.8"),
     *("--draws", 2, "--nulls", 3, "--sample", 300),
@@ -60,12 +64,27 @@ def test_files_and_what_they_say(finished: Path) -> None:
     # What hides no word of the other direction is not moved by it, to the last digit.
     lic = found["lic"]["changes"]
     assert {point["mean"] for point in lic["T->A"]["points"]} == {lic["A->T"]["points"][0]["mean"]}
-    trials = pd.read_parquet(finished / "trials.parquet")
-    assert trials.groupby("metric").size().tolist() == [3 + 2 * 2 * 3 + 5] * 4
+    rows = pd.read_parquet(finished / "trials.parquet")
+    assert rows.groupby("metric").size().tolist() == [3 + 2 * 2 * 3 + 5] * 4
     # What doses are worth: the closed form of the world's captioner that stereotypes as often.
     worth = [point["worth"] for point in lic["A->T"]["points"][1:]]
     truth = [true_amplification(captioner=Captioner(stereotype=dose)) for dose in (0.4, 0.8)]
     assert worth == pytest.approx(truth, abs=0.05)
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int]) -> list[object]:
+    """Interrupt the trials of these numbers as they begin; all that were begun."""
+    begun: list[object] = []
+    real = trials.measure_trial
+
+    def counted(work: Any) -> Any:
+        begun.append(work)
+        if len(begun) in numbers:
+            raise KeyboardInterrupt
+        return real(work)
+
+    monkeypatch.setattr(trials, "measure_trial", counted)
+    return begun
 
 
 def test_a_killed_command_goes_on_and_workers_change_nothing(
@@ -73,16 +92,7 @@ def test_a_killed_command_goes_on_and_workers_change_nothing(
 ) -> None:
     out = tmp_path / "out"
     arguments = [*inputs_of(files), *QUICK, "--workers", 1, "--out", out]
-    trained: list[object] = []
-    real = calibrate._trial
-
-    def counted(work: Any) -> Any:
-        trained.append(work)
-        if len(trained) in {20, 40}:
-            raise KeyboardInterrupt
-        return real(work)
-
-    monkeypatch.setattr(calibrate, "_trial", counted)
+    trained = killed_at(monkeypatch, {20, 40})
     file = tmp_path / "out.partial" / "trials.jsonl"
     for _ in range(2):
         assert judge("calibrate", *arguments).exit_code == 130
@@ -102,9 +112,15 @@ def test_a_metric_with_a_planted_fault_is_caught(
     """A sign flipped where both sides meet."""
     monkeypatch.setitem(amplification.AMPLIFICATIONS, "difference", lambda human, generated: human - generated)
     given = {"human": files.human, "labels": files.labels, "metrics": "lic", "doses": [0.8], "draws": 3, "nulls": 2}
+    told: list[tuple[float, float]] = []
     found: list[Calibration] = calibrate.calibrate_metrics(
-        make_config({**given, "changes": "A->T", "sample": 300, "workers": 1, "out": tmp_path / "out"}, CalibrateConfig)
+        make_config(
+            {**given, "changes": "A->T", "sample": 300, "workers": 1, "out": tmp_path / "out"}, CalibrateConfig
+        ),
+        progress=lambda _, done, total: told.append((done, total)),
     )
+    assert told[0][0] == 0
+    assert told[-1][0] == told[-1][1]
     response = found[0].response
     assert response is not None
     assert response.right_sign == 0
@@ -151,7 +167,13 @@ def test_a_prior_held_fixed_is_caught(files: WorldFiles, monkeypatch: pytest.Mon
         ),
         (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
         (["--metrics", "sc"], "--metrics: SC has one side, so no amplification. Leave 'sc' out."),
-        (["--metrics", "vl-lic"], "--metrics: VL-LIC needs images, which doses leave alone. Leave 'vl-lic' out."),
+        ([*SEEN, "--detectors", "gt,yolo"], "--weights: detector 'yolo' needs weights. Give a file"),
+        ([*SEEN, "--detectors", "yolo", "--weights", "nowhere.safetensors"], "no such file"),
+        ([*SEEN, "--detectors", "gtt"], "unknown detector 'gtt'. Did you mean 'gt'?"),
+        ([*SEEN, "--judge", "sat,self"], "--judge self: simulated captioners have no checkpoint"),
+        ([*SEEN, "--backbone", "resnet19"], "--backbone: timm has no network 'resnet19'"),
+        ([*SEEN, "--answer", "woman=female"], "--answer: no class 'woman'"),
+        ([*SEEN, "--changes", "brevty"], "unknown change 'brevty'. Did you mean 'brevity'?"),
     ],
 )
 def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], told: str) -> None:
@@ -218,3 +240,107 @@ def test_real_captions(coco: Path, tmp_path: Path) -> None:
         own = found[metric]["changes"][found[metric]["directions"][0]]
         assert own["spearman"] > 0.9
         assert own["right_sign"] == 1
+
+
+def test_the_time_left_is_right_once_a_trial_of_each_kind_is_done(tmp_path: Path) -> None:
+    """However far the guess was off: judges differ a hundredfold."""
+    design = Design(("A->T",), (0.5,), 2, 4, 20, 0)
+    drawn = [*draw_worlds(design)]
+    work = [
+        trials.Work(trial, ("imagecaptioner2",), judge, {}, "", tmp_path, "gt")
+        for judge in ("sat", "linear")
+        for trial in drawn
+    ]
+    costs = {("sat", True): 60.0, ("sat", False): 30.0, ("linear", True): 0.25, ("linear", False): 0.25}
+    clock, seen, done = trials._Clock(work), set[object](), 0.0
+    total = sum(costs[one.judge, one.trial.change == NOTHING] for one in work)
+    assert clock.told()[0] == 0
+    for one in work:
+        cost = costs[one.judge, one.trial.change == NOTHING]
+        clock.add(one, cost)
+        seen.add(one.kind)
+        done += cost
+        assert clock.told()[0] == pytest.approx(done, abs=0.5)
+        if len(seen) == len(costs):
+            assert clock.told() == (round(done), round(total))
+    assert done == total
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a detector that has learnt for seconds, on scenes of another world."""
+    folder = tmp_path_factory.mktemp("detector")
+    drawn = write_world(make_world(16, seed=2), {}, folder / "world", pictures=96).folder
+    given = [
+        "--images",
+        drawn / "images",
+        "--instances",
+        drawn / "instances.json",
+        "--out",
+        folder / "yolo.safetensors",
+    ]
+    done_well("train", "detector", "--kind", "yolo", *given, "--epochs", "1", "--image-size", "96")
+    return folder / "yolo.safetensors"
+
+
+SCENES, DRAWS, NULLS = 24, 2, 2
+ON_SCENES = (
+    *("--metrics", "imagecaptioner2", "--judge", "sat", "--detectors", "gt,yolo", "--threshold", "0.05"),
+    *("--changes", "A->T,T->A", "--doses", "0.8", "--scenes", SCENES, "--scene-draws", DRAWS, "--scene-nulls", NULLS),
+    *("--folds", 2, "--epochs", 1),
+)
+
+
+def test_judges_that_use_images_on_drawn_scenes(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No captions are given; killed once; features of a draw's pictures are computed once a detector."""
+    out, given = tmp_path / "one", [*ON_SCENES, "--weights", f"yolo={weights}"]
+    begun, computed = killed_at(monkeypatch, {6}), list[str]()
+    compute = PictureCache.compute
+
+    def counted(cache: PictureCache, names: list[str], **how: Any) -> None:
+        computed.extend(f"{cache.folder.parents[1].name} {cache.keys[name]}" for name in names)
+        compute(cache, names, **how)
+
+    monkeypatch.setattr(PictureCache, "compute", counted)
+    assert judge("calibrate", *given, "--workers", 1, "--out", out).exit_code == 130
+    assert not out.exists()
+    done = done_well("calibrate", *given, "--workers", 1, "--out", out)
+    assert len(begun) == 2 * (NULLS + 2 * DRAWS) + 1
+    assert len(computed) == len({*computed}) <= 2 * NULLS * SCENES
+    assert len(computed) > NULLS * SCENES  # Masks by the detector are others.
+    assert {path.name for path in out.iterdir()} == {
+        *("calibrate.yaml", "calibration.json", "calibration.png", "calibration.svg", "log.jsonl", "trials.parquet")
+    }
+    assert done.stdout.count("Rows with masks: drawn scenes and simulated captioners, not your captions.") == 2
+    assert done.stdout.count("On drawn scenes, ImageCaptioner2 (sat, masks by ") == 2
+    rows = json.loads((out / "calibration.json").read_text(encoding="utf-8"))["results"]
+    assert [(row["judge"], row["masks"], row["worth_from"]) for row in rows] == [
+        ("sat", "gt", "closed form"),
+        ("sat", "yolo", "closed form"),
+    ]
+    truth = true_amplification(captioner=Captioner(stereotype=0.8), score="confidence", uses_images=True)
+    for row in rows:
+        (_, last), (start, guessed) = (row["changes"][name]["points"] for name in ("A->T", "T->A"))
+        assert last["worth"] == pytest.approx(truth)
+        # What captions say of tasks is the same, to the last digit, and is worth as much.
+        assert (guessed["worth"], guessed["mean"]) == (0, start["mean"])
+    assert rows[0]["changes"] != rows[1]["changes"]
+    monkeypatch.undo()
+    done_well("calibrate", *given, "--workers", 2, "--out", tmp_path / "two")
+    for name in ("calibration.json", "trials.parquet"):
+        assert (out / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_scenes_beside_captions(files: WorldFiles, tmp_path: Path) -> None:
+    """In one table; without masks nobody knows what a dose is worth."""
+    given = ["--metrics", "error,imagecaptioner2", "--judge", "sat-caption-only", "--mask", "none", "--epochs", 1]
+    given += ["--changes", "T->A", "--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 50, "--folds", 2]
+    given += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--workers", 1, "--out", tmp_path / "out"]
+    done_well("calibrate", *inputs_of(files), *given)
+    found = results(tmp_path / "out")
+    assert {name: row["masks"] for name, row in found.items()} == {"error": None, "imagecaptioner2": "none"}
+    worth = [found[name]["changes"]["T->A"]["points"][1]["worth"] for name in found]
+    assert worth[0] > 0
+    assert worth[1] is None
+    told = refusal("calibrate", "--metrics", "lic,imagecaptioner2", "--out", tmp_path / "without")
+    assert "'human' is missing. Give --human" in told
