@@ -558,7 +558,7 @@ class TrainConfig(RunConfig):
 
     command = "judge train"
     essential = (*RunConfig.essential[:-2], "checkpoints")
-    only_in_file = frozenset({"out", "overwrite", "verbose", "resamples", "level"})
+    only_in_file = frozenset({"out", "overwrite", "verbose", "resamples", "level", "breakdown"})
 
     checkpoints: Annotated[Path, BeforeValidator(_or_here)] = option(JUDGES, "folder for the trained judges")
 
@@ -570,7 +570,7 @@ class AblateDetectorsConfig(RunSettings):
     essential = (
         "images", "instances", "detectors", "weights", "human", "captions", "labels", "metrics", "judge", "out",
     )  # fmt: skip
-    only_in_file = frozenset({"detector", "verbose"})
+    only_in_file = frozenset({"detector", "verbose", "breakdown"})
 
     images: Path = option(..., IMAGES)
     instances: Path = option(..., "COCO instances of these images: the ground truth")
@@ -591,7 +591,7 @@ class AblateMasksConfig(RunConfig):
 
     command = "judge ablate masks"
     essential = ("masks", "hides", *RunConfig.essential)
-    only_in_file = frozenset({"mask", "hide", "verbose"})
+    only_in_file = frozenset({"mask", "hide", "verbose", "breakdown"})
 
     images: Path = option(..., IMAGES)
     masks: Annotated[tuple[MaskMode, ...], _list_or_text(_lower_names)] = option(

@@ -79,7 +79,7 @@ class Breakdown:
     """What the captions of tasks, and of images, add to every row of the table.
 
     Attributes:
-        tasks: by row, the greatest contribution first.
+        tasks: by row of the main table, the greatest contribution first.
         images: captioner, metric, judge, image_id, contribution (of counted metrics to the published value).
         captions: what was said of which image, and the tasks that it names.
         collect: the cells of images that would lower metrics most (:mod:`judge.measure.collect`).
@@ -106,9 +106,11 @@ def break_down(
         settings: as of :func:`~judge.statistics.summary.summarise`.
     """
     found = [*_judged(scores, said, settings), *_counted(counts, said, names, settings)]
-    tasks = tuple(part for parts, _ in found for part in parts)
+    captioners = list(said["captioner"].unique())
+    tasks = [part for parts, _ in found for part in parts]
+    tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
     images = pd.concat([of for _, of in found], ignore_index=True) if found else pd.DataFrame()
-    return Breakdown(tasks, images, said)
+    return Breakdown(tuple(tasks), images, said)
 
 
 Found = tuple[list[TaskPart], pd.DataFrame]
