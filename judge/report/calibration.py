@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,7 +200,7 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
         panel.set_xlabel("dose", fontsize=8)
     draws = " and ".join(map(str, sorted({row.nulls.draws for row in found}, reverse=True)))
     note = f"mean over draws, 95% band; circles: worth on all images; grey line: no amplification ({draws} null draws)"
-    figure.supxlabel(note, fontsize=8)
+    figure.supxlabel(fill(note, round(15 * figure.get_figwidth())), fontsize=8)
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "judge"}):  # The same trials give the same file.
         figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
