@@ -138,18 +138,14 @@ def permutation_pooled(
     """
     from scipy import stats
 
-    human, generated = rows.weights()
-    columns = _columns(rows.table)
-    as_human, as_generated = columns.multiply(human[None]).tocsr(), columns.multiply(generated[None]).tocsr()
     sides = rows.by_image()
     if not (sides[0] - sides[1]).data.any():
         alike = np.asarray(sides[0].sum(axis=0), dtype=np.float64)
         return Exchanged(float(statistic(alike, alike)), 0.0, resamples, 1.0)
-    whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
+    value = _by_roles(rows, rows.table, statistic)
 
     def of_roles(roles: Any, axis: int = -1) -> FloatArray:
-        chosen = np.atleast_2d(roles).T
-        values = statistic(whole - as_human @ chosen, as_generated @ chosen)
+        values = value(np.atleast_2d(roles).T)
         return values if np.ndim(roles) > 1 else values[0]
 
     found = stats.monte_carlo_test(
@@ -183,16 +179,21 @@ def exchanged_values(
         resamples: as there.
         table: what each row adds to the statistic's sums, [C, S]; None for that of ``rows``.
     """
+    value = _by_roles(rows, rows.table if table is None else table, statistic)
+    draw, batch = _Roles(rows, generator), _batch(rows)
+    sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
+    return np.concatenate([value(draw(size=(size, len(rows.image))).T) for size in sizes], axis=-1)
+
+
+def _by_roles(
+    rows: Rows, table: FloatArray | csr_array, statistic: Callable[[FloatArray, FloatArray], FloatArray]
+) -> Callable[[FloatArray], FloatArray]:
+    """The statistic as a function of which rows play the generated side, [C, B] -> [..., B]."""
     human, generated = rows.weights()
-    columns = _columns(rows.table if table is None else table)
+    columns = _columns(table)
     as_human, as_generated = columns.multiply(human[None]).tocsr(), columns.multiply(generated[None]).tocsr()
     whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
-    draw, batch = _Roles(rows, generator), _batch(rows)
-    found = []
-    for start in range(0, resamples, batch):
-        chosen = draw(size=(min(batch, resamples - start), len(rows.image))).T
-        found.append(statistic(whole - as_human @ chosen, as_generated @ chosen))
-    return np.concatenate(found, axis=-1)
+    return lambda chosen: statistic(whole - as_human @ chosen, as_generated @ chosen)
 
 
 def two_sided(value: float, draws: FloatArray) -> float:
