@@ -641,7 +641,7 @@ class CalibrateConfig(RunSettings):
     draws: int = option(5, "draws of images for each dose", ge=2)
     nulls: int = option(60, "draws of images in which nothing is amplified", ge=2)
     sample: int | None = option(None, "images in a draw", "a third of all, 200 at least and 900 at most", ge=20)
-    scenes: int = option(400, "drawn scenes in a draw, for metrics that use images", ge=20)
+    scenes: int = option(400, "drawn scenes in a draw, for metrics that use images; 1200 show smaller doses", ge=20)
     scene_draws: int = option(3, "draws of scenes for each dose", ge=2)
     scene_nulls: int = option(12, "draws of scenes in which nothing is amplified", ge=2)
     detectors: Names = option(("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn", min_length=1)
