@@ -19,7 +19,7 @@ def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object:
-    """Of several attributes a mapping, out of ``NAME=TEXT``s; of one the text alone. Other values stay as they are.
+    """Of several attributes a mapping, out of texts ``NAME=TEXT``; of one the text alone. Others stay as they are.
 
     Args:
         value: a text, a list of texts or a mapping.
@@ -49,7 +49,7 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
 
 
 def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
-    """Of each attribute class -> spellings; ``CLASS=TEXT``s become such a mapping.
+    """Of each attribute class -> spellings; texts ``CLASS=TEXT`` become such a mapping.
 
     Raises:
         ValueError: a key that is no attribute; a text that is not ``CLASS=TEXT``.
