@@ -6,8 +6,8 @@ of its own: people caption its scenes, and a simulated captioner says what peopl
 | change | a dose is |
 | --- | --- |
 | A->T, T->A | the captioner's ``stereotype``, ``guess`` (:mod:`judge.calibration.world`) |
-| vocabulary | the share of the grammar's entries, the rarest, that it never says; no adjectives and endings besides |
-| silence | the share of its words for people that name no class |
+| vocabulary | it knows so much less of the longest list, as many entries of others; no adjectives, no endings |
+| silence | the share of its words that name a class and no longer do |
 | brevity | the share of its words for settings that are left out |
 """
 

@@ -15,7 +15,7 @@ def calibrate(config: CalibrateConfig) -> None:
 
     People's captions are measured against other people's, with nothing amplified, and with doses of stereotypes (A->T,
     T->A) or of changes that are no bias. Metrics that use images are measured on drawn scenes, whose simulated
-    captioners have such doses: a trial of 400 takes 40 seconds of one core, and each detector has trials of its own.
+    captioners have such doses: a trial takes 90 seconds of one core or more, and each detector has trials of its own.
     Leaves a table, a figure of response curves and calibration.json in --out.
     """
     from judge.commands.calibrate import calibrate_metrics

@@ -16,6 +16,7 @@ from judge.measure.jobs import Work, compares, jobs_of
 from judge.measure.plan import Plan
 from judge.measure.refits import Jobs, chosen_settings, values_of
 from judge.statistics.collect import COLUMNS, cells_of
+from judge.statistics.comparisons import holm
 from judge.statistics.inference import from_splits
 from judge.statistics.summary import ROW
 from judge.training.members import train_members
@@ -57,9 +58,10 @@ def measure_cells(
         progress: called with the progress.
 
     Returns:
-        ``table`` with the columns measured, low, high and p_value: of the change where judges that train in seconds are
-        trained again, for the first ``MEASURED`` cells of each metric, from differences within splits. Of counted
-        metrics measured is what was estimated. Of each metric the cells that were measured come first, by that.
+        ``table`` with the columns measured, low, high, p_value and p_holm (corrected for the cells of a row): of the
+        change where judges that train in seconds are trained again, for the first ``MEASURED`` cells of each metric,
+        from differences within splits. Of counted metrics measured is what was estimated. Of each metric the cells that
+        were measured come first, by that.
     """
     again = list(_lay_out(work, notes, table, plan))
     members = [job.member for one in again for job in one.jobs]
@@ -89,6 +91,8 @@ def measure_cells(
         _MEASURED, np.array([rows.get(key, _UNKNOWN) for key in keys]).reshape(-1, 4).T, strict=True
     ):
         table[name] = column
+    of_row = table.groupby(ROW, sort=False, observed=True)["p_value"]
+    table["p_holm"] = of_row.transform(lambda column: holm([None if np.isnan(p) else p for p in column]))
     counted = table["metric"].isin([metric.name for metric in work.metrics if metric.counted])
     table = table.assign(measured=table["measured"].where(~counted, table["change"]))
     # What was measured comes first: of judges, the change alone is a rough guide.
@@ -124,5 +128,10 @@ def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> list
     for place, job in enumerate(jobs):
         splits.setdefault((job.member.seed, job.member.split.fold), []).append(place)
     parts = [range(len(jobs)), *splits.values()]
-    rows = [values_of(tuple(jobs[i] for i in of), [found[i] for i in of], plan) for of in parts]
+    # Priors of a split are of its own captions, as where splits tell how sure a value is.
+    images = [None, *(set(jobs[of[0]].member.split.test) for of in splits.values())]
+    rows = [
+        values_of(tuple(jobs[i] for i in of), [found[i] for i in of], plan, own)
+        for of, own in zip(parts, images, strict=True)
+    ]
     return [{str(row[1]): float(str(row[-1])) for row in of} for of in rows]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pandas as pd
 
 from judge.metrics import find_metric
-from judge.report.table import SIGNED, Column, Table, digits_of, names, write_p
+from judge.report.table import SIGNED, Column, Table, digits_of, names, write, write_p
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.summary import ROW, name_row
 from judge.types import Interval
@@ -31,15 +31,19 @@ def breakdown_tables(found: Breakdown) -> Iterator[Table[Any]]:
 
     The files hold all of them.
     """
+    alone = any(part.basis == "these judges" for part in found.tasks)
     yield _table(
         "Tasks that add most",
         _first(_tasks(found)),
         names("task", _of("task")),
         Column("contribution", _of("contribution"), SIGNED),
-        Column("interval", _bounds, SIGNED, optional=True),
+        Column("interval", lambda row: None if _bounds(row) is None else row, _write_interval, optional=True),
         Column("p (Holm)", _of("p_holm"), write_p, optional=True),
         Column("captions", lambda row: f"{row['human']:,} / {row['generated']:,}"),
-        notes=("Contributions of all tasks add up to the amplification. Captions: people's / the captioner's.",),
+        notes=(
+            "Contributions of all tasks add up to the amplification. Captions: people's / the captioner's.",
+            *(["* For these judges alone, as they were trained."] if alone else []),
+        ),
     )
     yield _table(
         "Words that add most to the log-odds of the true class",
@@ -59,6 +63,7 @@ def breakdown_tables(found: Breakdown) -> Iterator[Table[Any]]:
         Column("change", _of("change"), SIGNED),
         Column("measured", _of("measured"), SIGNED, optional=True),
         Column("interval", _bounds, SIGNED, optional=True),
+        Column("p (Holm)", _of("p_holm"), write_p, optional=True),
         notes=(
             "Change of the amplification (counted: as published) if classes showed the task equally often.",
             "Measured: with judges trained again, which the change itself leaves as they are.",
@@ -72,6 +77,11 @@ def _of(name: str) -> Callable[[Record], Any]:
 
 def _bounds(row: Record) -> Interval | None:
     return None if pd.isna(row["low"]) else Interval(row["low"], row["high"])
+
+
+def _write_interval(row: Record) -> str:
+    mark = "*" if row["basis"] == "these judges" else ""
+    return write(_bounds(row), SIGNED, _digits(row)) + mark
 
 
 def _first(rows: pd.DataFrame) -> tuple[Record, ...]:
@@ -138,6 +148,8 @@ def _tasks(found: Breakdown) -> pd.DataFrame:
 
 def _images(found: Breakdown) -> pd.DataFrame:
     """Of each row of the main table the images that add most, and that take most away, and what is said of them."""
+    if not len(found.images):
+        return found.images
     groups = found.images.sort_values("contribution", ascending=False, kind="stable").groupby(ROW, sort=False)
     ends = pd.concat([groups.head(_IMAGES), groups.tail(_IMAGES)]).drop_duplicates([*ROW, "image_id"])
     of_image = found.captions.groupby(["captioner", "image_id", "side"], sort=False, observed=True)

@@ -109,7 +109,8 @@ def break_down(
     captioners = list(said["captioner"].unique())
     tasks = [part for parts, _ in found for part in parts]
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
-    images = pd.concat([of for _, of in found], ignore_index=True) if found else pd.DataFrame()
+    nothing = pd.DataFrame(columns=[*ROW, "image_id", "contribution"])
+    images = pd.concat([of for _, of in found], ignore_index=True) if found else nothing
     return Breakdown(tuple(tasks), images, said)
 
 
@@ -243,6 +244,7 @@ class _Counted:
             columns = pd.Series(["|".join(of) for of in counted.columns(held.truth, held.names)])
             self.tasks = names_of(columns)
             self.share = share_out(columns, self.tasks)[:, : len(self.tasks)]
+            self.of_label = self.share.toarray()
             self.table = csr_array(held.rows.table)
 
     def by_task(self, human: FloatArray, generated: FloatArray) -> FloatArray:
@@ -250,7 +252,7 @@ class _Counted:
         if not self.of_images:
             tables = self.held.read(human), self.held.read(generated)
             parts = self.counted.freeze(*tables).parts(*tables).sum(axis=-2)
-            return np.moveaxis(np.asarray(parts @ self.share.toarray()), -1, 0)
+            return np.moveaxis(np.asarray(parts @ self.of_label), -1, 0)
         sides = [sums.reshape(len(self.tasks), -1, *sums.shape[1:]) for sums in (human, generated)]
         tables = self.held.read(sides[0].sum(axis=0)), self.held.read(sides[1].sum(axis=0))
         pieces = map(self.held.flatten, self.counted.freeze(*tables).pieces(*tables))

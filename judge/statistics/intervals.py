@@ -179,7 +179,12 @@ def exchanged_values(
         resamples: as there.
         table: what each row adds to the statistic's sums, [C, S]; None for that of ``rows``.
     """
-    value = _by_roles(rows, rows.table if table is None else table, statistic)
+    adds = rows.table if table is None else table
+    value = _by_roles(rows, adds, statistic)
+    sides = rows.by_image()
+    if not (sides[0] - sides[1]).data.any():  # As there.
+        alike = value(rows.generated.astype(np.float64)[:, None])
+        return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
     draw, batch = _Roles(rows, generator), _batch(rows)
     sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
     return np.concatenate([value(draw(size=(size, len(rows.image))).T) for size in sizes], axis=-1)

@@ -52,6 +52,22 @@ def test_a_run_that_replaces_another_leaves_no_breakdown_of_it(tmp_path: Path) -
     assert not (tmp_path / "out" / "breakdown").exists()
 
 
+def test_a_metric_of_one_side_has_none(tmp_path: Path) -> None:
+    files = few(write_world(make_world(60, seed=3), CAPTIONERS, tmp_path / "world"))
+    quick = ["--metrics", "sc", "--folds", 3, "--refits", 0, "--chance", 0, "--breakdown"]
+    done = done_well("evaluate", *inputs_of(files, "much"), *quick, "--out", tmp_path / "out")
+    assert "Tasks that add most" not in done.stdout
+    assert not (tmp_path / "out" / "breakdown" / "tasks.csv").exists()
+
+
+def test_few_splits_are_marked(tmp_path: Path) -> None:
+    files = few(write_world(make_world(90, seed=3), CAPTIONERS, tmp_path / "world"))
+    quick = ["--metrics", "lic", "--folds", 3, "--refits", 0, "--chance", 0, "--resamples", 100, "--breakdown"]
+    done = done_well("evaluate", *inputs_of(files, "much"), *quick, "--out", tmp_path / "out")
+    assert "* For these judges alone, as they were trained." in done.stdout
+    assert "]*" in done.stdout.split("Tasks that add most")[1]
+
+
 def test_tasks_that_nobody_names_are_refused(tmp_path: Path) -> None:
     files = write_world(make_world(60, seed=3), CAPTIONERS, tmp_path / "world")
     lexicon = tmp_path / "tasks.yaml"

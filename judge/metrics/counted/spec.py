@@ -217,7 +217,13 @@ class Quotients:
         found = self.compare(truth, predicted)
         if self.amplification == "ratio":
             scale = log_mean(found.value, np.ones_like(found.value))
-            parts = [divide(scale, log_mean(*above))] * 2, [divide(-scale, log_mean(*below))] * 2
+            whole = log_mean(above[0], above[1])
+            # Of nobody above there is no logarithm: the difference is taken apart as it is.
+            plain = [divide(1.0, found.truth * of) for of in below]
+            parts = (
+                [np.where(whole > 0, divide(scale, whole), of) for of in plain],
+                [np.where(whole > 0, divide(-scale, log_mean(*below)), 0.0)] * 2,
+            )
         else:
             whole = found.truth + found.predicted if self.amplification == "normalised" else np.ones_like(found.value)
             parts = [divide(1.0, whole * of) for of in below], [np.zeros_like(of) for of in below]
