@@ -202,8 +202,9 @@ def _settings(config: CalibrateConfig) -> dict[str, Any]:
 
 
 # Settings that say which trials there are, or where things are.
-_OF_THE_COMMAND = {"captions", "models", "metrics", "judge", "out", "overwrite", "verbose", "quality", "human_scores"}
-_OF_THE_COMMAND |= {"breakdown"}
+_OF_THE_COMMAND = {
+    *("captions", "models", "metrics", "judge", "out", "overwrite", "verbose", "quality", "human_scores", "breakdown"),
+}
 # What users say of their own captions is not true of scenes; people alone are hidden in them.
 _ABOUT_SCENES = {
     "human": Path("drawn scenes"),

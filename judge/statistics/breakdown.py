@@ -33,7 +33,7 @@ from judge.statistics.comparisons import holm
 from judge.statistics.count_tables import CountedRows, choose_classes, counted_rows
 from judge.statistics.counted import EXCHANGES, draw_halves, generator_of
 from judge.statistics.inference import Exchanged, from_halves, from_splits
-from judge.statistics.intervals import bootstrap_pooled, excess_of_parts, exchanged_values, two_sided
+from judge.statistics.intervals import bootstrap_pooled, excess_of_parts, exchanged_values, permutation_p
 from judge.statistics.judged import CAPTION, caption_table
 from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
 from judge.types import FloatArray, IntArray, Interval
@@ -226,10 +226,10 @@ class _Counted:
     ) -> None:
         self.key = captioner, metric.name, metric.judge
         self.metric, self.counted, self.held, self.counts = metric, counted, held, counts
-        self.sums = [np.asarray(side.sum(axis=0), dtype=np.float64) for side in held.rows.by_image()]
-        frozen = counted.freeze(*map(held.read, self.sums))
-        self.value = frozen.compare(*map(held.read, self.sums)).value
-        self.pieces = [held.flatten(of) for of in frozen.pieces(*map(held.read, self.sums))]
+        truth, predicted = (held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in held.rows.by_image())
+        frozen = counted.freeze(truth, predicted)
+        self.value = frozen.compare(truth, predicted).value
+        self.pieces = [held.flatten(of) for of in frozen.pieces(truth, predicted)]
         # What a sum over captions by another is made of are captions: they are of the tasks that images show.
         self.of_images = isinstance(frozen, Quotients)
         if self.of_images:
@@ -306,7 +306,7 @@ class _Counted:
         excess = excess_of_parts(rows, self.by_task, halves, generator=generator, exchanges=EXCHANGES, table=self.table)
         known: list[Known] = []
         for value, of, drawn in zip(values, excess, exchanged - exchanged.mean(axis=-1, keepdims=True), strict=True):
-            chance = Exchanged(0.0, float(drawn.std(ddof=1)), len(drawn), two_sided(float(value), drawn))
+            chance = Exchanged(0.0, float(drawn.std(ddof=1)), len(drawn), permutation_p(float(value), drawn))
             found = from_halves(float(value), of.tolist(), chance, level=settings.level)
             known.append((found.interval, found.p_value, "images") if found else (None, None, None))
         return values, known

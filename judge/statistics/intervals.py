@@ -201,12 +201,21 @@ def _by_roles(
     return lambda chosen: statistic(whole - as_human @ chosen, as_generated @ chosen)
 
 
-def two_sided(value: float, draws: FloatArray) -> float:
-    """P of a permutation test: how often a draw is as far on the value's side, twice, the value counted as a draw."""
-    # Sums of the same parts in another order are the same value.
-    near = 1e-9 * float(np.abs(draws).max(initial=abs(value)))
-    far = min((draws >= value - near).sum(), (draws <= value + near).sum())
-    return min(1.0, 2 * (int(far) + 1) / (len(draws) + 1))
+def permutation_p(value: float, draws: FloatArray) -> float:
+    """Two-sided p of a permutation test whose values have been drawn (scipy)."""
+    from scipy import stats
+
+    # Sums of the same parts in another order are the same value, and what they leave of nothing is nothing.
+    scale = float(np.abs(draws).max(initial=max(abs(value), 1e-6)))
+    *drawn, observed = np.round(np.append(draws, value) / scale, 9)
+    found = stats.monte_carlo_test(
+        [observed],
+        rvs=lambda size: np.reshape(drawn, size),
+        statistic=lambda sample, axis: np.take(sample, 0, axis=axis),
+        vectorized=True,
+        n_resamples=len(draws),
+    )
+    return float(found.pvalue)
 
 
 def _batch(rows: Rows) -> int:

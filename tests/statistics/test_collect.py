@@ -13,9 +13,21 @@ from hypothesis import strategies as st
 
 from judge import evaluate
 from judge.corpus import Corpus
-from judge.evidence import Resample
+from judge.evidence import Evidence, EvidenceBuilder, Resample
+from judge.measure import lay_out, measure
+from judge.measure.answers import answer_rows, answer_sums
+from judge.measure.collect import _values
+from judge.measure.jobs import jobs_of
+from judge.measure.plan import Plan
+from judge.measure.refits import chosen_settings
+from judge.metrics import find_metric
 from judge.statistics.collect import LEAST, cells_of
+from judge.text.lexicon import Lexicons, load_lexicon
+from judge.training.members import train_members
+from judge.training.setup import TrainingSetup
 from judge.types import Captions, Labels
+
+LEXICONS = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
 
 
 def shown_of(counts: dict[tuple[str, str], int]) -> pd.DataFrame:
@@ -62,17 +74,15 @@ def test_weighing_makes_equal_and_keeps_classes(counts: list[int]) -> None:
         assert goal <= share + 1e-12 <= goal + 1.01 / of_class.sum() + 1e-12
 
 
-def drawn(repeat: bool) -> Corpus:
-    """Women with a tie are half as many as they would have to be; with ``repeat`` each of them is there twice."""
+def drawn() -> Corpus:
+    """20 of 80 women wear a tie, and 40 of 80 men."""
     rng = np.random.default_rng(0)
     human, generated, classes = {}, {}, {}
     for number in range(160):
         name, tie = ("female", "male")[number % 2], number % 8 in {0, 1, 3}
         of = "a person with a tie" if tie else "a person with a kite"
         other = "a person with a tie" if rng.random() < 0.2 + 0.4 * (name == "male") else of
-        for copy in range(2 if repeat and name == "female" and tie else 1):
-            image = f"{number}-{copy}"
-            human[image], generated[image], classes[image] = (of,), (other,), name
+        human[str(number)], generated[str(number)], classes[str(number)] = (of,), (other,), name
     labels = Labels("gender", ("female", "male"), classes, "drawn")
     return Corpus(Captions("human", human), (Captions("cap", generated),), labels)
 
@@ -81,10 +91,8 @@ QUICK = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100}
 
 
 def test_weighing_images_is_having_more_of_them() -> None:
-    """20 of 80 women with a tie and 40 of 80 men; 40 more women with a tie, or each of 20 three times, in one table."""
-    plain, (cells, weights) = drawn(repeat=False), cells_of(shown_of({("a", "x"): 1, ("a", ""): 1}))
-    assert not cells
-    assert weights.shape == (2, 0)
+    """40 more women with a tie: each of 20 three times."""
+    plain = drawn()
     first = evaluate(plain, metrics=["dba-o"], breakdown=True, **QUICK)
     table = known(first.breakdown).collect
     (row,) = table[(table["class"] == "female") & (table["task"] == "tie") & table["shows"]].to_dict("records")
@@ -104,16 +112,31 @@ def test_weighing_images_is_having_more_of_them() -> None:
     assert row["change"] == pytest.approx(change, abs=1e-12)
 
 
+def test_nothing_to_collect() -> None:
+    cells, weights = cells_of(shown_of({("a", "x"): 1, ("a", ""): 1}))
+    assert not cells
+    assert weights.shape == (2, 0)
+
+
+def test_splits_have_the_priors_of_their_own_captions() -> None:
+    """Judges trained again on images as they are: the values of splits that the table's interval is made of."""
+    corpus, plan = drawn(), Plan(metrics=("dbac-at",), folds=5, refits=0, chance=0, resamples=100)
+    found = measure(corpus, plan, lexicons=LEXICONS)
+    work = lay_out(corpus, plan, LEXICONS)
+    notes = [of for _, of in train_members([job.member for job in work.jobs], TrainingSetup(), then=answer_rows)]
+    ((job, settings),) = chosen_settings(work.jobs, notes)
+    evidence = Evidence(job.evidence.sides, Resample("weighted", 0))
+    jobs = tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
+    whole, *splits = _values(jobs, train_members([of.member for of in jobs], TrainingSetup(), then=answer_sums), plan)
+    (row,) = found.summaries
+    assert whole["dbac-at"] == pytest.approx(known(row.amplification), abs=1e-12)
+    assert [of["dbac-at"] for of in splits] == pytest.approx(known(row.replicates).values, abs=1e-12)
+
+
 def test_judges_learn_from_weighed_images() -> None:
     """A resample's weights are what images count in training, and two resamples that differ in them alone differ."""
-    from judge.evidence import Evidence, EvidenceBuilder
-    from judge.measure.jobs import jobs_of
-    from judge.measure.plan import Plan
-    from judge.metrics import find_metric
-    from judge.text.lexicon import Lexicons, load_lexicon
-
-    corpus, metric = drawn(repeat=False), find_metric("lic")
-    builder = EvidenceBuilder(corpus, Lexicons(load_lexicon("gender"), load_lexicon("coco-objects")))
+    corpus, metric = drawn(), find_metric("lic")
+    builder = EvidenceBuilder(corpus, LEXICONS)
     sides = builder.build(corpus.generated[0], metric).sides
     heavy = {image: 3.0 for image in sides.classes if sides.classes[image] == "male"}
     plain, weighed = (Evidence(sides, Resample("weighted", 1, weights=of)) for of in ({}, heavy))

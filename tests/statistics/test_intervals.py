@@ -10,7 +10,7 @@ from helpers import known
 from scipy import stats
 from scipy.linalg import block_diag
 
-from judge.statistics.intervals import Rows, bootstrap_pooled, excess_of_parts, permutation_pooled
+from judge.statistics.intervals import Rows, bootstrap_pooled, excess_of_parts, permutation_p, permutation_pooled
 from judge.types import FloatArray, Interval
 
 
@@ -155,3 +155,12 @@ def test_a_permutation_without_a_value_has_no_p() -> None:
         return np.where(before[0] > 0, after[0] / np.maximum(before[0], 1), np.nan)
 
     assert permutation_pooled(rows, share, generator=np.random.default_rng(0)) is None
+
+
+def test_p_of_drawn_permutations() -> None:
+    """Twice the share of draws as far, the value counted as one (Phipson and Smyth 2010); noise of sums is a tie."""
+    draws = np.arange(99.0) - 49
+    assert permutation_p(60.0, draws) == pytest.approx(2 / 100)
+    assert permutation_p(-47.0, draws) == pytest.approx(2 * 4 / 100)
+    assert permutation_p(1e-18, np.zeros(99)) == 1
+    assert permutation_p(0.3, np.full(99, 0.1 + 0.2)) == 1
