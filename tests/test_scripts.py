@@ -93,6 +93,14 @@ def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank
     assert not out.exists()
 
 
+def test_a_fault_that_all_processes_meet_is_told_once(run_file: Path, tmp_path: Path) -> None:
+    """Before they have met each other, and whichever ends first."""
+    given = [run_file, "--human", "no.json", "--out", tmp_path / "out"]
+    done = launch("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given)
+    lines = [line for line in done.stderr.splitlines() if "judge: " in line]
+    assert lines == ["judge: no.json: no such file. Check the path."]
+
+
 def test_a_launch_that_starts_one_process_for_two_is_refused(run_file: Path, tmp_path: Path) -> None:
     config = yaml.safe_load((ROOT / "accelerate_config.yaml").read_text(encoding="utf-8"))
     config |= {"distributed_type": "MULTI_CPU", "use_cpu": True, "num_processes": 2}

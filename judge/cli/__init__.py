@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import typer
@@ -19,6 +20,10 @@ from judge.cli.mask import mask
 from judge.cli.options import add_command
 from judge.cli.train import train
 from judge.cli.train_detector import train_detector
+from judge.utils.launch import is_main_process, tells_fault
+
+# A misspelt option, and the like: Typer has a class of its own for it, and no name.
+_USAGE: Any = typer.BadParameter.__base__
 
 
 class _Judge(TyperGroup):
@@ -26,7 +31,15 @@ class _Judge(TyperGroup):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         self.rich_markup_mode = None
-        return super().main(*args, **extra)
+        if is_main_process():
+            return super().main(*args, **extra)
+        try:
+            found = super().main(*args, **extra | {"standalone_mode": False})
+        except _USAGE as error:
+            if tells_fault():
+                error.show()
+            sys.exit(error.exit_code)
+        sys.exit(found if isinstance(found, int) else 0)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.rich_markup_mode = "rich"

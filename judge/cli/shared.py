@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """A mendable fault is one line on standard error and exit code 2; no traceback."""
-    from judge.utils.launch import is_main_process
+    """A mendable fault is one line on standard error and exit code 2; no traceback. Of a launch, one line in all."""
+    from judge.utils.launch import fault_told, tells_fault
 
     try:
         yield
     except JudgeError as error:
-        if is_main_process():
+        if tells_fault():
             typer.echo(f"judge: {error}", err=True)
+            fault_told()
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("judge: interrupted; give the same command again", err=True)

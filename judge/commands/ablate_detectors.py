@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from judge.commands.ablate_masks import metrics_with_images, run_each, write_ablation
+from judge.commands.ablate_masks import metrics_with_images, open_ablation, run_each, write_ablation
 from judge.commands.pictures import choose_hiding, open_detector, picture_names
 from judge.config import AblateDetectorsConfig
 from judge.masking.detectors import Detector, Failures, detect_pictures
@@ -24,7 +25,6 @@ from judge.report.directory import summary_row
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Progress
-from judge.utils.files import OutputFolder
 
 FIGURES = "detectors.json"
 _BATCH = 8  # Pictures that a detector gets at a time.
@@ -66,9 +66,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     Raises:
         JudgeError: what concerns all pictures; faults of single ones are in the result's ``failures``.
     """
-    out = OutputFolder(config.out, marker=FIGURES, what="ablation", overwrite=config.overwrite)
-    out.check()
-    out.keep(config.inputs())
+    out = open_ablation(config, FIGURES)
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or GroundTruth.read(config.instances, labels=hiding.labels)).only(hiding.labels)
     detectors = {
@@ -82,29 +80,32 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     failures += truth.strays
     if not found.truth:
         return DetectorAblation((), failures)
-    results, agree = _judge(config, progress) if config.human else ({}, [])
-    if progress:
-        progress("intervals", 0, 0)
-    rows = tuple(_row(name, found, hiding, config) for name in config.detectors)
-    judged = {
-        name: [summary_row(summary, config.attribute_name) for summary in result.summaries]
-        for name, result in results.items()
-    }
-    entries = {
-        "results": [_entry(row) for row in rows],
-        "judges": judged,
-        "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
-    }
-    write_ablation(out, config, entries, {SHEET_NAME: encode(contact_sheet(found.tiles))})
+    with out.working():
+        out.begin()
+        results, agree = _judge(config, out.store, progress) if config.human else ({}, [])
+        if progress:
+            progress("intervals", 0, 0)
+        rows = tuple(_row(name, found, hiding, config) for name in config.detectors)
+        judged = {
+            name: [summary_row(summary, config.attribute_name) for summary in result.summaries]
+            for name, result in results.items()
+        }
+        entries = {
+            "results": [_entry(row) for row in rows],
+            "judges": judged,
+            "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
+        }
+        write_ablation(out, config, entries, {SHEET_NAME: encode(contact_sheet(found.tiles))})
     return DetectorAblation(rows, failures, results, agree)
 
 
-def _judge(config: AblateDetectorsConfig, progress: Progress | None) -> tuple[dict[str, Result], list[Agreement]]:
+def _judge(
+    config: AblateDetectorsConfig, store: Path, progress: Progress | None
+) -> tuple[dict[str, Result], list[Agreement]]:
     """The run of ``judge evaluate`` with each detector."""
     metrics = metrics_with_images(config.metrics)
-    results = run_each(
-        config, {name: {"detector": name, "metrics": metrics} for name in config.detectors}, progress=progress
-    )
+    variants = {name: {"detector": name, "metrics": metrics} for name in config.detectors}
+    results = run_each(config, variants, store, progress=progress)
     summaries = {name: found.summaries for name, found in results.items()}
     return results, agreements(summaries, level=config.level)
 

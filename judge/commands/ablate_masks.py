@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from judge.commands.caption import caption
 from judge.commands.evaluate import run
-from judge.config import AblateMasksConfig, CaptionConfig, RunConfig, RunSettings, Settings, make_config
+from judge.config import (
+    AblateDetectorsConfig,
+    AblateMasksConfig,
+    CaptionConfig,
+    RunConfig,
+    RunSettings,
+    Settings,
+    make_config,
+)
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
@@ -18,27 +27,31 @@ from judge.metrics.scores import SCORES
 from judge.report.ablations import MaskRow
 from judge.report.directory import summary_row
 from judge.types import Progress
-from judge.utils.files import OutputFolder
+from judge.utils.files import ResumableFolder, fingerprint_of
 
 MASKS = "masks.json"
 
 
 def run_each(
-    config: RunSettings, variants: Mapping[str, Mapping[str, Any]], *, progress: Progress | None = None
+    config: RunSettings, variants: Mapping[str, Mapping[str, Any]], store: Path, *, progress: Progress | None = None
 ) -> dict[str, Result]:
     """The run of ``config`` with each variant's settings; nothing is written but caches of features and judges.
+
+    Args:
+        config: of the ablation.
+        variants: name -> settings that differ.
+        store: folder of judges where the settings name none; those that no variant changes, such as those of people's
+            words, are trained once.
+        progress: called with the progress.
 
     Raises:
         JudgeError: as ``judge evaluate``.
     """
     results = {}
-    with TemporaryDirectory(prefix="judge-") as folder:
-        # Judges that no variant changes, such as those of people's words, are trained once.
-        kept = {"checkpoints": config.checkpoints or Path(folder), "out": None}
-        for name, changes in variants.items():
-            settings = _of(config, RunConfig) | dict(changes) | kept
-            one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
-            results[name] = run(one, progress=_named(progress, name))
+    for name, changes in variants.items():
+        settings = _of(config, RunConfig) | dict(changes) | {"out": None}
+        one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
+        results[name] = run(one, store=None if config.checkpoints else store, progress=_named(progress, name))
     return results
 
 
@@ -69,38 +82,52 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
 
     A captioner that is given as a checkpoint captions the masked pictures anew (Hirota et al., CVPR 2022, Table 4;
     DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
-    Writes ``masks.json`` and ``ablate.yaml`` to ``config.out``.
+    Writes ``masks.json`` and ``ablate.yaml`` to ``config.out``. A command that was killed, or met an error, goes on.
 
     Raises:
         JudgeError: anything that the user can mend; nothing that is asked for depends on pictures.
     """
-    out = OutputFolder(config.out, marker=MASKS, what="ablation", overwrite=config.overwrite)
-    out.check()
-    out.keep(config.inputs())
+    out = open_ablation(config, MASKS)
     if not config.models:
         metrics_with_images(config.metrics)
-    with TemporaryDirectory(prefix="judge-") as folder:
+    with out.working():
+        out.begin()
         variants = {
-            name: {**changes, **_captions(config, name, changes, Path(folder), progress)}
+            name: {**changes, **_captions(config, name, changes, out.store, progress)}
             for name, changes in _variants(config).items()
         }
-        results = run_each(config, variants, progress=progress)
-    rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
-    write_ablation(out, config, {"results": [_entry(row, config.attribute_name) for row in rows]})
+        results = run_each(config, variants, out.store, progress=progress)
+        rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
+        write_ablation(out, config, {"results": [_entry(row, config.attribute_name) for row in rows]})
     return rows
 
 
+def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, marker: str) -> ResumableFolder:
+    """The folder of an ablation, which holds the file ``marker``.
+
+    Raises:
+        JudgeError: a place that cannot be used.
+    """
+    out = ResumableFolder(
+        config.out, marker=marker, what="ablation", command=config.command, overwrite=config.overwrite
+    )
+    out.check()
+    out.keep(config.inputs())
+    return out
+
+
 def write_ablation(
-    out: OutputFolder, config: RunSettings, entries: Mapping[str, Any], files: Mapping[str, bytes] | None = None
+    out: ResumableFolder, config: RunSettings, entries: Mapping[str, Any], files: Mapping[str, bytes] | None = None
 ) -> None:
     """Write ``entries`` as JSON under the marker's name, ``files``, and the settings as ``ablate.yaml``."""
     text = json.dumps(entries, indent=2, allow_nan=False) + "\n"
     contents = {out.marker: text.encode(), **(files or {}), "ablate.yaml": config.to_yaml().encode()}
-    out.begin()
-    with out.working(), out.writing():
+    with out.writing():
         for name, data in contents.items():
             (out.partial / name).write_bytes(data)
-        out.publish()
+        shutil.rmtree(out.store)
+        out.log("finished")
+    out.publish()
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
@@ -122,15 +149,24 @@ def _captions(
     for captioner, model in config.models.items():
         if captioner in config.captions:
             continue
-        path = folder / name / f"{captioner}.json"
         precision = "bf16" if config.precision == "bf16" else "no"
-        settings = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
+        settings = {"model": model, "precision": precision, "batch_size": 8, "ids": None}
         settings = _of(config, CaptionConfig) | dict(changes) | settings
-        done = caption(make_config(settings, CaptionConfig), progress=_named(progress, name))
-        if not done.captions:
-            raise done.failures[0][1]
+        path = folder / _name_of(config, settings) / f"{captioner}.json"
+        if not path.exists():  # Written last, and whole.
+            asked = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
+            done = caption(asked, progress=_named(progress, name))
+            if not done.captions:
+                raise done.failures[0][1]
         written[captioner] = path
     return {"captions": {**config.captions, **written}}
+
+
+def _name_of(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
+    """A name for captions: of their settings, checkpoint and pictures, as they lie on the disk."""
+    given = [settings["model"], config.images, *([config.instances.parent] if config.instances else [])]
+    content = sorted(settings.items(), key=str), [fingerprint_of(str(folder)) for folder in given]
+    return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 
 def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> list[MaskRow]:

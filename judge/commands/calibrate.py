@@ -25,7 +25,7 @@ from judge.commands.demo import QUICK
 from judge.commands.evaluate import make_setup, read_corpus
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import load_detector
-from judge.commands.trials import COUNTED, TRIALS, Row, Work, measure_trials, read_lines
+from judge.commands.trials import COUNTED, TRIALS, Row, Work, measure_trials
 from judge.config import CalibrateConfig, RunConfig, make_config
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
@@ -49,17 +49,19 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     """Measure captions without any amplification, and with known doses of bias.
 
     Writes ``calibration.json``, ``calibration.png``, ``calibration.svg``, ``trials.parquet`` and ``calibrate.yaml`` to
-    ``config.out``. A killed command goes on from the trials that are done.
+    ``config.out``. A command that was killed, or met an error, goes on from the trials that are done.
 
     Raises:
-        JudgeError: anything that the user can mend; nothing is left behind.
+        JudgeError: anything that the user can mend.
     """
     require("quality", "matplotlib")
     if len(config.attributes) > 1:
         # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(config.out, marker=RESULTS, what="calibration", overwrite=config.overwrite)
+    folder = ResumableFolder(
+        config.out, marker=RESULTS, what="calibration", command=config.command, overwrite=config.overwrite
+    )
     folder.check()
     folder.keep(config.inputs())
     for change in config.changes:
@@ -74,12 +76,8 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         in_main_process(folder.begin)
     else:
         folder.begin()
-    try:
+    with folder.working():
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)
-    except JudgeError:
-        if not read_lines(folder.partial / TRIALS):  # What has been measured is kept, for the command to go on from.
-            folder.discard()
-        raise
     found = calibrate(*_tables(rows, config))
     if is_main_process():
         _finish(found, rows, config, folder)

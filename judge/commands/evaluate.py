@@ -115,7 +115,7 @@ def run(
         store: where answers of judges are kept and found, without their weights; None for none.
 
     Raises:
-        JudgeError: anything that the user can mend; nothing is left behind.
+        JudgeError: anything that the user can mend. Judges, captions and features that are finished are kept.
     """
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:

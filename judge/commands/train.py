@@ -21,7 +21,7 @@ from judge.report.notes import class_notes
 from judge.training.checkpoint import History, read_history
 from judge.training.members import weights_beside
 from judge.types import Progress
-from judge.utils.files import write_whole
+from judge.utils.files import with_way_on, write_whole
 from judge.utils.launch import is_main_process
 
 INDEX = "judges.json"
@@ -67,9 +67,13 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
     before = open_checkpoints(config.checkpoints)
     looking = RunPictures(config, progress).hidden if config.images else None
-    work = train(
-        corpus, make_plan(config), lexicons=lexicons, setup=make_setup(config), open_pictures=looking, progress=progress
-    )
+    plan, setup = make_plan(config), make_setup(config)
+    try:
+        work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
+    except JudgeError as error:
+        if open_checkpoints(config.checkpoints) == before:
+            raise
+        raise with_way_on(error, f"{config.command} --checkpoints {config.checkpoints}") from error
     if is_main_process():
         _write_index(config.checkpoints, work.jobs)
     kept = {job.member.key for job in work.jobs} & before

@@ -36,7 +36,7 @@ class RunDirectory(ResumableFolder):
 
     Where captions were scored also ``quality.csv`` and ``figures/``; of a breakdown ``breakdown/`` and ``collect.csv``.
 
-    A killed run leaves its working folder behind, and the next run of the same settings resumes from it.
+    A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
     Under several processes only the main one writes.
 
     Args:
@@ -45,7 +45,7 @@ class RunDirectory(ResumableFolder):
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        super().__init__(path, marker="run.yaml", what="run", overwrite=overwrite)
+        super().__init__(path, marker="run.yaml", what="run", command="judge evaluate", overwrite=overwrite)
 
     def finish(self, settings: str, result: Result) -> None:
         """Write the results and give the folder its name."""

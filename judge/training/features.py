@@ -130,6 +130,10 @@ class FeatureCache(ABC):
             first.setdefault(key, name)
         return [name for key, name in first.items() if key not in known]
 
+    def share(self, names: Sequence[str], rank: int, world: int) -> list[str]:
+        """What one of several processes computes: whole batches, as one process alone would pass them."""
+        return [name for place, name in enumerate(names) if place // self.BATCH % world == rank]
+
     def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
         """Compute and keep the features of ``names``.
 
@@ -139,7 +143,13 @@ class FeatureCache(ABC):
         cast(nn.Module, self.network).to(device)
         for start in range(0, len(names), self.SHARD):
             part = names[start : start + self.SHARD]
-            self._keep([self.keys[name] for name in part], self.features(part, device))
+            found: list[npt.NDArray[np.float32]] = []
+            try:
+                found.extend(self._passes(part, device))
+            finally:
+                if found:  # What was computed before a picture at fault is kept as well.
+                    features = np.concatenate(found)
+                    self._keep([self.keys[name] for name in part[: len(features)]], features)
             if progress:
                 progress(self.WORK, start + len(part), len(names))
 
@@ -153,11 +163,13 @@ class FeatureCache(ABC):
 
     def features(self, names: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
         """[N, P, D], computed, not kept; as many at a time as memory holds."""
-        found, loaded = [], self._load(names)
-        with torch.inference_mode():
-            while batch := list(islice(loaded, self.BATCH)):
-                found.append(self._pass(batch, device))
-        return np.concatenate(found)
+        return np.concatenate(list(self._passes(names, device)))
+
+    @torch.inference_mode()
+    def _passes(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
+        loaded = self._load(names)
+        while batch := list(islice(loaded, self.BATCH)):
+            yield self._pass(batch, device)
 
     def _pass(self, batch: Sequence[Any], device: torch.device) -> npt.NDArray[np.float32]:
         def run(size: int) -> npt.NDArray[np.float32]:

@@ -111,7 +111,7 @@ def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> Fea
         missing = cache.missing()
     with _together():
         device = accelerator.device if accelerator else choose_device(None)
-        cache.compute(missing[rank::world], device=device, progress=progress)
+        cache.compute(cache.share(missing, rank, world), device=device, progress=progress)
     return cache.open()
 
 

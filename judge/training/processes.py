@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar, cast
 
@@ -15,9 +14,9 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs, gather_object
 
 from judge.errors import JudgeError
-from judge.utils.launch import is_main_process, launched
+from judge.utils.launch import is_main_process, launched, shared_store
 
-_PATIENCE = timedelta(seconds=5)  # For the main process to meet a fault that all meet.
+_FAULT = "judge/fault"  # A key of the processes' store.
 T = TypeVar("T")
 
 
@@ -81,31 +80,19 @@ def in_main_process(work: Callable[[], T]) -> T:
 def fail_together() -> Iterator[None]:
     """End all processes that train one judge if one of them fails: the others wait for it in a collective operation.
 
-    They cannot be told there: this process ends, and its launcher ends the others. The main process says what was
-    wrong; where it has not met the fault, the one that has.
+    They cannot be told there: this process ends, and its launcher ends the others.
 
     Raises:
-        JudgeError: in the main process, if it has met a fault.
-        SystemExit: elsewhere, and where a sum failed since another process met one.
+        JudgeError: where the fault was met.
+        SystemExit: where a sum failed since another process met one.
     """
     try:
         yield
-    except JudgeError as error:
-        if not torch.distributed.is_initialized():
-            raise
-        store = torch.distributed.distributed_c10d._get_default_store()
-        if torch.distributed.get_rank() == 0:
-            store.set("judge/main", "")
-            raise
-        store.set("judge/fault", "")
-        with suppress(RuntimeError):
-            store.wait(["judge/main"], _PATIENCE)
-            raise SystemExit(2) from None
-        sys.stderr.write(f"judge: {error}\n")
-        raise SystemExit(2) from None
+    except JudgeError:
+        if (store := shared_store()) is not None:
+            store.set(_FAULT, "")
+        raise
     except RuntimeError:  # Gloo's sums fail when a process is gone; NCCL's wait until the launcher ends them.
-        if torch.distributed.is_initialized():
-            store = torch.distributed.distributed_c10d._get_default_store()
-            if store.check(["judge/fault"]) or store.check(["judge/main"]):
-                raise SystemExit(2) from None
+        if (store := shared_store()) is not None and store.check([_FAULT]):
+            raise SystemExit(2) from None
         raise

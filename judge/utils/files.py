@@ -55,6 +55,12 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
     return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
 
 
+def with_way_on(error: JudgeError, command: str) -> JudgeError:
+    """``error`` with the command that goes on from what is finished."""
+    go_on = f"go on from what is finished with: {command}"
+    return JudgeError(error.what, where=error.where, mend=f"{error.mend}; then {go_on}" if error.mend else go_on)
+
+
 class OutputFolder:
     """A folder that a command makes: written under another name beside it, renamed in the last step.
 
@@ -148,13 +154,18 @@ class OutputFolder:
 
 
 class ResumableFolder(OutputFolder):
-    """An output folder whose working folder a kill leaves behind, for the same command to go on from.
+    """An output folder whose working folder a kill or an error leaves behind, for the same command to go on from.
 
     Under several processes only the main one makes and removes it.
+
+    Args:
+        path, marker, what, overwrite: as of every output folder.
+        command: that makes it and goes on, in messages.
     """
 
-    def __init__(self, path: Path, *, marker: str, what: str, overwrite: bool = False) -> None:
+    def __init__(self, path: Path, *, marker: str, what: str, command: str, overwrite: bool = False) -> None:
         super().__init__(path, marker=marker, what=what, overwrite=overwrite)
+        self.command = command
         self.partial = self.path.parent / f"{self.path.name or what}.partial"
 
     def check(self) -> None:
@@ -185,12 +196,26 @@ class ResumableFolder(OutputFolder):
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """An error that the user can mend leaves nothing; after a kill the next run goes on from what is there."""
+        """What is finished survives any error, and the same command goes on from it; where nothing is, nothing stays.
+
+        Raises:
+            JudgeError: with the command that goes on, where there is anything to go on from.
+        """
         try:
             yield
-        except JudgeError:
-            self.discard()
-            raise
+        except JudgeError as error:
+            if not self.holds_work():
+                self.discard()
+                raise
+            raise with_way_on(error, f"{self.command} {self.where}") from error
+
+    def holds_work(self) -> bool:
+        """Whether anything in the working folder would have to be done again without it."""
+        for path in self.partial.rglob("*"):
+            with suppress(FileNotFoundError):  # Other processes may be at work still.
+                if path.is_file() and path.name != LOG and path.stat().st_size:
+                    return True
+        return False
 
     def discard(self) -> None:
         """Remove the working folder."""

@@ -1,10 +1,17 @@
-"""Launches of several processes: whether this is one, and whether this process is the main one."""
+"""Launches of several processes: whether this is one, whether this process is the main one, and which tells a fault."""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_PATIENCE = 5.0  # Seconds for the main process to meet a fault that all meet.
+_TOLD, _TELLING = "judge/told", "judge/telling"
 
 
 def launched() -> bool:
@@ -14,4 +21,43 @@ def launched() -> bool:
 
 def is_main_process() -> bool:
     """Whether this process writes the files and talks to the user."""
-    return next((os.environ[name] for name in _RANKS if name in os.environ), "0") == "0"
+    return _rank() == 0
+
+
+def _rank() -> int:
+    return int(next((os.environ[name] for name in _RANKS if name in os.environ), "0"))
+
+
+def shared_store() -> Any:
+    """The key-value store of the processes that have met; None before they have."""
+    torch = sys.modules.get("torch")
+    if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return None
+    return torch.distributed.distributed_c10d._get_default_store()
+
+
+def tells_fault() -> bool:
+    """Whether this process tells the fault that it has met: the main one does, or the first of the others.
+
+    A launcher ends all processes as soon as one has ended. The others therefore wait: where the main process has met
+    the fault too, it tells it, and they are ended while they wait.
+    """
+    if is_main_process():
+        return True
+    store = shared_store()
+    if store is None:
+        time.sleep(_PATIENCE + 0.2 * min(_rank(), 50))
+        return True
+    with suppress(RuntimeError):  # Not told in time, or the main process is gone.
+        store.wait([_TOLD], timedelta(seconds=_PATIENCE))
+        return False
+    with suppress(RuntimeError):
+        return bool(store.add(_TELLING, 1) == 1)
+    return True
+
+
+def fault_told() -> None:
+    """The other processes need not wait any longer."""
+    with suppress(RuntimeError):
+        if (store := shared_store()) is not None:
+            store.set(_TOLD, "")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from judge.cli import app
 from judge.cli.options import resolve
 from judge.commands import demo
 from judge.config import PANELS, RunConfig, Settings, TrainConfig, flag_of, make_config
+from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
 from judge.statistics.summary import Settings as SummarySettings
 from judge.statistics.summary import summarise
+from judge.training.trainer import Trainer
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"]
 
@@ -283,8 +286,10 @@ def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
     done_well("evaluate", *given)
 
 
-def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path: Path) -> None:
-    """SIGKILL amid LSTM judges, 6 and 36 refits; the same command then ends as if nothing had been."""
+def test_a_killed_run_goes_on_with_the_same_numbers(
+    files: WorldFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL amid LSTM judges, 6 and 36 refits, then a fault; the same command then ends as if nothing had been."""
     arguments = ["evaluate", *inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "2"]
     arguments += ["--learning-rate", 0.002, "--metrics", "lic", "--refits", 2, "--workers", 1, "--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -300,13 +305,32 @@ def test_a_killed_run_goes_on_with_the_same_numbers(files: WorldFiles, tmp_path:
     assert not killed.exists()
     finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
     assert 6 < len(finished) < 42
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "fit", failing_at(3))
+        failed = judge(*arguments, "--out", killed)
+    assert failed.exit_code == 2
+    go_on = f"go on from what is finished with: judge evaluate --out {killed}."
+    assert failed.stderr == f"judge: training: no room. Take less; then {go_on}\n"
+    assert len([path for path in store.glob("*.safetensors") if "training" not in path.name]) == len(finished) + 2
     done_well(*arguments, "--out", killed)
     for name in ("scores.parquet", "replicates.parquet", "metrics.json"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
     (row,) = written(whole)["results"]
     assert (row["basis"], row["degrees"]) == ("refits", 2)
     assert row["p_value"] is not None
-    assert events(killed) == ["started", "resumed", "finished"]
+    assert events(killed) == ["started", "resumed", "resumed", "finished"]
+
+
+def failing_at(number: int) -> Callable[..., Any]:
+    """``Trainer.fit`` that fails when it is called for the ``number``-th time."""
+    fit, calls = Trainer.fit, iter(range(1, number + 1))
+
+    def failing(*given: Any, **extra: Any) -> Any:
+        if next(calls) == number:
+            raise JudgeError("no room", where="training", mend="take less")
+        return fit(*given, **extra)
+
+    return failing
 
 
 def test_help_is_quick_and_light() -> None:

@@ -12,6 +12,10 @@ from helpers import done_well, refusal, save_captioner
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.commands import ablate_masks
+from judge.commands.caption import caption
+from judge.config import CaptionConfig
+from judge.errors import JudgeError
 
 SIZE = 64
 
@@ -93,13 +97,29 @@ def test_masks_of_files_change_what_judges_see(world: WorldFiles, run_file: Path
     assert both["captioner"] == "none"
 
 
-def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
-    """LIC's Table 4: the captioner writes of masked pictures, and LIC reads what it wrote."""
+def test_masks_change_what_a_checkpoint_writes(
+    world: WorldFiles, run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIC's Table 4: the captioner writes of masked pictures, and LIC reads what it wrote; after a fault it goes on."""
     model = save_captioner(tmp_path / "git")
     out, masked = tmp_path / "out", tmp_path / "masked.json"
     given = ["--metrics", "lic", "--judge", "linear"]
     masks = ["--masks", "none,box", "--hides", "person"]
-    done_well("ablate", "masks", run_file, *given, "--model", model, *masks, "--out", out)
+    ablation = ["ablate", "masks", run_file, *given, "--model", model, *masks, "--out", out]
+    written: list[str] = []
+
+    def captioned(config: CaptionConfig, **extra: Any) -> Any:
+        written.append(config.mask)
+        if written == ["none", "box"]:
+            raise JudgeError("no room", where="--model git")
+        return caption(config, **extra)
+
+    monkeypatch.setattr(ablate_masks, "caption", captioned)
+    told = f"no room. Go on from what is finished with: judge ablate masks --out {out}."
+    assert refusal(*ablation) == f"judge: --model git: {told}\n"
+    done_well(*ablation)
+    assert written == ["none", "box", "box"]
+    assert sorted(path.name for path in out.iterdir()) == ["ablate.yaml", "log.jsonl", "masks.json"]
     rows = json.loads((out / "masks.json").read_text(encoding="utf-8"))["results"]
     assert [row["mask"] for row in rows] == ["none", "box"]
     pictures = ["--images", world.folder / "images", "--instances", world.folder / "instances.json", "--mask", "box"]

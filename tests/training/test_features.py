@@ -189,10 +189,16 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JudgeError, match=r"--features .*file: cannot be written"):
         cache_of(pictures, tmp_path / "file", Loud())
+    picture = (folder / "16.png").read_bytes()
     (folder / "16.png").write_bytes(b"no picture")
     with pytest.raises(JudgeError, match=r"16\.png.*is not a picture"):
         filled(seen(folder), tmp_path / "kept")
-    assert not list((tmp_path / "kept").rglob("*.npy"))
+    # The batch before it is kept, and nothing half done.
+    (folder / "16.png").write_bytes(picture)
+    store, missing = filled(seen(folder), tmp_path / "kept")
+    assert missing == ["16"]
+    whole, _ = filled(seen(folder), tmp_path / "whole")
+    assert torch.equal(store.rows(samples_of(*ALL)), whole.rows(samples_of(*ALL)))
     with pytest.raises(JudgeError, match="--images: there are no pictures for sat"):
         precompute(members("sat"), EYES, tmp_path)
 
@@ -252,12 +258,13 @@ def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> Non
 
 
 def test_shares_of_a_launch_make_the_whole(folder: Path, tmp_path: Path) -> None:
-    """As ``look`` shares pictures out: all look what is missing before any computes."""
+    """All look what is missing before any computes; batches are those of one process."""
     whole, _ = filled(seen(folder), tmp_path / "one")
     parts = [cache_of(seen(folder), tmp_path / "two") for _ in range(2)]
     missing = [part.missing() for part in parts]
     assert missing[0] == missing[1]
     for rank, part in enumerate(parts):
-        part.compute(missing[rank][rank::2], device=CPU)
+        part.compute(part.share(missing[rank], rank, 2), device=CPU)
+    assert [len(part.share(missing[0], rank, 2)) for rank, part in enumerate(parts)] == [16, 1]
     for part in parts:
-        torch.testing.assert_close(part.open().rows(samples_of(*ALL[:-1])), whole.rows(samples_of(*ALL[:-1])))
+        assert torch.equal(part.open().rows(samples_of(*ALL[:-1])), whole.rows(samples_of(*ALL[:-1])))
