@@ -33,7 +33,6 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -54,7 +53,8 @@ from judge.masking.hidden import HiddenPictures
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.features import PictureCache
-from judge.training.losses import make_optimiser, weighted_loss
+from judge.training.feeding import Feed
+from judge.training.losses import Truth, make_optimiser, weighted_loss
 from judge.training.member import Member
 from judge.training.precompute import precompute
 from judge.training.processes import make_accelerator
@@ -201,7 +201,7 @@ def compare_ways(drawn: Drawn, given: argparse.Namespace, folder: Path) -> None:
     ours, theirs = (judge.predict(asked).probabilities for judge in (trained(kept, measured)[0], slow))
     print(f"largest difference of probabilities after {measured} epochs: {np.abs(ours - theirs).max():.1e}")
     computed = features.rows(asked)
-    apart = float((kept.rows(asked) - computed).abs().max() / computed.abs().max())
+    apart = float((kept.rows(asked).float() - computed).abs().max() / computed.abs().max())
     print(f"largest difference of features, as a share of the largest: {apart:.1e}", flush=True)
 
 
@@ -228,7 +228,7 @@ def count_flops(network: Any, batch: Mapping[str, Any], samples: Sequence[Sample
     """The same of any network, as torch counts its products."""
     # Attention as plain products: the fused kinds compute some of them twice, which is no work of the model's.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        weighted_loss(network(batch).float(), samples, target).backward()  # type: ignore[no-untyped-call]
+        weighted_loss(network(batch).float(), Truth.of(samples, target)).backward()  # type: ignore[no-untyped-call]
     network.zero_grad()
     return int(counter.get_total_flops())
 
@@ -319,15 +319,16 @@ def step_alone(
     samples = list(islice(cycle(drawn.samples), batch))
     network: Any = judge.network.train()  # type: ignore[attr-defined]  # a module, as its protocol says
     optimiser = make_optimiser(network, judge.recipe)
-    few, ready = (send_to_device(network.collate(s), accelerator.device) for s in (samples[:COUNTED], samples))
+    feed = Feed(judge.network, samples, drawn.target, accelerator.device)
+    few, ready = feed.of(range(COUNTED)).batch, feed.of(range(batch))
     with accelerator.autocast():
         work = count_flops(network, few, samples[:COUNTED], drawn.target) / len(samples[:COUNTED])
 
     def step() -> None:
         optimiser.zero_grad()
         with accelerator.autocast():
-            logits = network(ready)
-        accelerator.backward(weighted_loss(logits.float(), samples, drawn.target) / batch)
+            logits = network(ready.batch)
+        accelerator.backward(weighted_loss(logits.float(), ready.truth) / batch)
         optimiser.step()
 
     return batch * steps / timed(step, warm=3, times=steps), work

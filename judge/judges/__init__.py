@@ -66,7 +66,7 @@ class Features(Protocol):
         ...
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] float32, on the CPU; zeros for a sample without a picture, where pictures are seen."""
+        """[B, P, D] float16, on the CPU; zeros for a sample without a picture, where pictures are seen."""
         ...
 
 

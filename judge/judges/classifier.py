@@ -48,7 +48,7 @@ class ImageTextClassifier(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
-        both = [self.reader(batch), self.sight(batch["features"].mean(dim=1))]
+        both = [self.reader(batch), self.sight(batch["features"].float().mean(dim=1))]
         logits: Tensor = self.output(torch.cat(both, dim=1))
         return logits
 

@@ -189,8 +189,8 @@ class Grit(ClozeReader):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
-        cells = self._cells(batch["features"])
-        things, there = self._things(batch["features"])
+        features = batch["features"].float()
+        cells, (things, there) = self._cells(features), self._things(features)
         embedded = self.embedding(batch["tokens"])
         words = self.dropout(embedded + positions(embedded.shape[1], embedded.shape[2]).to(embedded))
         for layer in self.layers:

@@ -175,6 +175,6 @@ class PretrainedClassifier(nn.Module):
         """Logits [B, A]."""
         parts = [self.encoder(**batch["text"]).last_hidden_state[:, 0]] if self.encoder else []
         if self.features:
-            parts.append(batch["features"].mean(dim=1))
+            parts.append(batch["features"].float().mean(dim=1))
         logits: Tensor = self.output(torch.cat(parts, dim=1) if len(parts) > 1 else parts[0])
         return logits

@@ -69,7 +69,7 @@ class ShowAttendTell(ClozeReader):
         """Logits [B, A]."""
         # Longest first: at every step those that still have a word to read are the first rows.
         lengths, order = batch["lengths"].sort(descending=True, stable=True)
-        sights = self.sight(batch["features"][order])
+        sights = self.sight(batch["features"].float()[order])
         embedded = self.embedding(batch["tokens"][order])
         memory, sight = self._read(embedded, lengths.tolist(), sights)
         last = embedded[torch.arange(len(lengths), device=lengths.device), lengths - 1]

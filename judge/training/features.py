@@ -33,6 +33,7 @@ from judge.types import Progress, Sample, Words
 from judge.utils.files import write_whole, writing
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
+_OPEN = 128  # Files mapped at a time: a process may have 1,024 open, as a rule.
 
 
 @dataclass
@@ -67,15 +68,23 @@ class FeatureStore:
         return replace(self, places={key: self.places[key] for key in keys}, _open={})
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] float32; zeros for a sample without a picture."""
-        rows = np.zeros((len(samples), *self.shape), dtype=np.float32)
+        """[B, P, D] float16, as they are kept; zeros for a sample without a picture."""
+        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, key in enumerate(map(self._key, samples)):
             if key is not None:
                 path, row = self.places[key]
-                if path not in self._open:
-                    self._open[path] = open_memmap(path, mode="r")
-                rows[place] = self._open[path][row]
+                rows[place] = self._map(path)[row]
         return torch.from_numpy(rows)
+
+    def _map(self, path: Path) -> npt.NDArray[np.float16]:
+        """A file, mapped; the one that was asked for least recently is closed."""
+        found = self._open.pop(path, None)
+        if found is None:
+            found = open_memmap(path, mode="r")
+            if len(self._open) == _OPEN:
+                self._open.pop(next(iter(self._open)))
+        self._open[path] = found
+        return found
 
 
 def name_words(words: Words) -> str:

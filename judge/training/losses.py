@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,22 +25,45 @@ def is_of_vocabulary(network: Network) -> bool:
     return getattr(network, "answering", "restricted") == "vocabulary"
 
 
-def weighted_loss(logits: Tensor, samples: Sequence[Sample], target: Target, *, whole: bool = False) -> Tensor:
+class Truth(NamedTuple):
+    """What samples are asked, and what they count.
+
+    Attributes:
+        answers: of an attribute the class [B] int64; of tasks [B, A] float32, 1 where an image shows one.
+        weights: [B], float64; float32 on a device.
+    """
+
+    answers: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], target: Target, weights: Sequence[float] | None = None) -> Truth:
+        """Of ``samples``, on the CPU; ``weights`` in place of their own."""
+        counts = [sample.weight for sample in samples] if weights is None else weights
+        if target.kind == "attribute":
+            answers = torch.tensor([sample.answers[0] for sample in samples])
+        else:
+            answers = torch.zeros(len(samples), len(target.classes))
+            for row, sample in zip(answers, samples, strict=True):
+                row[list(sample.answers)] = 1.0
+        return cls(answers, torch.tensor(counts, dtype=torch.float64))
+
+
+def weighted_loss(logits: Tensor, truth: Truth, *, whole: bool = False) -> Tensor:
     """Weighted sum over samples: cross-entropy, or binary cross-entropy averaged over the target's classes.
 
-    ``whole``: the logits are log-probabilities, of which the true answer's is the loss.
+    Args:
+        logits: [B, A].
+        truth: of the same samples, on the same device.
+        whole: whether the logits are log-probabilities, of which the true answer's is the loss.
     """
-    weights = torch.tensor([sample.weight for sample in samples], dtype=logits.dtype, device=logits.device)
-    if target.kind == "attribute":
-        answers = torch.tensor([sample.answers[0] for sample in samples], device=logits.device)
+    if truth.answers.dim() == 1:
         measure = nn.functional.nll_loss if whole else nn.functional.cross_entropy
-        losses = measure(logits, answers, reduction="none")
+        losses = measure(logits, truth.answers, reduction="none")
     else:
-        truth = torch.zeros_like(logits)
-        for row, sample in enumerate(samples):
-            truth[row, list(sample.answers)] = 1.0
-        losses = nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="none").mean(dim=1)
-    return (weights * losses).sum()
+        answers = truth.answers.to(logits.dtype)
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, answers, reduction="none").mean(dim=1)
+    return (truth.weights.to(logits.dtype) * losses).sum()
 
 
 def to_probabilities(logits: Tensor, target: Target, *, whole: bool = False) -> FloatArray:

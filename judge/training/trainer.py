@@ -11,26 +11,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, DistributedType, send_to_device
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Blueprint, Materials, Network, Recipe, Sharing
 from judge.training.checkpoint import Checkpoint, History, load_weights, save_weights
-from judge.training.losses import is_of_vocabulary, make_optimiser, to_probabilities, weighted_loss
+from judge.training.feeding import Fed, Feed, Piece
+from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, to_probabilities, weighted_loss
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
 from judge.types import FloatArray, Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
+_SUMS = {"mps": torch.float32}  # Losses are added up in float64, where a device has it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,15 @@ class _Task:
     """One training: what is trained, on what."""
 
     network: Network
-    samples: Sequence[Sample]
+    feed: Feed
     target: Target
     recipe: Recipe
     seed: int = 0
-    validation: Sequence[Sample] = ()
+    validation: Feed | None = None
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        return self.feed.samples
 
     @property
     def module(self) -> nn.Module:
@@ -64,6 +72,7 @@ class Trainer:
             "data": all processes train this one, each on its share of every batch.
         checkpoint: file that makes an interrupted training resumable from an epoch's end; None for none.
         seconds: at least this long between two writes of it.
+        workers: processes that collate batches ahead; 0 for this one.
         on_epoch: told (epochs done, mean training loss) after each epoch.
     """
 
@@ -74,6 +83,7 @@ class Trainer:
         sharing: Sharing = "members",
         checkpoint: Path | None = None,
         seconds: float = 60.0,
+        workers: int = 0,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> None:
         self.accelerator = accelerator
@@ -82,7 +92,7 @@ class Trainer:
         self.rank = accelerator.process_index if self.parallel else 0
         self.world = accelerator.num_processes if self.parallel else 1
         self.checkpoint, self.seconds = checkpoint, seconds
-        self.on_epoch = on_epoch
+        self.workers, self.on_epoch = workers, on_epoch
         self.micro_batch: int | None = None
 
     def fit(
@@ -110,7 +120,8 @@ class Trainer:
             return History()  # A judge that is asked as it is.
         if recipe.keep == "best" and not validation:
             raise JudgeError("nothing to choose the best epoch by", where="recipe", mend="give validation samples")
-        task = _Task(network, samples, target, recipe, seed, validation)
+        asked = self._feed(network, validation, target) if recipe.keep == "best" else None
+        task = _Task(network, self._feed(network, samples, target), target, recipe, seed, asked)
         if task.normalises:
             self._refuse_pieces(recipe)
             self.micro_batch = None
@@ -172,39 +183,39 @@ class Trainer:
         """One pass; returns the mean loss."""
         # A batch's gradient is that of its weighted mean loss, however many processes and micro-batches it is cut
         # into: each piece adds its weighted sum over the whole batch's weight.
-        order = np.random.default_rng(seed).permutation(len(task.samples))
-        total = torch.zeros((), dtype=torch.float64)
-        starts = list(range(0, len(order), task.recipe.batch_size))
-        if len(starts) > 1 and len(order) - starts[-1] == 1:
-            starts.pop()  # Batch normalisation cannot stand a batch of one: it joins the batch before.
-        for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
-            batch = [task.samples[i] for i in order[start:stop]]
-            scale = self.world / sum(sample.weight for sample in batch)
-            pieces = self._pieces(batch, self.micro_batch)
+        batches = _batches(np.random.default_rng(seed).permutation(len(task.samples)).tolist(), task.recipe.batch_size)
+        cut = [self._pieces(batch, self.micro_batch) for batch in batches]
+        fed = task.feed(chain.from_iterable(cut))
+        # Where the loss is computed, and read once an epoch: reading waits for the device.
+        total = torch.zeros((), dtype=_SUMS.get(self.accelerator.device.type, torch.float64), device=task.feed.device)
+        for batch, pieces in zip(batches, cut, strict=True):
+            scale = self.world / sum(task.samples[place].weight for place in batch)
             optimiser.zero_grad()
-            for i, piece in enumerate(pieces):
+            for i, _ in enumerate(pieces):
                 with self.accelerator.no_sync(model) if i + 1 < len(pieces) else nullcontext():
-                    total += self._backward(model, task, piece, scale=scale) * len(batch)
+                    total += self._backward(model, task, next(fed), scale=scale).to(total.dtype) * len(batch)
             optimiser.step()
         if self.parallel:
-            total = self.accelerator.reduce(total.to(self.accelerator.device), reduction="mean")
+            total = self.accelerator.reduce(total, reduction="mean")
         return float(total) / len(task.samples)
 
-    def _backward(self, model: nn.Module, task: _Task, piece: Sequence[Sample], *, scale: float) -> Tensor:
-        """Add the gradients of ``piece``; its loss, float64, on the CPU."""
+    def _backward(self, model: nn.Module, task: _Task, fed: Fed, *, scale: float) -> Tensor:
+        """Add the gradients of a piece; its loss, on the device."""
         with self.accelerator.autocast():
-            logits = model(self._to_device(task.network.collate(piece)))
-        loss = weighted_loss(logits.float(), piece, task.target, whole=is_of_vocabulary(task.network)) * scale
+            logits = model(fed.batch)
+        loss = weighted_loss(logits.float(), fed.truth, whole=is_of_vocabulary(task.network)) * scale
         self.accelerator.backward(loss)
-        return loss.detach().double().cpu()
+        return loss.detach()
 
-    def _pieces(self, batch: Sequence[Sample], size: int | None) -> list[Sequence[Sample]]:
+    def _pieces(self, batch: Piece, size: int | None) -> list[Piece]:
         """This process's share of a batch, cut up for forward passes; as many in every process."""
         # One with less to do joins in with a sample of weight 0: the others wait for its gradients, or its shards.
         mine, most = batch[self.rank :: self.world], -(-len(batch) // self.world)
         step = size or max(1, most)
-        pieces: list[Sequence[Sample]] = [mine[start : start + step] for start in range(0, most, step)]
-        return [piece or [replace(batch[0], weight=0.0)] for piece in pieces]
+        return [mine[start : start + step] or [~batch[0]] for start in range(0, most, step)]
+
+    def _feed(self, network: Network, samples: Sequence[Sample], target: Target) -> Feed:
+        return Feed(network, samples, target, self.accelerator.device, workers=self.workers)
 
     def _fitting(self, task: _Task) -> int:
         """The samples of a forward pass for which memory suffices in every process: a share of a batch, or a half..."""
@@ -220,8 +231,9 @@ class Trainer:
     def _most(self, task: _Task, most: int) -> int:
         """The most samples, halved from ``most`` on, of which a training step fits into memory; 0 if not even one."""
         module = task.module.to(self.accelerator.device).train()
-        longest = sorted(task.samples, key=lambda sample: len(sample.words), reverse=True)
-        return most_that_fit(module, lambda size: self._backward(module, task, longest[:size], scale=1.0), most)
+        longest = sorted(range(len(task.samples)), key=lambda place: len(task.samples[place].words), reverse=True)
+        step = partial(self._backward, module, task, scale=1.0)
+        return most_that_fit(module, lambda size: step(task.feed.of(longest[:size])), most)
 
     def _too_large(self, task: _Task) -> JudgeError:
         """What to say when memory has run out."""
@@ -244,23 +256,22 @@ class Trainer:
             JudgeError: memory ran out.
         """
         cast(nn.Module, network).to(self.accelerator.device)
-        task = _Task(network, samples, target, recipe)
         if self.micro_batch is None and recipe.micro_batch != "auto":
             self.micro_batch = recipe.micro_batch
         try:
-            logits = watched(lambda: self._logits(task, samples))
+            logits = watched(lambda: self._logits(network, self._feed(network, samples, target)))
         except OutOfMemory:
             raise _hopeless("predicting", "or --precision bf16") from None
         return to_probabilities(logits, target, whole=is_of_vocabulary(network))
 
-    def _logits(self, task: _Task, samples: Sequence[Sample]) -> Tensor:
+    def _logits(self, network: Network, feed: Feed) -> Tensor:
         """Logits [N, A] float64 on the CPU; each process computes a share, all get the whole."""
+        samples = range(len(feed.samples))
 
         def answer(size: int) -> Tensor:
-            pieces = self._pieces(samples, size)
-            return torch.cat([task.network(self._to_device(task.network.collate(p))).double().cpu() for p in pieces])
+            return torch.cat([network(fed.batch) for fed in feed(self._pieces(samples, size))]).cpu().double()
 
-        task.module.eval()
+        cast(nn.Module, network).eval()
         size = self.micro_batch or EVALUATION_BATCH
         with torch.no_grad(), self.accelerator.autocast():
             # Shards come together pass by pass: all processes need as many.
@@ -275,16 +286,22 @@ class Trainer:
 
     def _mean_loss(self, task: _Task) -> float:
         """Over the validation samples."""
-        logits = self._logits(task, task.validation)
-        loss = weighted_loss(logits, task.validation, task.target, whole=is_of_vocabulary(task.network))
-        return float(loss) / sum(sample.weight for sample in task.validation)
+        assert task.validation is not None
+        logits, samples = self._logits(task.network, task.validation), task.validation.samples
+        loss = weighted_loss(logits, Truth.of(samples, task.target), whole=is_of_vocabulary(task.network))
+        return float(loss) / sum(sample.weight for sample in samples)
 
     def _agree(self, due: bool) -> bool:
         """Shards are put together by all processes: the writing one decides when."""
         return bool(gather(due)[0]) if self.sharded else due
 
-    def _to_device(self, batch: Any) -> Any:
-        return send_to_device(batch, self.accelerator.device)
+
+def _batches(order: list[int], size: int) -> list[Piece]:
+    """Places in the order of an epoch, cut up."""
+    starts = list(range(0, len(order), size))
+    if len(starts) > 1 and len(order) - starts[-1] == 1:
+        starts.pop()  # Batch normalisation cannot stand a batch of one: it joins the batch before.
+    return [order[start:stop] for start, stop in zip(starts, [*starts[1:], len(order)], strict=True)]
 
 
 class NetworkJudge:

@@ -1,0 +1,106 @@
+"""From samples to batches on a device: torch's DataLoader collates ahead, in other processes where that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from accelerate.utils import send_to_device
+from torch.utils.data import DataLoader, Dataset
+
+from judge.errors import JudgeError
+from judge.judges import Batch, Network
+from judge.training.losses import Truth
+from judge.types import Sample, Target
+
+Piece = Sequence[int]
+"""Places of the samples of a forward pass; of one that takes part with weight 0 the place's complement, ``~place``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A piece on its device.
+
+    Attributes:
+        batch: as the network collated it.
+        truth: its samples' answers and weights.
+    """
+
+    batch: Batch
+    truth: Truth
+
+
+class _Collated(Dataset[Any]):
+    """Piece -> what the network and the loss make of it, on the CPU; a fault is passed on as what is found."""
+
+    def __init__(self, network: Network, samples: Sequence[Sample], target: Target) -> None:
+        self.network, self.samples, self.target = network, samples, target
+
+    def __getitem__(self, piece: Piece) -> tuple[Batch, Truth] | JudgeError:
+        samples = [self.samples[max(place, ~place)] for place in piece]
+        weights = [sample.weight if place >= 0 else 0.0 for sample, place in zip(samples, piece, strict=True)]
+        truth = Truth.of(samples, self.target, weights)
+        try:
+            return self.network.collate(samples), truth._replace(weights=truth.weights.float())
+        except JudgeError as error:  # Raised in a worker it would lose what it says.
+            return error
+
+
+class Feed:
+    """Batches of some samples on a device, in the order in which their places are asked for.
+
+    Args:
+        network: collates.
+        samples: of which batches are made.
+        target: what is guessed.
+        device: where batches go; pinned memory is copied to GPUs while they compute.
+        workers: processes that collate ahead; 0 for this one. They stay from pass to pass.
+    """
+
+    def __init__(
+        self, network: Network, samples: Sequence[Sample], target: Target, device: torch.device, *, workers: int = 0
+    ) -> None:
+        self.samples, self.device, self.workers = samples, device, workers
+        self.target = target
+        self._collated = _Collated(network, samples, target)
+        self._asked: list[Piece] = []
+
+    def __call__(self, pieces: Iterable[Piece]) -> Iterator[Fed]:
+        """The pieces, one by one.
+
+        Raises:
+            JudgeError: a picture at fault.
+        """
+        self._asked[:] = pieces
+        yield from map(self._send, self._loader)
+
+    def of(self, piece: Piece) -> Fed:
+        """One piece, collated by this process."""
+        return self._send(self._collated[piece])
+
+    @cached_property
+    def _loader(self) -> DataLoader[Any]:
+        return DataLoader(
+            self._collated,
+            sampler=self._asked,
+            batch_size=None,
+            collate_fn=_as_it_is,
+            num_workers=self.workers,
+            multiprocessing_context="fork" if self.workers else None,
+            persistent_workers=self.workers > 0,
+            pin_memory=self.device.type == "cuda",
+            # Its own: of the global one dropout draws.
+            generator=torch.Generator(),
+        )
+
+    def _send(self, found: tuple[Batch, Truth] | JudgeError) -> Fed:
+        if isinstance(found, JudgeError):
+            raise found
+        return Fed(*send_to_device(found, self.device, non_blocking=True))
+
+
+def _as_it_is(found: Any) -> Any:
+    return found
