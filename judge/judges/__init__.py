@@ -55,18 +55,18 @@ class Network(Protocol):
 
 
 class Features(Protocol):
-    """Pictures as a frozen backbone sees them, or captions as a frozen reader reads them, computed once.
+    """Pictures as a frozen backbone sees them or as they are resized, or captions as a frozen reader reads them.
 
     Those of a :class:`RegionBackbone` also have ``regions``: how many of the positions, the last ones, are of things.
     """
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Positions of a picture, and features of each: (P, D); a caption has one position."""
+    def shape(self) -> tuple[int, ...]:
+        """Positions of a picture, and features of each: (P, D); a caption has one position. Of pixels (3, S, S)."""
         ...
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] float16, on the CPU; zeros for a sample without a picture, where pictures are seen."""
+        """[B, P, D] float16, or [B, 3, S, S] uint8, on the CPU; zeros for a sample without a picture."""
         ...
 
 
@@ -118,6 +118,19 @@ class FrozenReader(Protocol):
         ...
 
 
+class Resizer(Protocol):
+    """What makes tensors of one shape of pictures, without weights."""
+
+    @property
+    def key(self) -> str:
+        """What its tensors depend on: its settings, library version."""
+        ...
+
+    def prepare(self, pixels: Pixels) -> Tensor:
+        """A picture [H, W, 3] uint8 -> [3, S, S] uint8."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What judges are given beside their samples.
@@ -132,8 +145,8 @@ class Materials:
         tuning: what of a Hugging Face captioner is trained.
         reader: transformers' name or folder of the encoder that reads for "vl-lic", "bert-ft" and "bert-pre"; None:
             bert-base-uncased.
-        features: the pictures as the blueprint's backbone sees them, or the captions as its reader reads them; filled
-            in by the trainer.
+        features: the pictures as the blueprint's backbone sees them or as they are resized, or the captions as its
+            reader reads them; filled in by the trainer.
     """
 
     pictures: HiddenPictures | None = None
@@ -244,6 +257,8 @@ class Blueprint:
         regions: whether that is a :class:`RegionBackbone`.
         reader: likewise, the frozen network that reads captions for a judge without a backbone; None for none. Equal
             makers make the same reader, which then reads once for all judges that have it.
+        pixels: what resizes pictures for a judge that has neither, once for all; None (also for what it makes) where
+            each is read anew whenever it is seen.
         fingerprint: what its numbers depend on beside name and materials: the weights that it starts from.
         tuned: recipes of their own for ways of tuning.
         blanked: modalities that it is denied, to find where bias enters ("sat-image-only").
@@ -260,6 +275,7 @@ class Blueprint:
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
     reader: Callable[[Materials], FrozenReader] | None = None
+    pixels: Callable[[Materials], Resizer | None] | None = None
     fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()

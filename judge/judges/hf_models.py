@@ -159,15 +159,15 @@ def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
     return Captioner(reference, model, tokenizer, images, processor)
 
 
-def load_tokenizer(reference: str) -> Any:
-    """The tokenizer alone of the captioner that :func:`load_captioner` loads.
+def load_processors(reference: str) -> tuple[Any, Any]:
+    """Tokenizer and image processor of the captioner that :func:`load_captioner` loads, without its weights.
 
     Raises:
         JudgeError: no such folder; tokenizer or image processor missing.
     """
     where = place(reference)
     with quiet():
-        return _load_processors(locate(reference, where), where)[0]
+        return _load_processors(locate(reference, where), where)[:2]
 
 
 def _check_kind(name: str, where: str) -> None:

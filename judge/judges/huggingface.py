@@ -13,14 +13,17 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
-from judge.judges.hf_models import Captioner, load_captioner, load_tokenizer, place, tune
+from judge.judges.hf_models import Captioner, load_captioner, load_processors, place, tune
+from judge.judges.hf_pixels import PIXELS, PictureProcessor, make_processor, normalise, with_pixels
 from judge.judges.hf_prompts import (
+    Prompts,
     Row,
     Tokens,
     blank,
@@ -63,10 +66,11 @@ class AnswerJudge(nn.Module):
         super().__init__()
         self.has_idle_weights = True
         self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
+        self.features = materials.features
         prompt = materials.prompt or make_prompt("gender")
-        self.question = plain(prompt.question)
+        self.question, self._blank = plain(prompt.question), blank()
         try:
-            alone = lay_out(captioner, [blank()], [self.question]).rows[0]
+            alone = lay_out(captioner, [self._blank], [self.question]).rows[0]
         except Exception as error:
             what = f"its processor takes pictures and text in a way not known here ({first_line(error)})"
             raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner") from error
@@ -94,15 +98,21 @@ class AnswerJudge(nn.Module):
             JudgeError: a sample has a picture and the judge was given none; a picture is missing or at fault, or one
                 that the captioner's processor cannot take.
         """
-        pictures, texts = [self._picture(sample) for sample in samples], [self._text(sample) for sample in samples]
+        texts = [self._text(sample) for sample in samples]
+        if self.features:
+            kept = with_pixels(self.captioner, self._kept(samples))
+            return self._batch(lay_out(kept, [self._blank] * len(samples), texts))
+        pictures = [self._picture(sample) for sample in samples]
         try:
-            prompts = lay_out(self.captioner, pictures, texts)
+            return self._batch(lay_out(self.captioner, pictures, texts))
         except Exception:
             # One of them is at fault: which one?
             for sample, picture, text in zip(samples, pictures, texts, strict=True):
                 with processing(f"picture of image '{sample.image_id}'"):
                     lay_out(self.captioner, [picture], [text])
             raise
+
+    def _batch(self, prompts: Prompts) -> Batch:
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
         passes = [self._pad([self._extend(row, prefix) for row in prompts.rows]) for prefix in self.prefixes]
         ends = [int(lengths.max()) + len(prefix) + 1 - lengths for prefix in self.prefixes]
@@ -111,12 +121,15 @@ class AnswerJudge(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Log-probabilities [B, A], float32."""
         found: dict[Tokens, list[Tensor]] = {}
+        shared = batch["shared"]
+        if self.features:
+            shared = {**shared, PIXELS: normalise(self.captioner.images, shared[PIXELS])}
         for prefix, text, end, keep in zip(self.prefixes, batch["passes"], batch["ends"], batch["keep"], strict=True):
             # Logits of the positions from the first prompt's end on: those of every position of every prompt would be
             # most of the memory. GIT's begin with its picture; counted from the right end they agree.
             wanted = {"use_cache": False, "logits_to_keep": keep}
             extra = {name: value for name, value in wanted.items() if name in self.arguments}
-            logits = self.model(**batch["shared"], **text, **extra).logits
+            logits = self.model(**shared, **text, **extra).logits
             rows = torch.arange(len(end), device=logits.device)
             found[prefix] = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
         return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
@@ -131,11 +144,19 @@ class AnswerJudge(nn.Module):
         from PIL import Image
 
         if sample.image is None:
-            return blank()
+            return self._blank
         if self.pictures is None:
             what = f"sample of image '{sample.image_id}' has a picture, and the judge was given none"
             raise JudgeError(what, where=place(self.captioner.reference), mend="give --images")
         return Image.fromarray(self.pictures.read(sample.image))
+
+    def _kept(self, samples: Sequence[Sample]) -> Tensor:
+        """[B, 3, S, S] uint8: pictures as they are kept; blank ones for samples without."""
+        assert self.features is not None
+        pixels = self.features.rows(samples)
+        if absent := [place for place, sample in enumerate(samples) if sample.image is None]:
+            pixels[absent] = PictureProcessor(self.captioner.images).prepare(np.asarray(self._blank))
+        return pixels
 
     def _text(self, sample: Sample) -> str:
         """The caption and the question; of a caption too long for the model's positions the beginning."""
@@ -175,7 +196,7 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
     Raises:
         JudgeError: the tokenizer cannot be had.
     """
-    tokenizer = load_tokenizer(reference)
+    tokenizer, _ = load_processors(reference)
     return {token: stand_in(tokenizer, token) for token in tokens}
 
 
@@ -193,6 +214,7 @@ def make_blueprint(reference: str) -> Blueprint:
         f"{HUGGING_FACE}{reference}",
         "abdelrahman2024imagecaptioner2, with a captioner of transformers",
         network=network,
+        pixels=lambda _: make_processor(reference),
         fingerprint=lambda _: (version("transformers"), fingerprint_of(reference)),
         # A pretrained network forgets under a larger rate; LoRA takes ten times as much.
         recipe=_RECIPE,

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,8 @@ from numpy.lib.format import open_memmap
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, FrozenReader, RegionBackbone
+from judge.judges import Backbone, FrozenReader, RegionBackbone, Resizer
+from judge.judges.hf_prompts import processing
 from judge.masking.hidden import HiddenPictures
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Progress, Sample, Words
@@ -36,24 +38,29 @@ _FORMAT = 1  # Counts up whenever what is made of a picture changes.
 _OPEN = 128  # Files mapped at a time: a process may have 1,024 open, as a rule.
 
 
+Kept = npt.NDArray[np.float16] | npt.NDArray[np.uint8]
+
+
 @dataclass
 class FeatureStore:
-    """Features of pictures or captions, [N, P, D] in half precision.
+    """Features of pictures or captions, [N, P, D] in half precision, or resized pictures, [N, 3, S, S] in bytes.
 
     Attributes:
-        shape: positions of a picture, and features of each: (P, D); a caption has one position.
+        shape: positions of a picture, and features of each: (P, D); a caption has one position. Of pixels (3, S, S).
         places: image id, or name of a caption's words -> (file, row).
         key: of the network, and of the boxes that it takes.
         regions: how many of the positions, the last ones, are of things and not of the whole picture.
         captions: whether they are of captions.
+        dtype: of their numbers.
     """
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     places: Mapping[str, tuple[Path, int]]
     key: str
     regions: int = 0
     captions: bool = False
-    _open: dict[Path, npt.NDArray[np.float16]] = field(default_factory=dict, repr=False)
+    dtype: type[np.generic] = np.float16
+    _open: dict[Path, Kept] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Another process maps the files by itself."""
@@ -68,15 +75,15 @@ class FeatureStore:
         return replace(self, places={key: self.places[key] for key in keys}, _open={})
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] float16, as they are kept; zeros for a sample without a picture."""
-        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
+        """[B, P, D] or [B, 3, S, S], as they are kept; zeros for a sample without a picture."""
+        rows = np.zeros((len(samples), *self.shape), dtype=self.dtype)
         for place, key in enumerate(map(self._key, samples)):
             if key is not None:
                 path, row = self.places[key]
                 rows[place] = self._map(path)[row]
         return torch.from_numpy(rows)
 
-    def _map(self, path: Path) -> npt.NDArray[np.float16]:
+    def _map(self, path: Path) -> Kept:
         """A file, mapped; the one that was asked for least recently is closed."""
         found = self._open.pop(path, None)
         if found is None:
@@ -109,6 +116,8 @@ class FeatureCache(ABC):
     """
 
     SHARD: ClassVar[int]  # Rows of a file.
+    DTYPE: ClassVar[type[np.generic]] = np.float16
+    AXES: ClassVar[int] = 3
     BATCH: ClassVar[int]
     KIND: ClassVar[str]
     OPTION: ClassVar[str]  # Names the network, in messages.
@@ -116,7 +125,7 @@ class FeatureCache(ABC):
     MEND: ClassVar[str]
     regions = 0
 
-    def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, network: Backbone | FrozenReader | Resizer, keys: Mapping[str, str], folder: Path) -> None:
         self.network, self.keys, self.batch, self.key = network, keys, self.BATCH, network.key
         self.folder = folder / hashlib.blake2b(f"{_FORMAT} {network.key}".encode(), digest_size=12).hexdigest()
         self._where = f"--features {folder}"
@@ -149,7 +158,8 @@ class FeatureCache(ABC):
         Raises:
             JudgeError: a picture at fault, a full disk, features that half precision cannot hold; memory ran out.
         """
-        cast(nn.Module, self.network).to(device)
+        if isinstance(self.network, nn.Module):
+            self.network.to(device)
         for start in range(0, len(names), self.SHARD):
             part = names[start : start + self.SHARD]
             found: list[npt.NDArray[np.float32]] = []
@@ -167,8 +177,9 @@ class FeatureCache(ABC):
         known = self._known()
         places = {name: known[key] for name, key in self.keys.items()}
         path, _ = next(iter(places.values()))
-        _, positions, columns = open_memmap(path, mode="r").shape
-        return FeatureStore((positions, columns), places, self.key, self.regions, captions=self.KIND == "caption")
+        shape = open_memmap(path, mode="r").shape[1:]
+        captions = self.KIND == "caption"
+        return FeatureStore(shape, places, self.key, self.regions, captions=captions, dtype=self.DTYPE)
 
     def features(self, names: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
         """[N, P, D], computed, not kept; as many at a time as memory holds."""
@@ -183,7 +194,8 @@ class FeatureCache(ABC):
     def _pass(self, batch: Sequence[Any], device: torch.device) -> npt.NDArray[np.float32]:
         def run(size: int) -> npt.NDArray[np.float32]:
             pieces = (batch[start : start + size] for start in range(0, len(batch), size))
-            return np.concatenate([self._forward(piece, device).float().cpu().numpy() for piece in pieces])
+            found = (self._forward(piece, device) for piece in pieces)
+            return np.concatenate([(t if t.dtype == torch.uint8 else t.float()).cpu().numpy() for t in found])
 
         try:
             found, self.batch = halving(run, self.batch)
@@ -194,11 +206,11 @@ class FeatureCache(ABC):
 
     def _keep(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
         # Half precision ends at 65,504, beyond which a random network may well go.
-        if not np.isfinite(features).all() or np.abs(features).max() > np.finfo(np.float16).max:
+        if self.DTYPE is np.float16 and not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
         name = hashlib.blake2b(json.dumps(keys).encode(), digest_size=12).hexdigest()
         buffer = io.BytesIO()
-        np.save(buffer, features.astype(np.float16))
+        np.save(buffer, features.astype(self.DTYPE))
         with writing(self._where):
             write_whole(self.folder / f"{name}.npy", buffer.getvalue())
             write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
@@ -211,7 +223,7 @@ class FeatureCache(ABC):
             try:
                 keys = json.loads(index.read_bytes())
                 kept = open_memmap(path, mode="r")
-                if kept.ndim == 3 and kept.dtype == np.float16 and len(kept) == len(keys):
+                if kept.ndim == self.AXES and kept.dtype == self.DTYPE and len(kept) == len(keys):
                     found |= {key: (path, row) for row, key in enumerate(keys)}
             except (OSError, ValueError, TypeError, OverflowError, RecursionError):
                 continue
@@ -248,6 +260,34 @@ class PictureCache(FeatureCache):
         for row, box in zip(boxes, self.pictures.boxes(image), strict=False):
             row[:] = torch.tensor(box)
         return boxes
+
+
+class PixelCache(FeatureCache):
+    """Pictures as a judge's own image processor resizes them; ``keys``: image id -> ``pictures.key``."""
+
+    SHARD, BATCH, KIND, WORK = 256, 16, "picture", "resizing pictures"
+    OPTION, MEND = "--judge", "take a smaller one"
+    DTYPE, AXES = np.uint8, 4
+
+    def __init__(self, resizer: Resizer, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
+        super().__init__(resizer, keys, folder)
+        self.resizer, self.pictures = resizer, pictures
+
+    def _load(self, names: Sequence[str]) -> Iterator[Tensor]:
+        return map(self._read, names)
+
+    def _read(self, image: str) -> Tensor:
+        pixels = self.pictures.read(image)
+        with processing(f"picture of image '{image}'"):
+            return self.resizer.prepare(pixels)
+
+    def _forward(self, loaded: Sequence[Tensor], device: torch.device) -> Tensor:  # noqa: ARG002 - as of all caches
+        return torch.stack(list(loaded))
+
+    def has_room(self) -> bool:
+        """Whether what is missing would fill less than half of what the disk has left."""
+        each = self.resizer.prepare(np.zeros((8, 8, 3), dtype=np.uint8)).nbytes
+        return 2 * each * len(self.missing()) < shutil.disk_usage(self.folder).free
 
 
 class CaptionCache(FeatureCache):

@@ -139,8 +139,8 @@ def _setup_for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
         narrow = own if own is None or member.is_refit else own.narrowed(member.samples)
         features = {judge.name: narrow} if narrow else {}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
-    if judge.backbone is None and "image" in judge.modalities:
-        return setup
+    if "image" in judge.modalities and not (setup.precomputed and judge.name in setup.precomputed.features):
+        return setup  # It reads pictures itself.
     return replace(setup, materials=replace(setup.materials, pictures=None))
 
 
