@@ -37,7 +37,7 @@ from judge.judges.hf_prompts import (
     stand_in,
 )
 from judge.judges.prompts import make_prompt
-from judge.types import Sample, Target
+from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
 from judge.utils.hub import first_line
 
@@ -81,6 +81,9 @@ class AnswerJudge(nn.Module):
         limit = captioner.limit
         self.limit = None if limit is None else max(0, limit - len(asked) - max(map(len, self.answers)))
         self.arguments = captioner.arguments
+        # What was made of captions before: every epoch asks again.
+        self._texts: dict[Words, str] = {}
+        self._rows: dict[str, Row] = {}
         self.frozen = tune(captioner, materials.tuning)
         self.model: nn.Module = captioner.model
 
@@ -98,10 +101,9 @@ class AnswerJudge(nn.Module):
             JudgeError: a sample has a picture and the judge was given none; a picture is missing or at fault, or one
                 that the captioner's processor cannot take.
         """
-        texts = [self._text(sample) for sample in samples]
+        texts = [self._text(sample.words) for sample in samples]
         if self.features:
-            kept = with_pixels(self.captioner, self._kept(samples))
-            return self._batch(lay_out(kept, [self._blank] * len(samples), texts))
+            return self._batch(self._lay_out(self._kept(samples), texts))
         pictures = [self._picture(sample) for sample in samples]
         try:
             return self._batch(lay_out(self.captioner, pictures, texts))
@@ -150,6 +152,16 @@ class AnswerJudge(nn.Module):
             raise JudgeError(what, where=place(self.captioner.reference), mend="give --images")
         return Image.fromarray(self.pictures.read(sample.image))
 
+    def _lay_out(self, pixels: Tensor, texts: Sequence[str]) -> Prompts:
+        """Kept pictures and texts; what tokens a text becomes is looked up once, where pictures add nothing to it."""
+        new = [place for place, text in enumerate(texts) if text not in self._rows]
+        if not new:
+            return Prompts({PIXELS: pixels}, [self._rows[text] for text in texts])
+        prompts = lay_out(with_pixels(self.captioner, pixels), [self._blank] * len(texts), texts)
+        if [*prompts.shared] == [PIXELS]:
+            self._rows |= zip(texts, prompts.rows, strict=True)
+        return prompts
+
     def _kept(self, samples: Sequence[Sample]) -> Tensor:
         """[B, 3, S, S] uint8: pictures as they are kept; blank ones for samples without."""
         assert self.features is not None
@@ -158,9 +170,14 @@ class AnswerJudge(nn.Module):
             pixels[absent] = PictureProcessor(self.captioner.images).prepare(np.asarray(self._blank))
         return pixels
 
-    def _text(self, sample: Sample) -> str:
+    def _text(self, words: Words) -> str:
         """The caption and the question; of a caption too long for the model's positions the beginning."""
-        tokenizer, words = self.captioner.tokenizer, sample.words
+        if words not in self._texts:
+            self._texts[words] = self._shortened(words)
+        return self._texts[words]
+
+    def _shortened(self, words: Words) -> str:
+        tokenizer = self.captioner.tokenizer
         while words and self.limit is not None:
             length = len(encode(tokenizer, spell_words(tokenizer, words)))
             if length <= self.limit:
