@@ -502,6 +502,12 @@ class TrainingSettings(Settings):
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
     )
     workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1)
+    dataloader_workers: int | None = option(
+        None,
+        "processes that prepare batches for each judge",
+        "on GPUs up to 8 for Hugging Face judges; else 0",
+        ge=0,
+    )
     checkpoints: Path | None = option(None, "folder of trained judges to reuse and to add to", "none")
 
 

@@ -14,7 +14,6 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,77 +29,12 @@ from judge.errors import JudgeError
 from judge.judges import Backbone, FrozenReader, RegionBackbone, Resizer
 from judge.judges.hf_prompts import processing
 from judge.masking.hidden import HiddenPictures
+from judge.training.feature_store import FeatureStore, digest, name_words
 from judge.training.memory import OutOfMemory, halving
-from judge.types import Progress, Sample, Words
+from judge.types import Progress, Words
 from judge.utils.files import write_whole, writing
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
-_OPEN = 128  # Files mapped at a time: a process may have 1,024 open, as a rule.
-
-
-Kept = npt.NDArray[np.float16] | npt.NDArray[np.uint8]
-
-
-@dataclass
-class FeatureStore:
-    """Features of pictures or captions, [N, P, D] in half precision, or resized pictures, [N, 3, S, S] in bytes.
-
-    Attributes:
-        shape: positions of a picture, and features of each: (P, D); a caption has one position. Of pixels (3, S, S).
-        places: image id, or name of a caption's words -> (file, row).
-        key: of the network, and of the boxes that it takes.
-        regions: how many of the positions, the last ones, are of things and not of the whole picture.
-        captions: whether they are of captions.
-        dtype: of their numbers.
-    """
-
-    shape: tuple[int, ...]
-    places: Mapping[str, tuple[Path, int]]
-    key: str
-    regions: int = 0
-    captions: bool = False
-    dtype: type[np.generic] = np.float16
-    _open: dict[Path, Kept] = field(default_factory=dict, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Another process maps the files by itself."""
-        return {**self.__dict__, "_open": {}}
-
-    def _key(self, sample: Sample) -> str | None:
-        return name_words(sample.words) if self.captions else sample.image
-
-    def narrowed(self, samples: Sequence[Sample]) -> FeatureStore:
-        """The features of ``samples`` alone: a run has many more than one judge is trained on."""
-        keys = {key for key in map(self._key, samples) if key is not None}
-        return replace(self, places={key: self.places[key] for key in keys}, _open={})
-
-    def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] or [B, 3, S, S], as they are kept; zeros for a sample without a picture."""
-        rows = np.zeros((len(samples), *self.shape), dtype=self.dtype)
-        for place, key in enumerate(map(self._key, samples)):
-            if key is not None:
-                path, row = self.places[key]
-                rows[place] = self._map(path)[row]
-        return torch.from_numpy(rows)
-
-    def _map(self, path: Path) -> Kept:
-        """A file, mapped; the one that was asked for least recently is closed."""
-        found = self._open.pop(path, None)
-        if found is None:
-            found = open_memmap(path, mode="r")
-            if len(self._open) == _OPEN:
-                self._open.pop(next(iter(self._open)))
-        self._open[path] = found
-        return found
-
-
-def name_words(words: Words) -> str:
-    """A key for a caption; ("a", "b") and ("ab",) differ."""
-    return _digest(words)
-
-
-def _digest(content: object) -> str:
-    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
 class FeatureCache(ABC):
@@ -242,8 +176,8 @@ class PictureCache(FeatureCache):
         if isinstance(backbone, RegionBackbone):
             self.regions = backbone.regions
             # What things a picture shows is no part of its key: other judges do not know.
-            self.keys = {image: _digest((key, pictures.boxes(image))) for image, key in keys.items()}
-            self.key = f"{backbone.key} {_digest(self.keys)}"
+            self.keys = {image: digest((key, pictures.boxes(image))) for image, key in keys.items()}
+            self.key = f"{backbone.key} {digest(self.keys)}"
 
     def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
         """Pictures are read and masked on threads while the network computes."""

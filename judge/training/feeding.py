@@ -67,6 +67,7 @@ class Feed:
         self.target = target
         self._collated = _Collated(network, samples, target)
         self._asked: list[Piece] = []
+        self._gather = getattr(getattr(network, "features", None), "gather", None)
 
     def __call__(self, pieces: Iterable[Piece]) -> Iterator[Fed]:
         """The pieces, one by one.
@@ -99,7 +100,8 @@ class Feed:
     def _send(self, found: tuple[Batch, Truth] | JudgeError) -> Fed:
         if isinstance(found, JudgeError):
             raise found
-        return Fed(*send_to_device(found, self.device, non_blocking=True))
+        batch, truth = send_to_device(found, self.device, non_blocking=True)
+        return Fed(self._gather(batch) if self._gather else batch, truth)
 
 
 def _as_it_is(found: Any) -> Any:

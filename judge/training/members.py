@@ -7,6 +7,7 @@ same numbers. Large judges apart (``Recipe.sharing`` is "data"): all processes a
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.evidence import Slot
-from judge.judges import Explanation, Judge
+from judge.judges import Blueprint, Explanation, Features, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member, assign
@@ -31,10 +32,13 @@ from judge.utils.launch import is_main_process, launched
 from judge.utils.parallel import unordered
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
+
     from judge.training.trainer import NetworkJudge
 
 # Refits of the same captions that travel to a worker together.
 _TOGETHER = 4
+_MOST_LOADERS = 8
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
 """What is made of a member's predictions where they are: what comes back from workers, and is kept, is small."""
@@ -107,7 +111,11 @@ def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., D
     from joblib import delayed
 
     workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
-    travelling = (delayed(_each)(work, task, _setup_for_worker(task[0][0][0], setup)) for task in _tasks(batches))
+
+    def needed(task: list[Batch]) -> TrainingSetup:
+        return _setup_for_worker(task[0][0][0], setup) if workers > 1 else setup
+
+    travelling = (delayed(_each)(work, task, needed(task)) for task in _tasks(batches))
     yield from chain.from_iterable(unordered(travelling, workers))
 
 
@@ -139,8 +147,9 @@ def _setup_for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
         narrow = own if own is None or member.is_refit else own.narrowed(member.samples)
         features = {judge.name: narrow} if narrow else {}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
-    if "image" in judge.modalities and not (setup.precomputed and judge.name in setup.precomputed.features):
-        return setup  # It reads pictures itself.
+    kept = setup.precomputed is not None and judge.name in setup.precomputed.features
+    if judge.backbone is None and "image" in judge.modalities and not kept:
+        return setup
     return replace(setup, materials=replace(setup.materials, pictures=None))
 
 
@@ -268,17 +277,35 @@ def _build(member: Member, setup: TrainingSetup, path: Path | None, *, on_epoch:
     if blueprint.judge is not None:
         return blueprint.judge(member.target)
     assert recipe is not None
+    from judge.training.feature_store import FeatureStore
     from judge.training.processes import make_accelerator
     from judge.training.trainer import NetworkJudge, Trainer
 
+    accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
     trainer = Trainer(
-        make_accelerator(mixed_precision=setup.mixed_precision),
+        accelerator,
         sharing=setup.sharing or recipe.sharing,
         checkpoint=_under_way(path) if path else None,
+        workers=_loaders(blueprint, setup, accelerator),
         on_epoch=on_epoch,
     )
-    features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
+    features: Features | None = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
+    if isinstance(features, FeatureStore) and blueprint.pixels is None:
+        features = features.resident(accelerator.device) or features
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
+
+
+def _loaders(judge: Blueprint, setup: TrainingSetup, accelerator: Accelerator) -> int:
+    """Processes that collate ahead for a judge; by itself none on CPUs, which judges fill, nor for what is words alone.
+
+    They are forked, which is safe on Linux alone.
+    """
+    if sys.platform != "linux":
+        return 0
+    if setup.loaders is not None:
+        return setup.loaders
+    slow = judge.pixels is not None and accelerator.device.type != "cpu"
+    return min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0
 
 
 def weights_beside(path: Path) -> Path:
@@ -293,8 +320,6 @@ def _under_way(path: Path) -> Path:
 @contextmanager
 def threads(limit: int | None) -> Iterator[None]:
     """Arithmetic on ``limit`` threads: sums in another order would change the last digits."""
-    import sys
-
     from threadpoolctl import threadpool_limits
 
     torch = sys.modules.get("torch")
@@ -319,6 +344,11 @@ def _default_workers(batches: Sequence[Batch]) -> int:
 
         if torch.accelerator.is_available():
             return 1
+    return usable_cores()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

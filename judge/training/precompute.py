@@ -11,7 +11,8 @@ from pathlib import Path
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Resizer
 from judge.masking.detectors.weights import choose_device
-from judge.training.features import CaptionCache, FeatureCache, FeatureStore, PictureCache, PixelCache
+from judge.training.feature_store import FeatureStore
+from judge.training.features import CaptionCache, FeatureCache, PictureCache, PixelCache
 from judge.training.member import Member, one_by_one
 from judge.training.processes import gather, make_accelerator
 from judge.types import Progress, Words

@@ -30,6 +30,7 @@ class TrainingSetup:
         mixed_precision: Accelerate's ("no", "bf16", "fp16"); None for its own setting.
         workers: members trained at a time on this machine; None for one a core. A launch of several
             processes, or a GPU, has one a process.
+        loaders: processes that collate batches ahead for each judge; None for the judge's and device's own number.
         store: folder of finished members and of trainings under way; None to keep none.
         keeps_weights: whether trained networks are kept there too.
         materials: what judges are given beside their samples.
@@ -41,6 +42,7 @@ class TrainingSetup:
     sharing: Sharing | None = None
     mixed_precision: str | None = None
     workers: int | None = None
+    loaders: int | None = None
     store: Path | None = None
     keeps_weights: bool = False
     materials: Materials = NOTHING

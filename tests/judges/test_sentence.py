@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from judge.corpus.splits import Split
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.readers import FrozenEncoder, load_reader
-from judge.training.features import CaptionCache, FeatureStore, name_words
+from judge.training.feature_store import FeatureStore, name_words
+from judge.training.features import CaptionCache
 from judge.training.member import Member
 from judge.training.members import _setup_for_worker, train_members
 from judge.training.setup import TrainingSetup, name_members

@@ -24,7 +24,9 @@ from judge.masking.folder import Hiding
 from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
 from judge.masking.instances import from_mask
-from judge.training.features import FeatureStore, PictureCache
+from judge.training import feature_store
+from judge.training.feature_store import FeatureStore
+from judge.training.features import PictureCache
 from judge.training.member import Member
 from judge.training.precompute import precompute
 from judge.types import Sample
@@ -106,6 +108,21 @@ def test_they_are_the_backbones_own_to_half_precision(folder: Path, tmp_path: Pa
     sent = pickle.dumps(store)
     assert len(sent) < store.rows(samples_of(*ALL)).numel()
     assert torch.equal(pickle.loads(sent).rows(samples_of(*ALL)), store.rows(samples_of(*ALL)))
+
+
+def test_what_lies_on_a_device_is_what_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows gathered there, blank ones among them; nothing lies there where it would fill half of what is free."""
+    store, _ = filled(seen(folder), tmp_path / "kept")
+    assert store.resident(CPU) is None
+    each, chosen = 2 * int(np.prod(store.shape)), samples_of(3, None, 17, 3)
+    for room, fits in ((2 * each * (IMAGES + 1), False), (2 * each * (IMAGES + 1) + 1, True)):
+        monkeypatch.setattr(feature_store, "free_memory", lambda _, room=room: room)
+        resident = replace(store, _resident={}).resident(CPU)
+        assert (resident is not None) == fits
+    assert resident is not None
+    found = resident.gather({"features": resident.rows(chosen), "tokens": 1})
+    assert torch.equal(found["features"], store.rows(chosen))
+    assert found["tokens"] == 1
 
 
 def test_nothing_is_computed_twice(folder: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from helpers import GENDER, THREE, fault_of, make_samples
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from judge.errors import JudgeError
 from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
@@ -76,6 +77,28 @@ def test_micro_batches_add_up_to_the_batch() -> None:
     whole = make_judge(Plain).fit(weighted, seed=0).predict(samples).probabilities
     pieces = make_judge(Plain, micro_batch=5).fit(weighted, seed=0).predict(samples).probabilities
     assert pieces == pytest.approx(whole, abs=1e-5)
+
+
+class Faulty(Words):
+    """Cannot take a caption of the word "bad"."""
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        if any("bad" in sample.words for sample in samples):
+            raise JudgeError("is not a picture", where="bad.png", mend="leave it out")
+        return super().collate(samples)
+
+
+def test_processes_that_collate_ahead_change_no_digit() -> None:
+    """With dropout and validation, and batches of another size in prediction; a fault in one is told as it is."""
+    samples, found = make_samples(60), []
+    for workers in (0, 2):
+        judge = make_judge(Faulty, keep="best", micro_batch=5, epochs=3)
+        judge.trainer.workers = workers
+        judge.fit(samples, seed=3, validation=samples[:20])
+        found.append((judge.predict(samples).probabilities.tolist(), judge.history))
+    assert found[0] == found[1]
+    told = fault_of(judge.predict, [*samples, replace(samples[0], words=("bad",))])
+    assert told == "bad.png: is not a picture. Leave it out."
 
 
 class Normed(Plain):
