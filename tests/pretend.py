@@ -1,7 +1,7 @@
 """A pretend accelerator, for machines without one: it tells what a real one would refuse, and where it would wait.
 
-Tensors on it hold ordinary CPU numbers and say that they are on the device "lazy", one of torch's kinds of which nothing
-is built in. (On "meta", another, transformers builds its models before it loads them.) Every operation on them is taken
+Tensors on it hold ordinary CPU numbers and say that they are on the device "lazy", a name of torch's that nothing here
+uses ("meta" is taken: there transformers builds its models before it loads them). Every operation on them is taken
 down: operands that were forgotten on the host are refused, as CUDA refuses them, and copies from the host and waits for
 the device are counted, each with the line of source that caused it.
 
@@ -59,13 +59,9 @@ class OnDevice(Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor) -> OnDevice:
+        placed = {"strides": held.stride(), "storage_offset": held.storage_offset()}
         made: OnDevice = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls,
-            held.shape,
-            strides=held.stride(),
-            storage_offset=held.storage_offset(),
-            dtype=held.dtype,
-            device=DEVICE,
+            cls, held.shape, dtype=held.dtype, device=DEVICE, **placed
         )
         made.held = held
         return made
