@@ -294,7 +294,7 @@ def save_blip(folder: Path, drawn: Drawn, *, size: int = 384, **widths: int) -> 
     images = tf.BlipImageProcessor(size={"height": size, "width": size})
     seeing = {**widths, "image_size": size}
     text = {**widths, "encoder_hidden_size": widths.get("hidden_size", 768)}
-    with quiet(), torch.random.fork_rng():
+    with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = tf.BlipForConditionalGeneration(tf.BlipConfig(text_config=text, vision_config=seeing))
         for part in (model, tf.BlipProcessor(images, tokenizer)):

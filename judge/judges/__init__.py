@@ -46,7 +46,11 @@ class Network(Protocol):
     """What a torch judge's file writes; it is a ``torch.nn.Module`` too."""
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
-        """Tensors for these samples, on the CPU, any keys; the trainer moves them."""
+        """Tensors for these samples, on the CPU, any keys; the trainer moves them.
+
+        What ``__call__`` reads as a number (lengths, say) is given as ints, beside: they stay where they are, and a
+        GPU is not waited for.
+        """
         ...
 
     def __call__(self, batch: Batch) -> Tensor:

@@ -23,7 +23,7 @@ from judge.types import Sample, Target
 class ImageTextClassifier(nn.Module):
     """LIC's LSTM on the caption and features of the picture, side by side -> classes.
 
-    ``forward`` takes the reader's ``tokens`` and ``lengths``, and ``features`` [B, P, D], and returns logits [B, A].
+    ``forward`` takes what its reader takes, and ``features`` [B, P, D], and returns logits [B, A].
 
     Args:
         vocabulary: word -> row of the embedding.

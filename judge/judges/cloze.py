@@ -17,8 +17,8 @@ from judge.types import Sample, Target, Words
 class ClozeReader(nn.Module):
     """Caption and question as word ids, pictures as features; logits of the answers.
 
-    ``forward`` of those that inherit takes ``tokens`` [B, T] int64 padded on the right, ``lengths`` [B] int64 >= 1 and
-    ``features`` [B, P, D], and returns logits [B, A]. Nothing that is padded reaches the result.
+    ``forward`` of those that inherit takes what :func:`~judge.judges.recurrent.number_words` makes and ``features``
+    [B, P, D], and returns logits [B, A]. Nothing that is padded reaches the result.
 
     Args:
         vocabulary: word -> row of the embedding, padding and ``<unk>`` among them.

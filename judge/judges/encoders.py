@@ -17,10 +17,9 @@ from itertools import chain, pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from judge.judges import HEADS, Batch, Blueprint, Materials, Recipe
-from judge.judges.recurrent import build_vocabulary, number_words
+from judge.judges.recurrent import build_vocabulary, number_words, pack
 from judge.types import Sample, Target
 
 # Layers of the MLP -> whose they are: DBAC's 3, DPAC's 5.
@@ -39,10 +38,9 @@ class Recurrent(nn.Module):
         self.layer = kind(EMBEDDING, STATE, batch_first=True, bidirectional=bidirectional)
         self.width = STATE * (1 + bidirectional)
 
-    def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, E], padded on the right, and real tokens [B] >= 1 -> [B, D]; padding never enters."""
-        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        _, state = self.layer(packed)
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """[B, T, E], padded on the right, and the batch with its lengths -> [B, D]; padding never enters."""
+        _, state = self.layer(pack(embedded, batch))
         final: Tensor = state[0] if isinstance(state, tuple) else state
         return torch.cat(list(final), dim=1)
 
@@ -59,20 +57,19 @@ class Transformer(nn.Module):
         self.layers = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
         self.width = EMBEDDING
 
-    def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
         """As :meth:`Recurrent.forward`; padding is masked, in attention and in the mean."""
-        steps = torch.arange(embedded.shape[1], device=embedded.device)
-        padding = steps >= lengths.to(embedded.device)[:, None]
-        placed = embedded + positions(embedded.shape[1]).to(embedded.device)
+        padding = torch.arange(embedded.shape[1], device=embedded.device) >= batch["lengths"][:, None]
+        placed = embedded + positions(embedded.shape[1], device=embedded.device)
         states = self.layers(placed, src_key_padding_mask=padding).masked_fill(padding[..., None], 0.0)
         found: Tensor = states.sum(dim=1) / (~padding).sum(dim=1, keepdim=True)
         return found
 
 
-def positions(steps: int, width: int = EMBEDDING) -> Tensor:
+def positions(steps: int, width: int = EMBEDDING, *, device: torch.device | None = None) -> Tensor:
     """[T, E]: sines in the even columns, cosines in the odd ones (Vaswani et al., 2017, section 3.5)."""
-    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    angles = torch.arange(steps)[:, None] * rates
+    rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
+    angles = torch.arange(steps, device=device)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
 
 
@@ -86,8 +83,7 @@ def make_mlp(inputs: int, classes: int, layers: int) -> nn.Sequential:
 class EncoderClassifier(nn.Module):
     """Embedding -> encoder -> MLP.
 
-    ``forward`` takes ``tokens`` [B, T] int64 padded on the right with 0, and ``lengths`` [B] int64 >= 1 on the CPU,
-    and returns logits [B, A].
+    ``forward`` takes what :func:`~judge.judges.recurrent.number_words` makes, and returns logits [B, A].
     """
 
     def __init__(
@@ -107,7 +103,7 @@ class EncoderClassifier(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
         embedded = self.dropout(self.embedding(batch["tokens"]))
-        logits: Tensor = self.head(self.dropout(self.encoder(embedded, batch["lengths"])))
+        logits: Tensor = self.head(self.dropout(self.encoder(embedded, batch)))
         return logits
 
 

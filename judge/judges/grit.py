@@ -192,7 +192,8 @@ class Grit(ClozeReader):
         features = batch["features"].float()
         cells, (things, there) = self._cells(features), self._things(features)
         embedded = self.embedding(batch["tokens"])
-        words = self.dropout(embedded + positions(embedded.shape[1], embedded.shape[2]).to(embedded))
+        places = positions(embedded.shape[1], embedded.shape[2], device=embedded.device)
+        words = self.dropout(embedded + places.to(embedded.dtype))
         for layer in self.layers:
             words = layer(words, cells, things, there)
         last = batch["lengths"] - 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
+from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import Captioner, load_captioner, load_processors, place, tune
 from judge.judges.hf_pixels import PIXELS, PictureProcessor, make_processor, normalise, with_pixels
 from judge.judges.hf_prompts import (
@@ -117,6 +119,7 @@ class AnswerJudge(nn.Module):
     def _batch(self, prompts: Prompts) -> Batch:
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
         passes = [self._pad([self._extend(row, prefix) for row in prompts.rows]) for prefix in self.prefixes]
+        passes = [{**text, **self._places({**prompts.shared, **text})} for text in passes]
         ends = [int(lengths.max()) + len(prefix) + 1 - lengths for prefix in self.prefixes]
         return {"shared": prompts.shared, "passes": passes, "ends": ends, "keep": [int(end.max()) for end in ends]}
 
@@ -131,7 +134,8 @@ class AnswerJudge(nn.Module):
             # most of the memory. GIT's begin with its picture; counted from the right end they agree.
             wanted = {"use_cache": False, "logits_to_keep": keep}
             extra = {name: value for name, value in wanted.items() if name in self.arguments}
-            logits = self.model(**shared, **text, **extra).logits
+            with masks_unseen():
+                logits = self.model(**shared, **text, **extra).logits
             rows = torch.arange(len(end), device=logits.device)
             found[prefix] = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
         return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
@@ -184,6 +188,14 @@ class AnswerJudge(nn.Module):
                 break
             words = words[: min(len(words) - 1, len(words) * self.limit // length)]
         return f"{spell_words(tokenizer, words)} {self.question}".strip()
+
+    def _places(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Where tokens stand in picture and text: Qwen2-VL and its like would ask the device, sample by sample."""
+        find = getattr(getattr(self.captioner.model, "model", None), "get_rope_index", None)
+        if find is None or "position_ids" not in self.arguments:
+            return {}
+        taken = signature(find).parameters
+        return {"position_ids": find(**{name: value for name, value in batch.items() if name in taken})[0]}
 
     def _extend(self, row: Row, prefix: Tokens) -> Row:
         """A row with the first tokens of an answer after it."""

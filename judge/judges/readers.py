@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Batch, Features
+from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import check_weights, limit_of, loading
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample
@@ -134,7 +135,8 @@ class FrozenEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """[B, D]; padding never enters."""
-        states = self.model(**batch).last_hidden_state
+        with masks_unseen():
+            states = self.model(**batch).last_hidden_state
         found = torch.cat([POOLINGS[name](states, batch["attention_mask"][..., None]) for name in self.pooling], dim=1)
         return nn.functional.normalize(found, dim=1) if self.normalised else found
 
@@ -173,7 +175,10 @@ class PretrainedClassifier(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
-        parts = [self.encoder(**batch["text"]).last_hidden_state[:, 0]] if self.encoder else []
+        parts = []
+        if self.encoder:
+            with masks_unseen():
+                parts.append(self.encoder(**batch["text"]).last_hidden_state[:, 0])
         if self.features:
             parts.append(batch["features"].float().mean(dim=1))
         logits: Tensor = self.output(torch.cat(parts, dim=1) if len(parts) > 1 else parts[0])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_sequence
 
 from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.scan import final_states
@@ -24,8 +24,8 @@ _PADDING = "<pad>"
 class RecurrentClassifier(nn.Module):
     """Embedding -> LSTM -> linear.
 
-    ``forward`` takes ``tokens`` [B, T] int64 padded on the right with 0, and ``lengths`` [B] int64 >= 1 on the CPU,
-    and returns logits [B, A]. Padding never reaches the result: sequences are packed.
+    ``forward`` takes what :func:`number_words` makes, and returns logits [B, A]. Padding never reaches the result:
+    sequences are packed.
     """
 
     def __init__(
@@ -45,8 +45,7 @@ class RecurrentClassifier(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
         embedded = self.dropout(self.embedding(batch["tokens"]))
-        packed = pack_padded_sequence(embedded, batch["lengths"].cpu(), batch_first=True, enforce_sorted=False)
-        logits: Tensor = self.output(self.dropout(final_states(self.encoder, packed)))
+        logits: Tensor = self.output(self.dropout(final_states(self.encoder, pack(embedded, batch))))
         return logits
 
 
@@ -57,17 +56,35 @@ def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
 
 
 def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int], question: Words = ()) -> Batch:
-    """``tokens`` [B, T], padded on the right with 0, and ``lengths`` [B]: of an empty text one ``<unk>``.
+    """The words of captions as numbers; of an empty text one ``<unk>``.
 
     Args:
         samples: whose captions.
         vocabulary: word -> id.
         question: words that follow every caption.
+
+    Returns:
+        ``tokens`` [B, T] int64, padded on the right with 0; ``lengths`` [B] int64 >= 1; ``host_lengths``, the same as a
+        list of ints, which stays on the host where the tensors are moved: what is read there waits for no device.
     """
     unknown = vocabulary[UNKNOWN]
     lines = [(*sample.words, *question) for sample in samples]
     ids = [torch.tensor([vocabulary.get(word, unknown) for word in line] or [unknown]) for line in lines]
-    return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor([len(row) for row in ids])}
+    lengths = [len(row) for row in ids]
+    return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor(lengths), "host_lengths": lengths}
+
+
+def pack(embedded: Tensor, batch: Batch) -> PackedSequence:
+    """The real tokens of ``embedded`` [B, T, E], as ``pack_padded_sequence`` packs them, without a word to the device.
+
+    Args:
+        embedded: padded on the right.
+        batch: with the lengths that :func:`number_words` gives.
+    """
+    order = batch["lengths"].sort(descending=True).indices
+    lengths = sorted(batch["host_lengths"], reverse=True)
+    packed = pack_padded_sequence(embedded.index_select(0, order), lengths, batch_first=True)
+    return PackedSequence(packed.data, packed.batch_sizes, order)
 
 
 def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> RecurrentClassifier:

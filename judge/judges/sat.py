@@ -71,7 +71,7 @@ class ShowAttendTell(ClozeReader):
         lengths, order = batch["lengths"].sort(descending=True, stable=True)
         sights = self.sight(batch["features"].float()[order])
         embedded = self.embedding(batch["tokens"][order])
-        memory, sight = self._read(embedded, lengths.tolist(), sights)
+        memory, sight = self._read(embedded, sorted(batch["host_lengths"], reverse=True), sights)
         last = embedded[torch.arange(len(lengths), device=lengths.device), lengths - 1]
         deep = self.from_memory(memory) + self.from_sight(sight) + last
         return self.answers(self.output(self.dropout(deep.tanh())))[order.argsort()]

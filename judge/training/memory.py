@@ -64,7 +64,9 @@ def _fits(module: nn.Module, step: Callable[[int], object], size: int) -> bool:
     kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
     module.zero_grad(set_to_none=True)
     try:
-        with torch.random.fork_rng():
+        # The module's GPUs alone: torch would otherwise start all that it sees, in every process.
+        used = {weight.device for weight in module.parameters() if weight.device.type in {"cuda", "xpu"}}
+        with torch.random.fork_rng(devices=used):
             watched(lambda: _try(module, step, size))
         fits = True
     except OutOfMemory:

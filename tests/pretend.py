@@ -1,0 +1,260 @@
+"""A pretend accelerator, for machines without one: it tells what a real one would refuse, and where it would wait.
+
+Tensors on it hold ordinary CPU numbers and say that they are on the device "lazy", a name of torch's that nothing here
+uses ("meta" is taken: there transformers builds its models before it loads them). Every operation on them is taken
+down: operands that were forgotten on the host are refused, as CUDA refuses them, and copies from the host and waits for
+the device are counted, each with the line of source that caused it.
+
+What it cannot see is what a device's own kernels do beneath torch's operations; nor does it know pinned memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from accelerate.state import AcceleratorState, PartialState
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+DEVICE = torch.device("lazy")
+HOST = torch.device("cpu")
+aten = torch.ops.aten
+Lines = Counter[str]
+# The host must learn a number, or a size, before it can go on.
+_WAITS = {
+    aten._local_scalar_dense.default,  # item(), bool(), float()
+    aten.equal.default,
+    aten.nonzero.default,
+    aten.masked_select.default,
+    aten._unique2.default,
+    aten.unique_consecutive.default,
+    aten.unique_dim.default,
+    aten.bincount.default,
+}
+_INDEXING = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
+# Operands that these want on the host, by their names.
+_ON_HOST = {
+    aten._pack_padded_sequence.default: {"lengths"},
+    aten._pack_padded_sequence_backward.default: {"batch_sizes"},
+    aten.lstm.data: {"batch_sizes"},
+    aten.rnn_tanh.data: {"batch_sizes"},
+}
+_LIBRARIES = ("/torch/", "/accelerate/")
+
+
+class OnDevice(Tensor):
+    """A tensor on the pretend device; ``held`` are its numbers, on the CPU."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor) -> OnDevice:
+        placed = {"strides": held.stride(), "storage_offset": held.storage_offset()}
+        made: OnDevice = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls, held.shape, dtype=held.dtype, device=DEVICE, **placed
+        )
+        made.held = held
+        return made
+
+    def __repr__(self, **_: Any) -> str:
+        return f"OnDevice({self.held!r})"
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        """Says to ``Module.to`` that weights are to be moved in place: those that modules share stay shared."""
+        return ["held"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Mapping[str, Tensor], *_: Any) -> OnDevice:
+        return OnDevice(inner["held"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(f"{func} on a tensor of the pretend device, which is switched off")
+
+
+def held(tree: Any) -> Any:
+    """``tree`` with the numbers of all tensors of the device."""
+    return tree_map_only(OnDevice, lambda tensor: tensor.held, tree)
+
+
+class Pretend(TorchDispatchMode):
+    """Runs operations of the pretend device and takes down what a real one would do.
+
+    Attributes:
+        copies: to the device, by line of source. Out of memory that is not pinned, they wait for the device too.
+        waits: of the host for the device, by line and kind.
+        steps: (copies, waits) of each optimiser step so far: what happened since the one before.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies, self.waits = Lines(), Lines()
+        self.steps: list[tuple[Lines, Lines]] = []
+        self._before = Lines(), Lines()
+
+    def end_step(self, *_: Any) -> None:
+        """An optimiser's step is done."""
+        self.steps.append((self.copies - self._before[0], self.waits - self._before[1]))
+        self._before = Lines(self.copies), Lines(self.waits)
+
+    def wait(self, kind: str) -> None:
+        """Take down a wait."""
+        self.waits[f"{_line()} {kind}"] += 1
+
+    def copy(self, tensor: Tensor) -> None:
+        """Take down a copy to the device; nothing is copied of an empty tensor."""
+        if tensor.numel():
+            self.copies[_line()] += 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        there = any(isinstance(tensor, OnDevice) for tensor in tensors)
+        asked = kwargs.get("device")
+        stays = there if asked is None else torch.device(asked) == DEVICE
+        if there or stays:
+            stays = self._take_down(func, args, kwargs, stays=stays)
+        if asked is not None and torch.device(asked) == DEVICE:
+            kwargs = {**kwargs, "device": HOST}
+        found = func(*held(args), **held(kwargs))
+        return _wrapped(func, _given_back(func, tensors, found), stays=stays)
+
+    def _take_down(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, stays: bool) -> bool:
+        """Count what ``func`` would cost; whether its results are on the device.
+
+        Raises:
+            RuntimeError: an operand was left on the host.
+        """
+        if func is aten._to_copy.default:
+            if stays and not isinstance(args[0], OnDevice):
+                self.copy(args[0])
+            elif not stays:
+                self.wait("to the host")
+            return stays
+        if func is aten.copy_.default:
+            if not isinstance(args[1], OnDevice):
+                self.copy(args[1])
+            elif not isinstance(args[0], OnDevice):
+                self.wait("to the host")
+            return stays
+        if func in _INDEXING and isinstance(args[0], OnDevice):
+            self._index(func, args)
+        elif func in _WAITS or (func is aten.repeat_interleave.Tensor and kwargs.get("output_size") is None):
+            self.wait(func.overloadpacket.__name__)
+        _refuse_mixed(func, args, kwargs)
+        return stays and func is not aten._local_scalar_dense.default
+
+    def _index(self, func: Any, args: Sequence[Any]) -> None:
+        indices = [index for index in args[1] if index is not None]
+        # A number put where one mask says so is a fill, without a look at the mask.
+        fills = func is not aten.index.Tensor and len(indices) == 1 and not args[2].dim()
+        for index in indices:
+            if not isinstance(index, OnDevice):
+                self.copy(index)
+            elif index.dtype in {torch.bool, torch.uint8} and not fills:
+                self.wait("mask as index")
+
+
+def _refuse_mixed(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | {**kwargs}
+    allowed = _ON_HOST.get(func, set())
+    if func in _INDEXING and isinstance(args[0], OnDevice):
+        allowed = {"indices"}
+    for name, value in named.items():
+        for tensor in tree_leaves(value):
+            # Numbers may stay on the host, as everywhere in torch.
+            if isinstance(tensor, Tensor) and not isinstance(tensor, OnDevice) and tensor.dim() and name not in allowed:
+                what = f"'{name}' {[*tensor.shape]} of {func} is on the host, and others are on the device: {_line()}"
+                raise RuntimeError(what)
+
+
+def _wrapped(func: Any, found: Any, *, stays: bool) -> Any:
+    if not stays:
+        return found
+    if func is aten._pack_padded_sequence.default:
+        return OnDevice(found[0]), found[1]  # Batch sizes are for the host.
+    return tree_map_only(Tensor, lambda tensor: tensor if isinstance(tensor, OnDevice) else OnDevice(tensor), found)
+
+
+def _given_back(func: Any, tensors: Sequence[Tensor], found: Any) -> Any:
+    """``found``, where an operation in place returns the very tensors that it was given."""
+    if not func._schema.is_mutable:
+        return found
+    given = {id(held(tensor)): tensor for tensor in tensors}
+    for tensor in tensors:
+        if tensor.shape != held(tensor).shape:
+            raise RuntimeError(f"{func} changes a tensor's shape in place, which the pretend device cannot do")
+    return tree_map_only(Tensor, lambda tensor: given.get(id(tensor), tensor), found)
+
+
+def _line() -> str:
+    """The line that is at work: the innermost that is neither torch's, Accelerate's nor this file's.
+
+    Of gradients it is known only which line asked for all of them.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back and (frame.f_code.co_filename == __file__ or _of_library(frame.f_code.co_filename)):
+        frame = frame.f_back
+    path = frame.f_code.co_filename.replace("\\", "/")
+    root = f"{Path(__file__).parents[1].as_posix()}/"
+    line = f"{path.rpartition('site-packages/')[2].removeprefix(root)}:{frame.f_lineno}"
+    return line if torch._C._current_graph_task_id() < 0 else f"gradients of {line}"  # type: ignore[attr-defined]
+
+
+def _of_library(path: str) -> bool:
+    return any(f"site-packages{library}" in path for library in _LIBRARIES) or path.startswith("<")
+
+
+class _FromPython(TorchFunctionMode):
+    """What Python numbers become tensors by, and the other way round: torch does that beneath its operations."""
+
+    def __init__(self, device: Pretend) -> None:
+        super().__init__()
+        self.device = device
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in {torch.tensor, torch.as_tensor} and args and not isinstance(args[0], Tensor):
+            numbers = tree_map_only(OnDevice, lambda tensor: tensor.item(), args[0])
+            made: Tensor = func(numbers, *args[1:], **{**kwargs, "device": None})
+            return made.to(kwargs.get("device") or HOST)
+        if func in {Tensor.__getitem__, Tensor.__setitem__} and isinstance(args[0], OnDevice):
+            chosen = args[1] if isinstance(args[1], tuple) else (args[1],)
+            args = (args[0], tuple(_moved(index) for index in chosen), *args[2:])
+        if func is Tensor.tolist and isinstance(args[0], OnDevice):
+            self.device.wait("tolist")
+            return args[0].held.tolist()
+        return func(*args, **kwargs)
+
+
+def _moved(index: Any) -> Any:
+    return torch.tensor(index, dtype=None if index else torch.int64).to(DEVICE) if isinstance(index, list) else index
+
+
+@contextmanager
+def pretend_device() -> Iterator[Pretend]:
+    """Within, Accelerate's device is the pretend one. Tensors on it are of no use afterwards."""
+    device = Pretend()
+    with ExitStack() as stack:
+        for state in (PartialState._shared_state, AcceleratorState._shared_state):
+            stack.enter_context(mock.patch.dict(state))
+        PartialState(cpu=True)
+        PartialState._shared_state["device"] = DEVICE
+        AcceleratorState._shared_state.clear()
+        # Adam's one pass over a tensor exists there, too.
+        fused = "torch.optim.optimizer._get_fused_kernels_supported_devices"
+        stack.enter_context(mock.patch(fused, return_value=[DEVICE.type]))
+        stack.callback(register_optimizer_step_post_hook(device.end_step).remove)
+        stack.enter_context(_FromPython(device))
+        stack.enter_context(device)
+        yield device

@@ -1,0 +1,266 @@
+"""Every judge and every family of captioners, trained and asked on a pretend accelerator (``pretend``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import send_to_device
+from helpers import GENDER, make_glimpses, make_samples, save_captioner
+from judges.test_contract import NAMES, TASKS, Readings, make_tasks
+from judges.test_huggingface import FAMILIES, PROMPT, Pictures
+from pretend import DEVICE, Lines, OnDevice, Pretend, held, pretend_device
+from tiny_bert import save_bert
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from judge.judges import SENTENCE, Blueprint, Materials, Tuning, find_judge
+from judge.judges.backbones import make_backbone
+from judge.judges.encoders import EncoderClassifier
+from judge.judges.grit import GridsAndRegions
+from judge.judges.readers import FrozenEncoder, load_reader
+from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
+from judge.training.memory import most_that_fit
+from judge.training.processes import make_accelerator
+from judge.training.trainer import NetworkJudge, Trainer
+from judge.types import FloatArray, Sample, Target
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TRAINER = "judge/training/"
+# These check, on the device, that a prompt has as many places for a picture as it has features.
+CHECKING = {"llava", "llava_without_chat", "paligemma", "florence2"}
+# Their vision towers cut patches apart picture by picture and layer by layer, by sizes that they read from the device.
+CUTTING = {"qwen2_vl", "qwen2_5_vl"}
+
+
+class Run:
+    """A judge trained and asked twice, on the CPU and on the pretend device."""
+
+    def __init__(self, train: Sequence[Sample], test: Sequence[Sample], target: Target = GENDER) -> None:
+        self.train, self.test, self.target = train, test, target
+
+    def check(self, blueprint: Blueprint, materials: Materials, *, waits: int | None = 0) -> Pretend:
+        """Equal answers, no operand left on the host, and at most so many ``waits`` a step; None for any number."""
+        expected = self._answers(blueprint, materials)
+        with pretend_device() as device:
+            found = self._answers(blueprint, materials)
+        assert found == pytest.approx(expected, abs=1e-5)
+        if waits is not None:
+            check_steps(device.steps[1:], waits=waits)  # Before the first, weights are moved.
+        return device
+
+    def _answers(self, blueprint: Blueprint, materials: Materials) -> FloatArray:
+        recipe = blueprint.tuned.get(materials.tuning, blueprint.recipe)
+        assert recipe is not None
+        few = replace(recipe, epochs=min(1, recipe.epochs), learning_rate=1e-4, batch_size=4, micro_batch=None)
+        judge = NetworkJudge(blueprint, self.target, few, Trainer(make_accelerator()), materials)
+        return judge.fit(self.train, seed=0, validation=self.test).predict(self.test).probabilities
+
+
+def check_steps(steps: Sequence[tuple[Lines, Lines]], *, waits: int = 0) -> None:
+    """Between two optimiser steps the network copies nothing to the device, and waits for it so often at most."""
+    assert steps
+    for copies, waited in steps:
+        assert not {line for line in copies if not line.startswith(TRAINER)}
+        of_network = Lines({line: count for line, count in waited.items() if not line.startswith(TRAINER)})
+        assert of_network.total() <= waits, of_network
+        assert waited == of_network, waited  # The trainer reads losses once an epoch.
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_bert(tmp_path_factory.mktemp("readers") / "bert")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [*((name, GENDER) for name in NAMES if name != "linear"), ("lstm", TASKS), ("bert-ft", TASKS)]
+)
+def test_judges(name: str, target: Target, bert: Path) -> None:
+    make = make_tasks if target == TASKS else make_samples
+    run = Run(make(12), make(5, seed=1), target)
+    blueprint, materials = find_judge(f"{SENTENCE}any" if name == SENTENCE else name), Materials(reader=str(bert))
+    if blueprint.backbone:
+        materials = replace(materials, features=make_glimpses(run.train, regions=3 * blueprint.regions))
+    elif blueprint.reader:
+        materials = replace(materials, features=Readings())
+    run.check(blueprint, materials)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    root = tmp_path_factory.mktemp("captioners")
+    return lambda family: root / family if (root / family).is_dir() else save_captioner(root / family, family)
+
+
+def captions(count: int, *, seed: int = 0) -> list[Sample]:
+    """Random words of the tiny captioners, of several lengths; one of them without a picture."""
+    rng = np.random.default_rng(seed)
+    words = ("a", "person", "dog", "rides", "the", "<gender>", "<unk>")
+    lines = [tuple(rng.choice(words, size=rng.integers(6)).tolist()) for _ in range(count)]
+    return [
+        Sample(str(image), "human", 0, line, (image % 2,), image=str(image) if image else None)
+        for image, line in enumerate(lines)
+    ]
+
+
+@pytest.mark.parametrize("tuning", ["full", "frozen", "lora", "zero-shot"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_captioners(family: str, tuning: Tuning, checkpoint: Callable[[str], Path]) -> None:
+    materials = Materials(pictures=Pictures(), prompt=PROMPT, tuning=tuning)  # type: ignore[arg-type]
+    waits = None if tuning == "zero-shot" or family in CUTTING else int(family in CHECKING)
+    device = Run(captions(12), captions(5, seed=1)).check(
+        find_judge(f"hf:{checkpoint(family)}"), materials, waits=waits
+    )
+    if family in CUTTING:
+        # Where words stand is known beforehand: what is asked does not grow with the samples.
+        assert not {line for line in device.waits if "mask as index" in line}
+        assert max((waited.total() for _, waited in device.steps[1:]), default=0) <= 15
+
+
+def test_frozen_networks(bert: Path) -> None:
+    """What reads captions and sees pictures for other judges."""
+    reader = FrozenEncoder(load_reader(str(bert)), pooling=("cls", "max", "mean"), normalised=True)
+    backbone = make_backbone(Materials(backbone_weights="random", image_size=64), "test_resnet")
+    seer = GridsAndRegions(backbone, regions=2).eval()
+    words = reader.collate([("dog",), ("dog", "rides", "noise"), ()])
+    boxes = torch.tensor([[[0.0, 0.2, 0.5, 0.9], [0, 0, 0, 0]]] * 2)
+    pictures = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        expected = reader(words), seer(pictures, boxes)
+        with pretend_device() as device:
+            reader.to(DEVICE)
+            seer.to(DEVICE)
+            batch = send_to_device((words, pictures, boxes), DEVICE)
+            device.copies.clear()
+            found = reader(batch[0]), seer(*batch[1:])
+            assert not device.copies + device.waits
+    for one, other in zip(found, expected, strict=True):
+        assert isinstance(one, OnDevice)
+        assert held(one).numpy() == pytest.approx(other.numpy(), abs=1e-5)
+
+
+class Forgetful(EncoderClassifier):
+    """With a step that each word's place decides."""
+
+    def forward(self, batch: Any) -> Tensor:
+        logits = super().forward(batch)
+        return logits * self.scale(batch["tokens"])
+
+    def scale(self, tokens: Tensor) -> Tensor:
+        return torch.ones(len(tokens), 1)
+
+
+class Waiting(Forgetful):
+    def scale(self, tokens: Tensor) -> Tensor:
+        return torch.ones(len(tokens), 1, device=tokens.device) * (tokens.max().item() > 0) * tokens[tokens > 0].numel()
+
+
+class Copying(Forgetful):
+    def scale(self, tokens: Tensor) -> Tensor:
+        return torch.tensor([1.0], device=tokens.device)
+
+
+def blueprint_of(kind: type[Forgetful]) -> Blueprint:
+    def network(target: Target, samples: Sequence[Sample], materials: Materials) -> Forgetful:
+        whole = find_judge("rnn").network(target, samples, materials)  # type: ignore[misc]
+        return kind(whole.vocabulary, whole.encoder, len(target.classes), head=3)  # type: ignore[attr-defined]
+
+    return replace(find_judge("rnn"), network=network)
+
+
+def test_a_forgotten_move_is_found() -> None:
+    """On a CPU the network is fault-free: here it is refused."""
+    run = Run(make_samples(12), make_samples(5, seed=1))
+    with pytest.raises(RuntimeError, match=r"\[4, 1\] of aten.mul.Tensor is on the host.*test_device"):
+        run.check(blueprint_of(Forgetful), Materials())
+    assert _get_current_dispatch_mode() is None
+    assert make_accelerator().device == torch.device("cpu")
+
+
+def test_waits_and_copies_are_found() -> None:
+    run = Run(make_samples(12), make_samples(5, seed=1))
+    device = run.check(blueprint_of(Waiting), Materials(), waits=2)
+    kinds = {line.partition(" ")[2]: count for line, count in device.steps[1][1].items() if "test_device.py" in line}
+    assert kinds == {"_local_scalar_dense": 1, "mask as index": 1}
+    with pytest.raises(AssertionError, match=r"test_device\.py"):
+        run.check(blueprint_of(Waiting), Materials(), waits=1)
+    with pytest.raises(AssertionError, match=r"test_device\.py"):
+        run.check(blueprint_of(Copying), Materials())
+
+
+@pytest.mark.parametrize(
+    ("do", "kind"),
+    [
+        (lambda x: x.item(), "_local_scalar_dense"),
+        (lambda x: bool(x > 0), "_local_scalar_dense"),
+        (lambda x: x[None].tolist(), "tolist"),
+        (lambda x: x.cpu(), "to the host"),
+        (lambda x: torch.zeros(()).copy_(x), "to the host"),
+        (lambda x: x[None][x[None] > 0], "mask as index"),
+        (lambda x: x[None].nonzero(), "nonzero"),
+        (lambda x: torch.tensor([x, x]), "_local_scalar_dense"),
+        (lambda x: torch.repeat_interleave(x[None].long()), "repeat_interleave"),
+        (lambda x: x[None].equal(x[None]), "equal"),
+    ],
+)
+def test_what_waits(do: Callable[[Tensor], object], kind: str) -> None:
+    with pretend_device() as device:
+        x = torch.ones((), device=DEVICE)
+        do(x)
+    assert {line.partition(" ")[2] for line in device.waits} == {kind}
+
+
+def test_what_waits_for_nothing() -> None:
+    """Fills where a mask says so, numbers that stay on the host, gradients, weights that modules share."""
+    shared = torch.nn.Linear(3, 3)
+    module = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
+    x, before = torch.ones(2, 3), sum(weight.grad is None for weight in module.parameters())
+    (module(x) * 2).sum().backward()
+    expected = [weight.grad for weight in module.parameters()]
+    module.zero_grad()
+    with pretend_device() as device:
+        moved = module.to(DEVICE)
+        x = torch.ones(2, 3, device=DEVICE)
+        x[x < 0] = 5.0
+        (moved(x) * torch.tensor(2.0)).sum().backward()
+        assert not device.waits
+        assert device.copies.total() == 2
+        found = [held(weight.grad) for weight in module.parameters()]
+    assert len(found) == before == 2
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_nothing_is_left_behind() -> None:
+    make_accelerator()
+    before = dict(PartialState._shared_state), dict(AcceleratorState._shared_state)
+    with pretend_device():
+        assert make_accelerator().device == DEVICE
+    assert (dict(PartialState._shared_state), dict(AcceleratorState._shared_state)) == before
+    assert _get_current_dispatch_mode() is None
+    assert type(torch.tensor([1.0]).add_(1)) is Tensor
+
+
+def test_lengths_are_those_of_the_tokens() -> None:
+    """On the host and on the device, the same."""
+    samples = make_samples(9)
+    batch = RecurrentClassifier(build_vocabulary(samples), 2).collate(samples)
+    assert batch["host_lengths"] == batch["lengths"].tolist() == (batch["tokens"] > 0).sum(dim=1).tolist()
+
+
+def test_trying_what_fits_starts_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout's numbers come back afterwards; the machine's other GPUs, where other processes train, stay unasked."""
+    asked: list[object] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", asked.append)
+    module, state = torch.nn.Linear(2, 2), torch.get_rng_state()
+    assert most_that_fit(module, torch.rand, 4) == 4
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not asked
