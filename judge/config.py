@@ -495,6 +495,9 @@ class TrainingSettings(Settings):
         None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "the judge's own"
     )
     learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
+    patience: int | None = option(
+        None, "epochs without a better validation loss that end training, for judges that have one", "no number", ge=1
+    )
     precision: Annotated[Literal["no", "bf16", "fp16"] | None, _NoIsAWord] = option(
         None, "mixed precision", "Accelerate's setting"
     )
@@ -507,6 +510,9 @@ class TrainingSettings(Settings):
         "processes that prepare batches for each judge",
         "on GPUs up to 8 for Hugging Face judges; else 0",
         ge=0,
+    )
+    log_with: Names = option(
+        (), "trackers for losses, comma-separated: tensorboard, wandb, mlflow or another of Accelerate's", "none"
     )
     checkpoints: Path | None = option(None, "folder of trained judges to reuse and to add to", "none")
 
@@ -547,7 +553,7 @@ class RunSettings(StatisticsSettings, TrainingSettings, MaskedSettings, JudgeSet
 
     def recipe(self) -> dict[str, Any]:
         """What overrides the judges' own recipes."""
-        names = ("epochs", "batch_size", "micro_batch", "learning_rate")
+        names = ("epochs", "batch_size", "micro_batch", "learning_rate", "patience")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

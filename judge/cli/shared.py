@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import typer
 
 from judge.errors import JudgeError
+from judge.utils.launch import fault_told, is_main_process, tells_fault
 
 if TYPE_CHECKING:
     from judge.types import Progress
 
 
+# Seconds between lines of one kind of work, and before the first of another.
+_A_MINUTE, _SOON = 60.0, 10.0
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """A mendable fault is one line on standard error and exit code 2; no traceback. Of a launch, one line in all."""
-    from judge.utils.launch import fault_told, tells_fault
-
     try:
         yield
     except JudgeError as error:
@@ -33,21 +39,66 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def show_progress(*, period: float = 30) -> Iterator[Progress]:
-    """A bar with the time left, on standard error, in the main process.
+    """A bar with the time left, on standard error, in the main process; lines where that is no terminal.
 
     ``period``: seconds over which the speed is taken; it must be known of some units in that time.
     """
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    from judge.utils.launch import is_main_process
-
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    quiet = not (is_main_process() and console.is_terminal)
-    with Progress(*columns, console=console, disable=quiet, transient=True, speed_estimate_period=period) as bar:
+    shown = is_main_process() and console.is_terminal
+    with Progress(*columns, console=console, disable=not shown, transient=True, speed_estimate_period=period) as bar:
         task = bar.add_task("reading", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total or None)
+        lines = _Lines() if is_main_process() and not shown else None
+
+        def tell(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+            if lines:
+                lines.tell(what, done, total)
+
+        with _logged():
+            yield tell
+
+
+class _Lines:
+    """Progress in lines, for a scheduler's log: one a minute, and one where other work begins; none of short work."""
+
+    def __init__(self) -> None:
+        self.what = self.shown = ""
+        self.begun = self.told = time.monotonic()
+        self.before = 0
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what != self.what:
+            self.what, self.begun, self.before = what, now, done
+        if now - self.told < (_A_MINUTE if what == self.shown else _SOON):
+            return
+        self.shown, self.told = what, now
+        line = f"{time.strftime('%H:%M:%S')} {what}"
+        if total:
+            line += f": {done} of {total}"
+            if done > self.before:
+                left = round((now - self.begun) / (done - self.before) * (total - done))
+                line += f", {timedelta(seconds=left)} left"
+        typer.echo(line, err=True)
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """What the package logs goes to standard error, in the main process."""
+    logger, handler = logging.getLogger("judge"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("judge: %(message)s"))
+    before = logger.level
+    logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def say(line: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ from judge.commands.captioner_checkpoints import (
 )
 from judge.commands.labels import choose_lexicons, complete_labels, read_given
 from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, make_config
+from judge.config import RunConfig, TrainConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
@@ -37,8 +37,9 @@ from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.products import AND
 from judge.training.setup import TrainingSetup
+from judge.training.telling import Hear
 from judge.types import Progress
-from judge.utils.files import writing
+from judge.utils.files import TRACKING, writing
 from judge.utils.launch import is_main_process
 
 
@@ -136,21 +137,66 @@ def run(
     with directory.working() if directory else nullcontext():
         if silent:
             corpus = _captioned(config, corpus, plan, lexicons, pictures, silent=silent, directory=directory)
-        result = measure(
-            corpus,
-            plan,
-            lexicons=lexicons,
-            setup=setup,
-            open_pictures=pictures.hidden if config.images else None,
-            progress=progress,
-            # Where captions have been written, the folder has been begun.
-            ready=directory.begin if directory and not silent else None,
-        )
+        heard = told(config, directory.partial if directory else None, directory.log if directory else None)
+        with heard as (hear, start_trackers):
+
+            def begin() -> None:
+                if directory and not silent:  # Where captions have been written, the folder has been begun.
+                    directory.begin()
+                start_trackers()
+
+            result = measure(
+                corpus,
+                plan,
+                lexicons=lexicons,
+                setup=replace(setup, hear=hear),
+                open_pictures=pictures.hidden if config.images else None,
+                progress=progress,
+                ready=begin,
+            )
         sight = describe_images(config, plan, lexicons.attribute)
         result = replace(result, run={**result.run, **sight, **people})
         if directory and is_main_process():
             directory.finish(config.to_yaml(), result)
     return result
+
+
+@contextmanager
+def told(
+    config: RunConfig | TrainConfig, folder: Path | None, log: Callable[..., None] | None
+) -> Iterator[tuple[Hear, Callable[[], None]]]:
+    """Who hears of trainings, the log and the trackers that were asked for; and what starts these.
+
+    Args:
+        config: the settings.
+        folder: for what trackers write; None for ``runs``.
+        log: takes an event and its facts, as of :meth:`~judge.utils.files.ResumableFolder.log`; None for no log.
+
+    Raises:
+        JudgeError: a tracker that cannot start.
+    """
+    with ExitStack() as stack:
+        hearing: list[Hear] = []
+        starting: list[Callable[[], None]] = []
+        if log is not None:
+            hearing.append(lambda event, facts: log(event, **facts))
+        if config.log_with:
+            from judge.training.tracking import tracking
+
+            place, settings = (folder or Path("runs")) / TRACKING, config.model_dump(mode="json")
+            heard, start_trackers = stack.enter_context(tracking(config.log_with, place, settings))
+            hearing.append(heard)
+            starting.append(start_trackers)
+
+        def hear(event: str, facts: Mapping[str, Any]) -> None:
+            for one in hearing:
+                one(event, facts)
+
+        def start() -> None:
+            for one in starting:
+                one()
+
+        yield hear, start
 
 
 def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:

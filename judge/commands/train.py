@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from judge.commands.captioner_checkpoints import models_to_caption
-from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus
+from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus, told
 from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import RunPictures
 from judge.config import TrainConfig
@@ -21,7 +22,7 @@ from judge.report.notes import class_notes
 from judge.training.checkpoint import History, read_history
 from judge.training.members import weights_beside
 from judge.types import Progress
-from judge.utils.files import with_way_on, write_whole
+from judge.utils.files import LOG, append, with_way_on, write_whole
 from judge.utils.launch import is_main_process
 
 INDEX = "judges.json"
@@ -69,7 +70,10 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     looking = RunPictures(config, progress).hidden if config.images else None
     plan, setup = make_plan(config), make_setup(config)
     try:
-        work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
+        with told(config, config.checkpoints, partial(append, config.checkpoints / LOG)) as (hear, start):
+            start()
+            setup = replace(setup, hear=hear)
+            work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
     except JudgeError as error:
         if open_checkpoints(config.checkpoints) == before:
             raise

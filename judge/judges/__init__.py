@@ -183,6 +183,7 @@ class Recipe:
         micro_batch: samples a forward pass, per process; None for the whole share of a batch, "auto" for as many
             as fit into memory. Gradients add up to exactly those of the batch.
         keep: "last" epoch's weights, or those of the epoch with the "best" validation loss.
+        patience: epochs without a better validation loss after which training ends; None for all epochs.
         sharing: how several processes are used by default: whole "members" (many small judges) or one
             judge on all of them, "data"-parallel (large ones).
     """
@@ -192,6 +193,7 @@ class Recipe:
     batch_size: int = 64
     micro_batch: int | Literal["auto"] | None = None
     keep: Literal["last", "best"] = "last"
+    patience: int | None = None
     sharing: Sharing = "members"
 
 

@@ -40,6 +40,16 @@ class History:
         """The epoch of least validation loss, the earliest of equals, from 1; None where none was chosen."""
         return self.validation.index(min(self.validation)) + 1 if self.validation else None
 
+    @property
+    def waited(self) -> int:
+        """Epochs since the best one; 0 where none was chosen."""
+        return len(self.validation) - (self.best or 0)
+
+    @property
+    def last_validation(self) -> float | None:
+        """After the last epoch."""
+        return self.validation[-1] if self.validation else None
+
 
 class Checkpoint:
     """The resumable state of one training: weights, Adam's moments, history, and the best weights so far.

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -27,6 +25,7 @@ from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member, assign
 from judge.training.setup import TrainingSetup, name_members
+from judge.training.telling import Reporter, listening
 from judge.types import Predictions, Progress
 from judge.utils.launch import is_main_process, launched
 from judge.utils.parallel import unordered
@@ -82,9 +81,10 @@ def train_members(
     for member, key in zip(members, keys, strict=True):
         alike.setdefault(key, []).append(replace(member, key=key))
     together, own = _share(list(_batches(list(alike.values()))), setup)
-    total = sum(setup.units(same[0].judge) for batch in (*together, *own) for same in batch)
-    with _progress(total, partial(progress, "training judges") if progress else None) as units:
-        work = partial(_work, units=units, then=then)
+    total = sum(setup.units(same[0]) for batch in (*together, *own) for same in batch)
+    told = partial(progress, "training judges") if progress else None
+    with listening(total, told, setup.hear) as folder:
+        work = partial(_work, folder=folder, then=then)
         parts = _launched(together, own, setup, work) if launched() else _local(own, setup, work)
         done = {key: iter(results) for part in parts for key, results in part.items()}
     return [next(done[key]) for key in keys]
@@ -113,7 +113,7 @@ def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., D
     workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
 
     def needed(task: list[Batch]) -> TrainingSetup:
-        return _setup_for_worker(task[0][0][0], setup) if workers > 1 else setup
+        return _setup_for_worker(task[0][0][0], replace(setup, hear=None)) if workers > 1 else setup
 
     travelling = (delayed(_each)(work, task, needed(task)) for task in _tasks(batches))
     yield from chain.from_iterable(unordered(travelling, workers))
@@ -198,23 +198,23 @@ def _batches(judges: Sequence[Alike]) -> Iterator[Batch]:
     yield from joint.values()
 
 
-def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> dict[str, list[R]]:
+def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
     """Train, or take from the store, the judges of one batch."""
     firsts = [same[0] for same in batch]
     kept = [_load(member, setup) for member in firsts]
     joint = firsts[0].judge.joint
-    counters = [_Counter(units) for _ in batch]
+    reporters = [Reporter.of(folder, member) for member in firsts]
     # Judges trained jointly choose together: all are trained.
-    found = [_train(firsts[0], setup, counters[0])] if joint is None and kept[0] is None else kept
+    found = [_train(firsts[0], setup, reporters[0])] if joint is None and kept[0] is None else kept
     if joint is not None and any(answers is None for answers in kept):
         with threads(1):
             found = _asked(firsts, joint(firsts[0].target, assign(firsts)))
     results = {}
-    for same, counter, before, predictions in zip(batch, counters, kept, found, strict=True):
+    for same, reporter, before, predictions in zip(batch, reporters, kept, found, strict=True):
         assert predictions is not None
         if before is None:
             _store(same[0], setup, predictions)
-        counter.reach(setup.units(same[0].judge))
+        reporter.reach(setup.units(same[0]))
         results[same[0].key] = [then(member, predictions) for member in same]
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
@@ -257,11 +257,11 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
     return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
 
 
-def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictions:
+def _train(member: Member, setup: TrainingSetup, reporter: Reporter) -> Predictions:
     """Train one judge, by itself or with all processes, and ask it."""
     path, alone = setup.file_of(member.key), setup.sharing_of(member.judge) == "members"
     with threads(1 if alone else None):
-        judge = _build(member, setup, path, on_epoch=lambda done, _: counter.reach(done))
+        judge = _build(member, setup, path, reporter)
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
         found = judge.predict(member.test())
         if member.validates:
@@ -272,7 +272,7 @@ def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictio
     return found
 
 
-def _build(member: Member, setup: TrainingSetup, path: Path | None, *, on_epoch: Callable[[int, float], None]) -> Judge:
+def _build(member: Member, setup: TrainingSetup, path: Path | None, reporter: Reporter) -> Judge:
     blueprint, recipe = member.judge, setup.recipe_of(member.judge)
     if blueprint.judge is not None:
         return blueprint.judge(member.target)
@@ -287,7 +287,7 @@ def _build(member: Member, setup: TrainingSetup, path: Path | None, *, on_epoch:
         sharing=setup.sharing or recipe.sharing,
         checkpoint=_under_way(path) if path else None,
         workers=_loaders(blueprint, setup, accelerator),
-        on_epoch=on_epoch,
+        reporter=reporter,
     )
     features: Features | None = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     if isinstance(features, FeatureStore) and blueprint.pixels is None:
@@ -350,40 +350,3 @@ def _default_workers(batches: Sequence[Batch]) -> int:
 def usable_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@dataclass
-class _Counter:
-    """Units of work done of one judge: each is a byte of a file that all workers append to."""
-
-    path: Path
-    done: int = 0
-
-    def reach(self, units: int) -> None:
-        # No training ends because its progress cannot be told.
-        with suppress(OSError), self.path.open("ab") as file:
-            file.write(bytes(max(0, units - self.done)))
-        self.done = units
-
-
-@contextmanager
-def _progress(total: int, progress: Callable[[int, int], None] | None) -> Iterator[Path]:
-    """The file of :class:`_Counter`, whose size a thread tells ``progress``."""
-    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
-        path = Path(folder) / "units"
-        path.touch()
-        stop = threading.Event()
-
-        def tell() -> None:
-            while progress and not stop.wait(0.5):
-                progress(path.stat().st_size, total)
-
-        thread = threading.Thread(target=tell, daemon=True)
-        thread.start()
-        try:
-            yield path
-        finally:
-            stop.set()
-            thread.join()
-            if progress:
-                progress(path.stat().st_size, total)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from judge.evidence import Slot
 from judge.judges import NOTHING, Blueprint, Materials, Recipe, Sharing
 from judge.training.member import Member, one_by_one
+from judge.training.telling import Hear
 from judge.types import Progress, Sample
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class TrainingSetup:
         keeps_weights: whether trained networks are kept there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
+        hear: called with what happens in training: losses of epochs, trainings that go on.
         precomputed: features of pictures and captions; None where none are needed, or none were computed yet.
     """
 
@@ -48,6 +50,7 @@ class TrainingSetup:
     materials: Materials = NOTHING
     features: Path = Path("runs/features")
     precomputed: Precomputed | None = None
+    hear: Hear | None = None
 
     def precompute(self, members: Sequence[Member], progress: Progress | None = None) -> TrainingSetup:
         """A setup with the features that the judges of ``members`` need.
@@ -75,10 +78,10 @@ class TrainingSetup:
         """False for a judge that is asked as it is (zero-shot)."""
         return not (self.materials.tuning == "zero-shot" and "zero-shot" in judge.tuned)
 
-    def units(self, judge: Blueprint) -> int:
-        """Units of work of a member, for progress: its epochs, or 1."""
-        recipe = self.recipe_of(judge)
-        return recipe.epochs if recipe else 1
+    def units(self, member: Member) -> int:
+        """Units of work of a member, for progress: its steps in all epochs, or 1."""
+        recipe = self.recipe_of(member.judge)
+        return recipe.epochs * -(-len(member.split.train) // recipe.batch_size) if recipe else 1
 
     def sharing_of(self, judge: Blueprint) -> Sharing:
         """A judge that trains itself is always whole; a network as asked, or as its recipe says."""

@@ -31,6 +31,7 @@ from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, to_pr
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
+from judge.training.telling import Reporter
 from judge.types import FloatArray, Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
@@ -74,6 +75,7 @@ class Trainer:
         seconds: at least this long between two writes of it.
         workers: processes that collate batches ahead; 0 for this one.
         on_epoch: told (epochs done, mean training loss) after each epoch.
+        reporter: told of steps and epochs, too.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Trainer:
         seconds: float = 60.0,
         workers: int = 0,
         on_epoch: Callable[[int, float], None] | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self.accelerator = accelerator
         self.parallel = sharing == "data" and accelerator.num_processes > 1
@@ -92,7 +95,8 @@ class Trainer:
         self.rank = accelerator.process_index if self.parallel else 0
         self.world = accelerator.num_processes if self.parallel else 1
         self.checkpoint, self.seconds = checkpoint, seconds
-        self.workers, self.on_epoch = workers, on_epoch
+        self.workers, self.on_epoch, self.reporter = workers, on_epoch, reporter
+        self.steps = 0
         self.micro_batch: int | None = None
 
     def fit(
@@ -147,7 +151,12 @@ class Trainer:
         writes = self.checkpoint if self.rank == 0 else None
         state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds, agree=self._agree)
         first = state.load(module, optimiser, seed=seed)
+        self.steps = first * len(_batches(range(len(task.samples)), recipe.batch_size))
+        if first:
+            self._tell("goes on", epoch=first + 1)
         for epoch in range(first, recipe.epochs):
+            if recipe.patience and state.history.waited >= recipe.patience:
+                break
             torch.manual_seed(derive_seed(seed, epoch, self.rank))
             module.train()
             loss = self._epoch(model, scaled, task, seed=derive_seed(seed, epoch))
@@ -158,6 +167,7 @@ class Trainer:
             if recipe.keep == "best":
                 state.keep_best(module, self._mean_loss(task))
             state.save(module, optimiser, seed=seed)
+            self._tell("epoch", epoch=epoch + 1, loss=loss, validation=state.history.last_validation)
             if self.on_epoch:
                 self.on_epoch(epoch + 1, loss)
         state.restore_best(module)
@@ -195,6 +205,9 @@ class Trainer:
                 with self.accelerator.no_sync(model) if i + 1 < len(pieces) else nullcontext():
                     total += self._backward(model, task, next(fed), scale=scale).to(total.dtype) * len(batch)
             optimiser.step()
+            self.steps += 1
+            if self.reporter and self.rank == 0:
+                self.reporter.step(self.steps)
         if self.parallel:
             total = self.accelerator.reduce(total, reduction="mean")
         return float(total) / len(task.samples)
@@ -291,12 +304,17 @@ class Trainer:
         loss = weighted_loss(logits, Truth.of(samples, task.target), whole=is_of_vocabulary(task.network))
         return float(loss) / sum(sample.weight for sample in samples)
 
+    def _tell(self, event: str, **facts: Any) -> None:
+        """Of a judge that all processes train, one tells."""
+        if self.reporter and self.rank == 0:
+            self.reporter.event(event, **facts)
+
     def _agree(self, due: bool) -> bool:
         """Shards are put together by all processes: the writing one decides when."""
         return bool(gather(due)[0]) if self.sharded else due
 
 
-def _batches(order: list[int], size: int) -> list[Piece]:
+def _batches(order: Piece, size: int) -> list[Piece]:
     """Places in the order of an epoch, cut up."""
     starts = list(range(0, len(order), size))
     if len(starts) > 1 and len(order) - starts[-1] == 1:

@@ -16,6 +16,7 @@ from judge.errors import JudgeError
 from judge.utils.launch import is_main_process
 
 LOG = "log.jsonl"
+TRACKING = "tracking"  # Folder of what experiment trackers write.
 
 
 @contextmanager
@@ -42,6 +43,12 @@ def write_whole(path: Path, data: bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def append(log: Path, event: str, **facts: Any) -> None:
+    """Append one line to a log: time (seconds since 1970), event, facts."""
+    with log.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
 
 
 def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
@@ -213,7 +220,8 @@ class ResumableFolder(OutputFolder):
         """Whether anything in the working folder would have to be done again without it."""
         for path in self.partial.rglob("*"):
             with suppress(FileNotFoundError):  # Other processes may be at work still.
-                if path.is_file() and path.name != LOG and path.stat().st_size:
+                told = path.name == LOG or TRACKING in path.parts
+                if path.is_file() and not told and path.stat().st_size:
                     return True
         return False
 
@@ -223,6 +231,5 @@ class ResumableFolder(OutputFolder):
             super().discard()
 
     def log(self, event: str, **facts: Any) -> None:
-        """Append one line to ``log.jsonl``: time (seconds since 1970), event, facts."""
-        with (self.partial / LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
+        """Append one line to ``log.jsonl``; see :func:`append`."""
+        append(self.partial / LOG, event, **facts)

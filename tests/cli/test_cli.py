@@ -57,7 +57,12 @@ def written(out: Path) -> dict[str, Any]:
 
 
 def events(out: Path) -> list[str]:
-    return [json.loads(line)["event"] for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    """Of a run's log; what trainings tell apart."""
+    return [line["event"] for line in logged(out) if "judge" not in line]
+
+
+def logged(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +298,8 @@ def test_a_killed_run_goes_on_with_the_same_numbers(
     arguments = ["evaluate", *inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "2"]
     arguments += ["--learning-rate", 0.002, "--metrics", "lic", "--refits", 2, "--workers", 1, "--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done_well(*arguments, "--out", whole)
+    done_well(*arguments, "--out", whole, "--log-with", "tensorboard")
+    check_losses(whole)
     command = [sys.executable, "-m", "judge", *map(str, arguments), "--out", str(killed)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     store = killed.with_name("killed.partial") / "members"
@@ -319,6 +325,24 @@ def test_a_killed_run_goes_on_with_the_same_numbers(
     assert (row["basis"], row["degrees"]) == ("refits", 2)
     assert row["p_value"] is not None
     assert events(killed) == ["started", "resumed", "resumed", "finished"]
+
+
+def check_losses(out: Path) -> None:
+    """Of 6 judges in 2 epochs, the log and TensorBoard say the same; refits tell nothing."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    told = [line for line in logged(out) if line["event"] == "epoch"]
+    assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 12
+    curves = {}
+    for path in (out / "tracking").rglob("*tfevents*"):
+        data = path.read_bytes()
+        while data:  # Records: length, its checksum, event, its checksum.
+            length = int.from_bytes(data[:8], "little")
+            event, data = Event.FromString(data[12 : 12 + length]), data[16 + length :]
+            curves |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+    for line in told:
+        tag = f"loss/lstm/much/{line['side']}/{line['index']}/0/0"
+        assert curves[tag, line["epoch"]] == pytest.approx(line["loss"], rel=1e-6)
 
 
 def failing_at(number: int) -> Callable[..., Any]:

@@ -79,6 +79,19 @@ def test_micro_batches_add_up_to_the_batch() -> None:
     assert pieces == pytest.approx(whole, abs=1e-5)
 
 
+def test_training_ends_when_validation_no_longer_gets_better() -> None:
+    """The weights are the best epoch's, and the epochs those of a training that goes on until it is killed."""
+    samples = make_samples(60)
+    validation = [replace(sample, answers=(1 - sample.answers[0],)) for sample in samples]  # What is learnt is wrong.
+    whole, ended = (make_judge(Plain, keep="best", epochs=8, patience=patience) for patience in (None, 2))
+    for judge in (whole, ended):
+        judge.fit(samples, seed=1, validation=validation)
+    assert whole.history.best == ended.history.best == 1
+    assert (len(whole.history.training), len(ended.history.training)) == (8, 3)
+    assert whole.history.validation[:3] == ended.history.validation
+    assert whole.predict(samples).probabilities.tolist() == ended.predict(samples).probabilities.tolist()
+
+
 class Faulty(Words):
     """Cannot take a caption of the word "bad"."""
 
