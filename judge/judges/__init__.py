@@ -134,6 +134,8 @@ class Materials:
             bert-base-uncased.
         features: the pictures as the blueprint's backbone sees them, or the captions as its reader reads them; filled
             in by the trainer.
+        empty: whether weights may be left on ``meta``, as another process sends its own before they are needed;
+            filled in by the trainer.
     """
 
     pictures: HiddenPictures | None = None
@@ -145,6 +147,7 @@ class Materials:
     tuning: Tuning = "full"
     reader: str | None = None
     features: Features | None = None
+    empty: bool = False
 
     @property
     def settings(self) -> tuple[object, ...]:

@@ -132,12 +132,13 @@ def place(reference: str) -> str:
     return f"--judge hf:{reference}"
 
 
-def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
+def load_captioner(reference: str, *, where: str | None = None, empty: bool = False) -> Captioner:
     """The captioner in a folder, or of a name on the hub (fetched by transformers, if it may).
 
     Args:
         reference: the folder, or the name.
         where: what users typed to name it, for messages; None where it is a judge.
+        empty: leave the weights on ``meta``.
 
     Raises:
         JudgeError: no such folder or name; not a captioner of images; needs code of its own; no or broken
@@ -148,7 +149,7 @@ def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
     name = locate(reference, where)
     with quiet():
         _check_kind(name, where)
-        model = _load_model(name, where)
+        model = _load_model(name, where, empty=empty)
         tokenizer, images, processor = _load_processors(name, where)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
@@ -217,14 +218,19 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
 
-def _load_model(name: str, where: str) -> Any:
+def _load_model(name: str, where: str, *, empty: bool) -> Any:
     import transformers
 
     loader: Any = transformers.AutoModelForImageTextToText
     with loading("the weights cannot be read", where, mend=_AGAIN):
         # float32: training needs it, and the trainer's autocast picks the precision of the products.
         model, notes = loader.from_pretrained(
-            name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            name,
+            dtype=torch.float32,
+            device_map="meta" if empty else None,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
         )
     check_weights(notes, where)
     return model.eval()

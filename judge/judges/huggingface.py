@@ -87,6 +87,10 @@ class AnswerJudge(nn.Module):
             part.eval()
         return self
 
+    def tie_weights(self) -> None:
+        """Make one of the weights that the captioner has under two names, where moving them has made two."""
+        self.model.tie_weights()  # type: ignore[operator]  # a method of transformers' models
+
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """The captioner's tensors for these samples, one padded text for each forward pass.
 
@@ -187,7 +191,9 @@ def make_blueprint(reference: str) -> Blueprint:
     """
 
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
-        return AnswerJudge(load_captioner(reference), target, materials)
+        # One that is asked as it is, is whole in every process.
+        empty = materials.empty and materials.tuning != "zero-shot"
+        return AnswerJudge(load_captioner(reference, empty=empty), target, materials)
 
     return Blueprint(
         f"{HUGGING_FACE}{reference}",

@@ -194,16 +194,10 @@ def _laid_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The state that training changes: no frozen weights; of tied ones (one storage, two names) the first name."""
-    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
-    found: dict[str, torch.Tensor] = {}
-    places: set[tuple[int, ...]] = set()
-    for name, tensor in module.state_dict().items():
-        place = (tensor.data_ptr(), *tensor.shape, *tensor.stride())
-        if name not in frozen and (tensor.numel() == 0 or place not in places):
-            found[name] = tensor
-            places.add(place)
-    return found
+    """The state that training changes: no frozen weights; of tied ones (one weight, two names) the first name."""
+    kept = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    kept |= {name for name, _ in module.named_buffers()}
+    return {name: tensor for name, tensor in module.state_dict().items() if name in kept}
 
 
 def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, float]) -> None:

@@ -28,6 +28,7 @@ from judge.training.losses import is_of_vocabulary, make_optimiser, to_probabili
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
+from judge.training.sharding import is_sharded, shard
 from judge.types import FloatArray, Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
@@ -162,8 +163,12 @@ class Trainer:
         # Captioners may bring along weights that no answer passes through.
         idle = getattr(task.network, "has_idle_weights", False)
         self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=idle)
-        if not self.sharded:
-            module.to(self.accelerator.device)  # A sharded judge need not fit into one device.
+        if self.sharded:
+            # A sharded judge need not fit into one device; the optimiser is of the shards.
+            shard(self.accelerator, module)
+            optimiser = make_optimiser(module, task.recipe)
+            return module, optimiser, self.accelerator.prepare_optimizer(optimiser)
+        module.to(self.accelerator.device)
         optimiser = make_optimiser(module, task.recipe)
         model, scaled = self.accelerator.prepare(module, optimiser)
         return model, optimiser, scaled
@@ -243,8 +248,9 @@ class Trainer:
         Raises:
             JudgeError: memory ran out.
         """
-        cast(nn.Module, network).to(self.accelerator.device)
         task = _Task(network, samples, target, recipe)
+        if not is_sharded(task.module):
+            task.module.to(self.accelerator.device)
         if self.micro_batch is None and recipe.micro_batch != "auto":
             self.micro_batch = recipe.micro_batch
         try:
@@ -305,7 +311,7 @@ class NetworkJudge:
 
     def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
         """Build the network from ``samples`` and train it; see :meth:`Trainer.fit`."""
-        self.network = self._make(samples, seed)
+        self.network = self._make(samples, seed, empty=self.trainer.sharded and self.trainer.rank > 0)
         self.history = self.trainer.fit(
             self.network, samples, target=self.target, recipe=self.recipe, seed=seed, validation=validation
         )
@@ -324,10 +330,10 @@ class NetworkJudge:
         meta |= {"device": place.device.type, "precision": place.mixed_precision, "processes": str(self.trainer.world)}
         save_weights(path, cast(nn.Module, self.network), meta | {"history": json.dumps(asdict(self.history))})
 
-    def _make(self, samples: Sequence[Sample], seed: int) -> Network:
+    def _make(self, samples: Sequence[Sample], seed: int, *, empty: bool = False) -> Network:
         assert self.blueprint.network is not None
         torch.manual_seed(derive_seed(seed))
-        return self.blueprint.network(self.target, samples, self.materials)
+        return self.blueprint.network(self.target, samples, replace(self.materials, empty=empty))
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], rows in the order of ``samples``."""

@@ -339,6 +339,12 @@ def test_a_launch_that_gave_one_process_is_refused(monkeypatch: pytest.MonkeyPat
     assert "several processes were asked for, and this one is alone" in fault_of(make_accelerator)
 
 
+def test_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    line = fault_of(make_accelerator)
+    assert line.startswith("accelerate launch: DeepSpeed is not supported. Use scripts/configs/fsdp.yaml")
+
+
 # The trainer and the fast LSTM against a loop that anybody would write: nn.LSTM, torch's Adam, batch by batch.
 
 
