@@ -9,7 +9,9 @@ its tokenizer's mask token, as in the paper's prompts, or a plain word where tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -18,8 +20,17 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
-from judge.judges.hf_models import Captioner, load_captioner, load_tokenizer, place, tune
+from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe, Tuning
+from judge.judges.hf_models import (
+    Captioner,
+    Loading,
+    copy_trained,
+    load_captioner,
+    load_tokenizer,
+    pass_again,
+    place,
+    tune,
+)
 from judge.judges.hf_prompts import (
     Row,
     Tokens,
@@ -41,7 +52,7 @@ from judge.utils.hub import first_line
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_RECIPE = Recipe(epochs=5, learning_rate=2e-5, batch_size=64, micro_batch=8, keep="best", sharing="data")
+_RECIPE = Recipe(epochs=5, learning_rate=2e-5, batch_size=64, micro_batch="usual", keep="best", sharing="data")
 
 
 class AnswerJudge(nn.Module):
@@ -79,12 +90,20 @@ class AnswerJudge(nn.Module):
         self.arguments = captioner.arguments
         self.frozen = tune(captioner, materials.tuning)
         self.model: nn.Module = captioner.model
+        self.bf16 = materials.dtype == "bf16"
+        if self.bf16:
+            for weight in self.model.parameters():
+                weight.data = weight.data.to(torch.float32 if weight.requires_grad else torch.bfloat16)
+        trained = materials.tuning != "zero-shot"
+        self.again = pass_again(captioner, self.frozen) if materials.checkpointing and trained else []
 
     def train(self, mode: bool = True) -> AnswerJudge:
         """Frozen parts keep their dropout off, and their running statistics."""
         super().train(mode)
         for part in self.frozen:
             part.eval()
+        for layer in self.again:
+            layer.training = mode
         return self
 
     def tie_weights(self) -> None:
@@ -114,6 +133,13 @@ class AnswerJudge(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Log-probabilities [B, A], float32."""
+        place = batch["ends"][0].device.type
+        # Weights of two types meet in products of the smaller one.
+        mixed = self.bf16 and not torch.is_autocast_enabled(place)
+        with torch.autocast(place, torch.bfloat16) if mixed else nullcontext():
+            return self._answer(batch)
+
+    def _answer(self, batch: Batch) -> Tensor:
         found: dict[Tokens, list[Tensor]] = {}
         for prefix, text, end, keep in zip(self.prefixes, batch["passes"], batch["ends"], batch["keep"], strict=True):
             # Logits of the positions from the first prompt's end on: those of every position of every prompt would be
@@ -183,6 +209,19 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
     return {token: stand_in(tokenizer, token) for token in tokens}
 
 
+def _how(materials: Materials) -> Loading:
+    """The weights as they are before training; one that is asked as it is, is whole in every process."""
+    mostly_frozen = materials.tuning in {"lora", "zero-shot"}
+    dtype = torch.bfloat16 if materials.dtype == "bf16" and mostly_frozen else torch.float32
+    return Loading(dtype, materials.attention, empty=materials.empty and materials.tuning != "zero-shot")
+
+
+@lru_cache(maxsize=1)
+def _load(reference: str, files: object, tuning: Tuning, how: Loading) -> Captioner:
+    """A checkpoint, once a process: judges of it differ in what they learn alone. Another one takes its place."""
+    return load_captioner(reference, how=how)
+
+
 def make_blueprint(reference: str) -> Blueprint:
     """The judge of a captioner, which is loaded when a network is made.
 
@@ -191,9 +230,8 @@ def make_blueprint(reference: str) -> Blueprint:
     """
 
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
-        # One that is asked as it is, is whole in every process.
-        empty = materials.empty and materials.tuning != "zero-shot"
-        return AnswerJudge(load_captioner(reference, empty=empty), target, materials)
+        loaded = _load(reference, fingerprint_of(reference), materials.tuning, _how(materials))
+        return AnswerJudge(copy_trained(loaded, materials.tuning), target, materials)
 
     return Blueprint(
         f"{HUGGING_FACE}{reference}",

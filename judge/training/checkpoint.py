@@ -17,7 +17,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.types import FloatArray
-from judge.utils.files import write_whole, writing
+from judge.utils.files import beside, write_whole, writing
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,7 @@ class Checkpoint:
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if the validation ``loss`` is the least so far (the earliest of equals)."""
         if loss < min(self.history.validation, default=math.inf):
-            self.best = {name: tensor.detach().clone() for name, tensor in _trained(module).items()}
+            self.best = {name: _kept(tensor.detach()) for name, tensor in _trained(module).items()}
         self.history.validation.append(loss)
 
     def restore_best(self, module: torch.nn.Module) -> None:
@@ -154,7 +154,7 @@ def _read(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, 
 
 
 def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, str]) -> None:
-    from safetensors.torch import save
+    from safetensors.torch import save_file
 
     whole = {}
     for name, tensor in tensors.items():
@@ -163,13 +163,15 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], meta: Mapping
         if path is not None:
             whole[name] = together.cpu().contiguous()
     if path is not None:
-        _put(path, save(whole, dict(meta)))
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with beside(path) as file:
+                save_file(whole, file, dict(meta))
 
 
-def _put(path: Path, data: bytes) -> None:
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, data)
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in the computer's memory; of a shard where it is."""
+    return tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
 
 
 def _load(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -204,7 +206,9 @@ def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, 
     """A finished member: its probabilities [N, A] and what its judge chose."""
     from safetensors.numpy import save
 
-    _put(path, save({"probabilities": np.ascontiguousarray(probabilities)}, {"notes": json.dumps(dict(notes))}))
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, save({"probabilities": np.ascontiguousarray(probabilities)}, {"notes": json.dumps(notes)}))
 
 
 def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:

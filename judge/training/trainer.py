@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -29,9 +29,12 @@ from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
 from judge.training.sharding import is_sharded, shard
+from judge.training.steps import Steps
 from judge.types import FloatArray, Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
+# Of judges that leave their micro-batch to the device, where memory is not tried out.
+_USUAL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class Trainer:
         self.checkpoint, self.seconds = checkpoint, seconds
         self.on_epoch = on_epoch
         self.micro_batch: int | None = None
+        self.asked: int | None = None
 
     def fit(
         self,
@@ -116,18 +120,24 @@ class Trainer:
             self._refuse_pieces(recipe)
             self.micro_batch = None
         else:
-            self.micro_batch = self._fitting(task) if recipe.micro_batch == "auto" else recipe.micro_batch
+            size = self._micro_batch(recipe)
+            self.micro_batch = self._fitting(task) if size == "auto" else size
         try:
             return watched(lambda: self._train(task))
         except OutOfMemory:
             raise self._too_large(task) from None
+
+    def _micro_batch(self, recipe: Recipe) -> int | Literal["auto"] | None:
+        """What a recipe leaves to the device is tried out on a GPU, unless weights are in shards."""
+        tries = self.accelerator.device.type != "cpu" and not self.sharded
+        return ("auto" if tries else _USUAL) if recipe.micro_batch == "usual" else recipe.micro_batch
 
     def _refuse_pieces(self, recipe: Recipe) -> None:
         """Of a network that normalises batches: whatever would cut them up."""
         if self.parallel:
             what, mend = "batch normalisation is of one process's samples", "leave --sharing out, or take members"
             raise JudgeError(what, where="--sharing data", mend=mend)
-        if recipe.micro_batch not in {None, "auto"}:
+        if recipe.micro_batch not in {None, "auto", "usual"}:
             what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller --batch-size"
             raise JudgeError(what, where=f"--micro-batch {recipe.micro_batch}", mend=mend)
 
@@ -137,10 +147,12 @@ class Trainer:
         writes = self.checkpoint if self.rank == 0 else None
         state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds, agree=self._agree)
         first = state.load(module, optimiser, seed=seed)
+        steps = Steps(self.accelerator, module, scaled, recipe=recipe, total=recipe.epochs * _count_steps(task))
+        steps.begin(optimiser, first * _count_steps(task))
         for epoch in range(first, recipe.epochs):
             torch.manual_seed(derive_seed(seed, epoch, self.rank))
             module.train()
-            loss = self._epoch(model, scaled, task, seed=derive_seed(seed, epoch))
+            loss = self._epoch(model, steps, task, seed=derive_seed(seed, epoch))
             if not np.isfinite(loss):
                 mend = "lower --learning-rate, or --precision no"
                 raise JudgeError(f"loss is {loss} in epoch {epoch + 1}", where="training", mend=mend)
@@ -160,18 +172,28 @@ class Trainer:
             module.to(self.accelerator.device)
             optimiser = make_optimiser(module, task.recipe)
             return module, optimiser, self.accelerator.prepare_optimizer(optimiser)
-        # Captioners may bring along weights that no answer passes through.
-        idle = getattr(task.network, "has_idle_weights", False)
-        self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=idle)
         if self.sharded:
             # A sharded judge need not fit into one device; the optimiser is of the shards.
             shard(self.accelerator, module)
             optimiser = make_optimiser(module, task.recipe)
             return module, optimiser, self.accelerator.prepare_optimizer(optimiser)
         module.to(self.accelerator.device)
+        # Captioners may bring along weights that no answer passes through.
+        idle, vary = getattr(task.network, "has_idle_weights", False), _passes_vary(module)
+        if idle and not vary:
+            self._freeze_idle(task)
+        self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=idle and vary)
         optimiser = make_optimiser(module, task.recipe)
         model, scaled = self.accelerator.prepare(module, optimiser)
         return model, optimiser, scaled
+
+    def _freeze_idle(self, task: _Task) -> None:
+        """Weights without a gradient are none that DistributedDataParallel could wait for; Adam leaves them alone."""
+        module = task.module.eval()
+        self._backward(module, task, task.samples[:1], scale=1.0)
+        for weight in module.parameters():
+            weight.requires_grad_(weight.requires_grad and weight.grad is not None)
+        module.zero_grad(set_to_none=True)
 
     def _epoch(self, model: nn.Module, optimiser: Any, task: _Task, *, seed: int) -> float:
         """One pass; returns the mean loss."""
@@ -251,8 +273,9 @@ class Trainer:
         task = _Task(network, samples, target, recipe)
         if not is_sharded(task.module):
             task.module.to(self.accelerator.device)
-        if self.micro_batch is None and recipe.micro_batch != "auto":
-            self.micro_batch = recipe.micro_batch
+        size = self._micro_batch(recipe)
+        if self.micro_batch is None and size != "auto":
+            self.micro_batch = size
         try:
             logits = watched(lambda: self._logits(task, samples))
         except OutOfMemory:
@@ -269,8 +292,12 @@ class Trainer:
         task.module.eval()
         size = self.micro_batch or EVALUATION_BATCH
         with torch.no_grad(), self.accelerator.autocast():
-            # Shards come together pass by pass: all processes need as many.
-            rows = answer(size) if self.sharded else halving(answer, min(size, len(samples)))[0]
+            if self.sharded:
+                rows = answer(size)  # Shards come together pass by pass: all processes need as many.
+            else:
+                # Nothing is kept for a backward pass. On CPUs that would move the last digits, and save no time.
+                size = size if self.accelerator.device.type == "cpu" else self.asked or EVALUATION_BATCH
+                rows, self.asked = halving(answer, min(size, len(samples)))
         if not self.parallel:
             return rows
         whole = torch.empty(len(samples), rows.shape[-1], dtype=torch.float64)
@@ -340,6 +367,18 @@ class NetworkJudge:
         found = self.trainer.predict(self.network, samples, target=self.target, recipe=self.recipe)
         best = self.history.best
         return Predictions(found, self.target, {} if best is None else {"epoch": best})
+
+
+def _count_steps(task: _Task) -> int:
+    """Optimiser steps of an epoch; a last batch of one sample joins the one before."""
+    size, samples = task.recipe.batch_size, len(task.samples)
+    batches = -(-samples // size)
+    return batches - (batches > 1 and samples - (batches - 1) * size == 1)
+
+
+def _passes_vary(module: nn.Module) -> bool:
+    """Whether weights take part in some passes alone: layers left out by chance, experts asked by some words."""
+    return any(getattr(part, "layerdrop", 0.0) or "expert" in name for name, part in module.named_modules())
 
 
 def _hopeless(where: str, otherwise: str) -> JudgeError:
