@@ -486,7 +486,7 @@ class JudgeSettings(Settings):
         "float32", "of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
     )
     checkpointing: bool = option(
-        False, "compute a Hugging Face captioner's layers twice, for less memory; the numbers are the same"
+        False, "compute a Hugging Face captioner's layers twice, for less memory; equal up to rounding"
     )
     attn_implementation: str | None = option(
         None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"

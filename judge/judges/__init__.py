@@ -131,9 +131,9 @@ class Materials:
         backbone_weights: "pretrained" (timm fetches them), "random", or a file of them.
         image_size: pixels along a picture's side; None for the backbone's own.
         tuning: what of a Hugging Face captioner is trained.
-        dtype: type of those of its weights that are not trained; of the others it is float32.
+        dtype: type of those of its matrices that are not trained; all other weights are float32.
         checkpointing: whether its layers are passed again in the backward pass, rather than all they made kept. The
-            numbers are the same.
+            numbers are the same, up to rounding.
         attention: transformers' name of how attention is computed; None for the model's own choice.
         reader: transformers' name or folder of the encoder that reads for "vl-lic", "bert-ft" and "bert-pre"; None:
             bert-base-uncased.
@@ -158,9 +158,14 @@ class Materials:
     empty: bool = False
 
     @property
+    def captioner(self) -> tuple[object, ...]:
+        """How a Hugging Face captioner is loaded and trained."""
+        return self.tuning, self.dtype, self.checkpointing, self.attention
+
+    @property
     def settings(self) -> tuple[object, ...]:
         """What decides a judge's numbers, pictures and backbone apart."""
-        return self.prompt, self.answering, self.image_size, self.tuning, self.dtype, self.attention, self.reader
+        return self.prompt, self.answering, self.image_size, *self.captioner, self.reader
 
 
 NOTHING = Materials()

@@ -6,6 +6,7 @@ Only what transformers itself brings runs here: ``trust_remote_code`` is always 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -253,7 +254,9 @@ def _load_model(name: str, where: str, how: Loading) -> Any:
                 **({"attn_implementation": how.attention} if how.attention else {}),
             )
         except (ImportError, ValueError) as error:
-            if how.attention is None or how.attention not in str(error):
+            if how.attention is None or not re.search(
+                f"attention|{re.escape(how.attention)}", str(error), re.IGNORECASE
+            ):
                 raise
             what = f"'{how.attention}' cannot be used ({first_line(error)})"
             raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from error
@@ -368,6 +371,9 @@ def pass_again(captioner: Captioner, frozen: Sequence[nn.Module]) -> list[nn.Mod
     except ValueError as error:
         what = f"a '{captioner.architecture}' model cannot pass its layers again"
         raise JudgeError(what, where="--checkpointing", mend="leave it out") from error
+    # Embeddings of which a gradient is asked, as reentrant checkpoints need it: ours are none.
+    if getattr(model, "_require_grads_hooks", None):
+        model.disable_input_require_grads()
     layers: list[Any] = [
         layer for part in frozen for layer in part.modules() if isinstance(layer, GradientCheckpointingLayer)
     ]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe, Tuning
+from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
 from judge.judges.hf_models import (
     Captioner,
     Loading,
@@ -93,7 +93,9 @@ class AnswerJudge(nn.Module):
         self.bf16 = materials.dtype == "bf16"
         if self.bf16:
             for weight in self.model.parameters():
-                weight.data = weight.data.to(torch.float32 if weight.requires_grad else torch.bfloat16)
+                # Norms' are few, and CPUs take float32 alone beside float32.
+                halves = not weight.requires_grad and weight.dim() > 1
+                weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
         trained = materials.tuning != "zero-shot"
         self.again = pass_again(captioner, self.frozen) if materials.checkpointing and trained else []
 
@@ -217,8 +219,15 @@ def _how(materials: Materials) -> Loading:
 
 
 @lru_cache(maxsize=1)
-def _load(reference: str, files: object, tuning: Tuning, how: Loading) -> Captioner:
-    """A checkpoint, once a process: judges of it differ in what they learn alone. Another one takes its place."""
+def _load(reference: str, files: object, frozen: object, how: Loading) -> Captioner:
+    """A checkpoint, once a process: judges of it differ in what they learn alone. Another one takes its place.
+
+    Args:
+        reference: a folder, or a name on the hub.
+        files: what is in that folder now.
+        frozen: which weights judges share, and of what type.
+        how: the weights are loaded.
+    """
     return load_captioner(reference, how=how)
 
 
@@ -230,7 +239,7 @@ def make_blueprint(reference: str) -> Blueprint:
     """
 
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
-        loaded = _load(reference, fingerprint_of(reference), materials.tuning, _how(materials))
+        loaded = _load(reference, fingerprint_of(reference), (materials.tuning, materials.dtype), _how(materials))
         return AnswerJudge(copy_trained(loaded, materials.tuning), target, materials)
 
     return Blueprint(
