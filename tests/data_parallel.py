@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 from helpers import GENDER
-from sharded import check_families
+from sharded import check_families, check_replicated
 from torch import nn
 from training.test_trainer import KilledError, Normed, Plain
 
@@ -58,6 +58,7 @@ def main() -> None:
             network, samples, target=GENDER, recipe=recipe, seed=0, validation=samples
         )
         raise AssertionError("normalised share by share")
+    check_replicated(Path(sys.argv[1]))
     # As scripts/configs/fsdp.yaml asks for it.
     os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
     shards = True

@@ -91,13 +91,16 @@ class AnswerJudge(nn.Module):
         self.frozen = tune(captioner, materials.tuning)
         self.model: nn.Module = captioner.model
         self.bf16 = materials.dtype == "bf16"
-        if self.bf16:
-            for weight in self.model.parameters():
-                # Norms' are few, and CPUs take float32 alone beside float32.
-                halves = not weight.requires_grad and weight.dim() > 1
-                weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
+        self.store_frozen()
         trained = materials.tuning != "zero-shot"
         self.again = pass_again(captioner, self.frozen) if materials.checkpointing and trained else []
+
+    def store_frozen(self) -> None:
+        """Give each weight the type that it is kept in."""
+        for weight in self.model.parameters():
+            # Norms' are few, and CPUs take float32 alone beside float32.
+            halves = self.bf16 and not weight.requires_grad and weight.dim() > 1
+            weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
 
     def train(self, mode: bool = True) -> AnswerJudge:
         """Frozen parts keep their dropout off, and their running statistics."""

@@ -35,7 +35,7 @@ def shard(accelerator: Accelerator, module: nn.Module) -> None:
     Args:
         accelerator: of a launch that asked for it.
         module: on the CPU, or of processes other than the main one on ``meta``; weights keep their own types, and
-            products are in the accelerator's mixed precision. What ``module`` returns is float32.
+            products are in the accelerator's mixed precision. What ``module`` returns is of the type that it gives it.
     """
     from accelerate.utils import fsdp2_prepare_model
 
@@ -67,9 +67,8 @@ def _make_plugin(module: nn.Module, precision: str) -> FullyShardedDataParallelP
     before = os.environ.get(_LOADING)
     plugin = FullyShardedDataParallelPlugin(
         fsdp_version=2,
-        mixed_precision_policy=MixedPrecisionPolicy(
-            _TYPES.get(precision), reduce_dtype=torch.float32, output_dtype=torch.float32
-        ),
+        # Accelerate's own would round what is returned, log-probabilities, and sums of gradients.
+        mixed_precision_policy=MixedPrecisionPolicy(_TYPES.get(precision), reduce_dtype=torch.float32),
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=find_units(module),
         cpu_ram_efficient_loading=True,
