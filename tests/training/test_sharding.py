@@ -18,7 +18,7 @@ GIB = 2**30
 
 
 def test_real_sizes_fit() -> None:
-    """Each layer is a unit; an adapter judge of 7 billion weights takes less than a quarter of each of two GPUs of 80 GB."""
+    """Each layer is a unit; an adapter judge of 7 billion weights takes a quarter of two GPUs of 80 GB at most."""
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -344,6 +344,17 @@ def test_a_launch_that_gave_one_process_is_refused(monkeypatch: pytest.MonkeyPat
     assert "several processes were asked for, and this one is alone" in fault_of(make_accelerator)
 
 
+@pytest.mark.parametrize(("device", "sharded", "size"), [("cpu", False, 8), ("cuda", False, "auto"), ("cuda", True, 8)])
+def test_large_judges_fill_a_gpu(device: str, sharded: bool, size: object) -> None:
+    """By default; what was asked for stays, and so do the results' names."""
+    made = Trainer(make_accelerator())
+    made.sharded = sharded
+    made.accelerator = Mock(device=torch.device(device))
+    recipe = Recipe(1, 1e-3, micro_batch="usual")
+    assert made._micro_batch(recipe) == size
+    assert made._micro_batch(replace(recipe, micro_batch=3)) == 3
+
+
 def test_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     line = fault_of(make_accelerator)
