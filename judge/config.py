@@ -482,6 +482,15 @@ class JudgeSettings(Settings):
     features: Path = option(Path("runs/features"), "feature cache folder")
     reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased")
     tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
+    dtype: Literal["float32", "bf16"] = option(
+        "float32", "of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
+    )
+    checkpointing: bool = option(
+        False, "compute a Hugging Face captioner's layers twice, for less memory; equal up to rounding"
+    )
+    attn_implementation: str | None = option(
+        None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
+    )
 
 
 class TrainingSettings(Settings):
@@ -498,6 +507,12 @@ class TrainingSettings(Settings):
     patience: int | None = option(
         None, "epochs without a better validation loss that end training, for judges that have one", "no number", ge=1
     )
+    warmup: float | None = option(
+        None, "share of all steps in which the learning rate rises from 0; usual for fine-tuning: 0.03 to 0.1", "0",
+        ge=0, lt=1,
+    )  # fmt: skip
+    decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
+    clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "any", gt=0)
     precision: Annotated[Literal["no", "bf16", "fp16"] | None, _NoIsAWord] = option(
         None, "mixed precision", "Accelerate's setting"
     )
@@ -553,7 +568,7 @@ class RunSettings(StatisticsSettings, TrainingSettings, MaskedSettings, JudgeSet
 
     def recipe(self) -> dict[str, Any]:
         """What overrides the judges' own recipes."""
-        names = ("epochs", "batch_size", "micro_batch", "learning_rate", "patience")
+        names = ("epochs", "batch_size", "micro_batch", "learning_rate", "patience", "warmup", "decay", "clip")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

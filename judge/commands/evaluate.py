@@ -216,7 +216,7 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
         names += ["backbone", "backbone_weights", "image_size", "reader"]
     words = _words_read(config, plan.models, lexicon)
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
-        names.append("tuning")
+        names += ["tuning", "dtype", "attn_implementation"]
     if config.mask != "none":
         names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
     prompt = make_prompt(" and ".join(config.attributes), config.template, config.answers)
@@ -332,6 +332,9 @@ def make_setup(config: RunConfig) -> TrainingSetup:
             backbone_weights=config.backbone_weights,
             image_size=config.image_size,
             tuning=config.tuning,
+            dtype=config.dtype,
+            checkpointing=config.checkpointing,
+            attention=config.attn_implementation,
             reader=config.reader,
         ),
         features=config.features,

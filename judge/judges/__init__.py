@@ -28,6 +28,7 @@ Sharing = Literal["members", "data"]
 Modality = Literal["caption", "image"]
 Answering = Literal["restricted", "vocabulary"]
 Tuning = Literal["full", "frozen", "lora", "zero-shot"]
+Stored = Literal["float32", "bf16"]
 
 
 class Judge(Protocol):
@@ -147,10 +148,16 @@ class Materials:
         backbone_weights: "pretrained" (timm fetches them), "random", or a file of them.
         image_size: pixels along a picture's side; None for the backbone's own.
         tuning: what of a Hugging Face captioner is trained.
+        dtype: type of those of its matrices that are not trained; all other weights are float32.
+        checkpointing: whether its layers are passed again in the backward pass, rather than all they made kept. The
+            numbers are the same, up to rounding.
+        attention: transformers' name of how attention is computed; None for the model's own choice.
         reader: transformers' name or folder of the encoder that reads for "vl-lic", "bert-ft" and "bert-pre"; None:
             bert-base-uncased.
         features: the pictures as the blueprint's backbone sees them or as they are resized, or the captions as its
             reader reads them; filled in by the trainer.
+        empty: whether weights may be left on ``meta``, as another process sends its own before they are needed;
+            filled in by the trainer.
     """
 
     pictures: HiddenPictures | None = None
@@ -160,13 +167,22 @@ class Materials:
     backbone_weights: str = "pretrained"
     image_size: int | None = None
     tuning: Tuning = "full"
+    dtype: Stored = "float32"
+    checkpointing: bool = False
+    attention: str | None = None
     reader: str | None = None
     features: Features | None = None
+    empty: bool = False
+
+    @property
+    def captioner(self) -> tuple[object, ...]:
+        """How a Hugging Face captioner is loaded and trained."""
+        return self.tuning, self.dtype, self.checkpointing, self.attention
 
     @property
     def settings(self) -> tuple[object, ...]:
         """What decides a judge's numbers, pictures and backbone apart."""
-        return self.prompt, self.answering, self.image_size, self.tuning, self.reader
+        return self.prompt, self.answering, self.image_size, *self.captioner, self.reader
 
 
 NOTHING = Materials()
@@ -181,20 +197,26 @@ class Recipe:
         learning_rate: of Adam.
         batch_size: samples an optimiser step, over all processes.
         micro_batch: samples a forward pass, per process; None for the whole share of a batch, "auto" for as many
-            as fit into memory. Gradients add up to exactly those of the batch.
+            as fit into memory, "usual" for that on a GPU and 8 elsewhere. Gradients add up to those of the batch.
         keep: "last" epoch's weights, or those of the epoch with the "best" validation loss.
         patience: epochs without a better validation loss after which training ends; None for all epochs.
         sharing: how several processes are used by default: whole "members" (many small judges) or one
             judge on all of them, "data"-parallel (large ones).
+        warmup: share of all steps in which the learning rate rises from 0, linearly.
+        decay: whether it then falls to 0, linearly.
+        clip: longest gradient of a step, as a norm over all weights; longer ones are scaled down. None for any.
     """
 
     epochs: int
     learning_rate: float
     batch_size: int = 64
-    micro_batch: int | Literal["auto"] | None = None
+    micro_batch: int | Literal["auto", "usual"] | None = None
     keep: Literal["last", "best"] = "last"
     patience: int | None = None
     sharing: Sharing = "members"
+    warmup: float = 0.0
+    decay: bool = False
+    clip: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,12 @@ Only what transformers itself brings runs here: ``trust_remote_code`` is always 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -59,12 +62,27 @@ _AGAIN = "fetch or save the checkpoint again"
 
 
 @dataclass(frozen=True)
+class Loading:
+    """How weights are loaded.
+
+    Attributes:
+        dtype: of all weights.
+        attention: transformers' name of how attention is computed; None for the model's own choice.
+        empty: leave the weights on ``meta``.
+    """
+
+    dtype: torch.dtype = torch.float32
+    attention: str | None = None
+    empty: bool = False
+
+
+@dataclass(frozen=True)
 class Captioner:
     """A checkpoint, loaded.
 
     Attributes:
         reference: its folder, or its name on the hub.
-        model: transformers' model, float32, on the CPU.
+        model: transformers' model.
         tokenizer: pads on the right, which absolute positions (BLIP, GIT, GPT-2, BART) need.
         images: the image processor.
         processor: of text and pictures together; None where the family has none (VisionEncoderDecoder).
@@ -132,12 +150,13 @@ def place(reference: str) -> str:
     return f"--judge hf:{reference}"
 
 
-def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
+def load_captioner(reference: str, *, where: str | None = None, how: Loading | None = None) -> Captioner:
     """The captioner in a folder, or of a name on the hub (fetched by transformers, if it may).
 
     Args:
         reference: the folder, or the name.
         where: what users typed to name it, for messages; None where it is a judge.
+        how: types and places of the weights; None: float32, on the CPU.
 
     Raises:
         JudgeError: no such folder or name; not a captioner of images; needs code of its own; no or broken
@@ -148,7 +167,7 @@ def load_captioner(reference: str, *, where: str | None = None) -> Captioner:
     name = locate(reference, where)
     with quiet():
         _check_kind(name, where)
-        model = _load_model(name, where)
+        model = _load_model(name, where, how or Loading())
         tokenizer, images, processor = _load_processors(name, where)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
@@ -208,6 +227,8 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
     """
     try:
         yield
+    except JudgeError:
+        raise
     except Exception as error:
         if "trust_remote_code" in str(error):
             raise _needs_code(where) from error
@@ -217,15 +238,28 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
 
-def _load_model(name: str, where: str) -> Any:
+def _load_model(name: str, where: str, how: Loading) -> Any:
     import transformers
 
     loader: Any = transformers.AutoModelForImageTextToText
     with loading("the weights cannot be read", where, mend=_AGAIN):
-        # float32: training needs it, and the trainer's autocast picks the precision of the products.
-        model, notes = loader.from_pretrained(
-            name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-        )
+        try:
+            model, notes = loader.from_pretrained(
+                name,
+                dtype=how.dtype,
+                device_map="meta" if how.empty else None,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+                **({"attn_implementation": how.attention} if how.attention else {}),
+            )
+        except (ImportError, ValueError) as error:
+            if how.attention is None or not re.search(
+                f"attention|{re.escape(how.attention)}", str(error), re.IGNORECASE
+            ):
+                raise
+            what = f"'{how.attention}' cannot be used ({first_line(error)})"
+            raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from error
     check_weights(notes, where)
     return model.eval()
 
@@ -297,6 +331,66 @@ def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
     if tuning == "lora":
         _add_lora(captioner)
     return (frozen,)
+
+
+def untrained(captioner: Captioner, tuning: Tuning) -> list[nn.Parameter]:
+    """The weights that :func:`tune` leaves as they are."""
+    if tuning == "full":
+        return []
+    return list((captioner.vision if tuning == "frozen" else captioner.model).parameters())
+
+
+def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
+    """The captioner with its own copy of the weights that are to be trained; the others are shared."""
+    if tuning == "zero-shot":
+        return captioner
+    shared = {id(weight): weight for weight in untrained(captioner, tuning)}
+    return replace(captioner, model=deepcopy(captioner.model, shared))
+
+
+def pass_again(captioner: Captioner, frozen: Sequence[nn.Module]) -> list[nn.Module]:
+    """Have layers computed once more in the backward pass, where what they made in between is then not kept.
+
+    Args:
+        captioner: whose layers.
+        frozen: its parts whose dropout stays off.
+
+    Returns:
+        Layers of these parts: transformers passes a layer again only if it is ``training``. While they are passed,
+        they are not.
+
+    Raises:
+        JudgeError: the model cannot.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    model = captioner.model
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    try:
+        enable({"use_reentrant": False})
+    except ValueError as error:
+        what = f"a '{captioner.architecture}' model cannot pass its layers again"
+        raise JudgeError(what, where="--checkpointing", mend="leave it out") from error
+    # Embeddings of which a gradient is asked, as reentrant checkpoints need it: ours are none.
+    if getattr(model, "_require_grads_hooks", None):
+        model.disable_input_require_grads()
+    layers: list[Any] = [
+        layer for part in frozen for layer in part.modules() if isinstance(layer, GradientCheckpointingLayer)
+    ]
+    for layer in layers:
+        layer._gradient_checkpointing_func = partial(_asleep, layer, layer._gradient_checkpointing_func)
+    return layers
+
+
+def _asleep(layer: nn.Module, run: Callable[..., Any], forward: Callable[..., Any], *given: Any) -> Any:
+    def pass_on(*inputs: Any) -> Any:
+        layer.training = False
+        try:
+            return forward(*inputs)
+        finally:
+            layer.training = True
+
+    return run(pass_on, *given)
 
 
 def _add_lora(captioner: Captioner) -> None:

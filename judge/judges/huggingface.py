@@ -9,7 +9,9 @@ its tokenizer's mask token, as in the paper's prompts, or a plain word where tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import lru_cache
 from importlib.metadata import version
 from inspect import signature
 from typing import TYPE_CHECKING
@@ -22,7 +24,16 @@ from torch.nn.utils.rnn import pad_sequence
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
 from judge.judges.hf_masks import masks_unseen
-from judge.judges.hf_models import Captioner, load_captioner, load_processors, place, tune
+from judge.judges.hf_models import (
+    Captioner,
+    Loading,
+    copy_trained,
+    load_captioner,
+    load_processors,
+    pass_again,
+    place,
+    tune,
+)
 from judge.judges.hf_pixels import PIXELS, PictureProcessor, make_processor, normalise, with_pixels
 from judge.judges.hf_prompts import (
     Prompts,
@@ -46,7 +57,7 @@ from judge.utils.hub import first_line
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_RECIPE = Recipe(epochs=5, learning_rate=2e-5, batch_size=64, micro_batch=8, keep="best", sharing="data")
+_RECIPE = Recipe(epochs=5, learning_rate=2e-5, batch_size=64, micro_batch="usual", keep="best", sharing="data")
 
 
 class AnswerJudge(nn.Module):
@@ -88,13 +99,30 @@ class AnswerJudge(nn.Module):
         self._rows: dict[str, Row] = {}
         self.frozen = tune(captioner, materials.tuning)
         self.model: nn.Module = captioner.model
+        self.bf16 = materials.dtype == "bf16"
+        self.store_frozen()
+        trained = materials.tuning != "zero-shot"
+        self.again = pass_again(captioner, self.frozen) if materials.checkpointing and trained else []
+
+    def store_frozen(self) -> None:
+        """Give each weight the type that it is kept in."""
+        for weight in self.model.parameters():
+            # Norms' are few, and CPUs take float32 alone beside float32.
+            halves = self.bf16 and not weight.requires_grad and weight.dim() > 1
+            weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
 
     def train(self, mode: bool = True) -> AnswerJudge:
         """Frozen parts keep their dropout off, and their running statistics."""
         super().train(mode)
         for part in self.frozen:
             part.eval()
+        for layer in self.again:
+            layer.training = mode
         return self
+
+    def tie_weights(self) -> None:
+        """Make one of the weights that the captioner has under two names, where moving them has made two."""
+        self.model.tie_weights()  # type: ignore[operator]  # a method of transformers' models
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """The captioner's tensors for these samples, one padded text for each forward pass.
@@ -125,6 +153,13 @@ class AnswerJudge(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Log-probabilities [B, A], float32."""
+        place = batch["ends"][0].device.type
+        # Weights of two types meet in products of the smaller one.
+        mixed = self.bf16 and not torch.is_autocast_enabled(place)
+        with torch.autocast(place, torch.bfloat16) if mixed else nullcontext():
+            return self._answer(batch)
+
+    def _answer(self, batch: Batch) -> Tensor:
         found: dict[Tokens, list[Tensor]] = {}
         shared = batch["shared"]
         if self.features:
@@ -229,6 +264,26 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
     return {token: stand_in(tokenizer, token) for token in tokens}
 
 
+def _how(materials: Materials) -> Loading:
+    """The weights as they are before training; one that is asked as it is, is whole in every process."""
+    mostly_frozen = materials.tuning in {"lora", "zero-shot"}
+    dtype = torch.bfloat16 if materials.dtype == "bf16" and mostly_frozen else torch.float32
+    return Loading(dtype, materials.attention, empty=materials.empty and materials.tuning != "zero-shot")
+
+
+@lru_cache(maxsize=1)
+def _load(reference: str, files: object, frozen: object, how: Loading) -> Captioner:
+    """A checkpoint, once a process: judges of it differ in what they learn alone. Another one takes its place.
+
+    Args:
+        reference: a folder, or a name on the hub.
+        files: what is in that folder now.
+        frozen: which weights judges share, and of what type.
+        how: the weights are loaded.
+    """
+    return load_captioner(reference, how=how)
+
+
 def make_blueprint(reference: str) -> Blueprint:
     """The judge of a captioner, which is loaded when a network is made.
 
@@ -237,7 +292,8 @@ def make_blueprint(reference: str) -> Blueprint:
     """
 
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
-        return AnswerJudge(load_captioner(reference), target, materials)
+        loaded = _load(reference, fingerprint_of(reference), (materials.tuning, materials.dtype), _how(materials))
+        return AnswerJudge(copy_trained(loaded, materials.tuning), target, materials)
 
     return Blueprint(
         f"{HUGGING_FACE}{reference}",

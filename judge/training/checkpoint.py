@@ -17,7 +17,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.types import FloatArray
-from judge.utils.files import write_whole, writing
+from judge.utils.files import beside, write_whole, writing
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,7 @@ class Checkpoint:
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if the validation ``loss`` is the least so far (the earliest of equals)."""
         if loss < min(self.history.validation, default=math.inf):
-            self.best = {name: tensor.detach().clone() for name, tensor in _trained(module).items()}
+            self.best = {name: _kept(tensor.detach()) for name, tensor in _trained(module).items()}
         self.history.validation.append(loss)
 
     def restore_best(self, module: torch.nn.Module) -> None:
@@ -164,7 +164,7 @@ def _read(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, 
 
 
 def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, str]) -> None:
-    from safetensors.torch import save
+    from safetensors.torch import save_file
 
     whole = {}
     for name, tensor in tensors.items():
@@ -173,13 +173,15 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], meta: Mapping
         if path is not None:
             whole[name] = together.cpu().contiguous()
     if path is not None:
-        _put(path, save(whole, dict(meta)))
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with beside(path) as file:
+                save_file(whole, file, dict(meta))
 
 
-def _put(path: Path, data: bytes) -> None:
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, data)
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in the computer's memory; of a shard where it is."""
+    return tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
 
 
 def _load(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -204,23 +206,19 @@ def _laid_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The state that training changes: no frozen weights; of tied ones (one storage, two names) the first name."""
-    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
-    found: dict[str, torch.Tensor] = {}
-    places: set[tuple[int, ...]] = set()
-    for name, tensor in module.state_dict().items():
-        place = (tensor.data_ptr(), *tensor.shape, *tensor.stride())
-        if name not in frozen and (tensor.numel() == 0 or place not in places):
-            found[name] = tensor
-            places.add(place)
-    return found
+    """The state that training changes: no frozen weights; of tied ones (one weight, two names) the first name."""
+    kept = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    kept |= {name for name, _ in module.named_buffers()}
+    return {name: tensor for name, tensor in module.state_dict().items() if name in kept}
 
 
 def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, float]) -> None:
     """A finished member: its probabilities [N, A] and what its judge chose."""
     from safetensors.numpy import save
 
-    _put(path, save({"probabilities": np.ascontiguousarray(probabilities)}, {"notes": json.dumps(dict(notes))}))
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, save({"probabilities": np.ascontiguousarray(probabilities)}, {"notes": json.dumps(notes)}))
 
 
 def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:

@@ -10,10 +10,11 @@ from typing import TypeVar, cast
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import InitProcessGroupKwargs, gather_object
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, gather_object
 
 from judge.errors import JudgeError
+from judge.training.sharding import is_asked_for
 from judge.utils.launch import is_main_process, launched, shared_store
 
 _FAULT = "judge/fault"  # A key of the processes' store.
@@ -27,16 +28,27 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     believe that they are alone. ``mixed_precision`` None leaves it to Accelerate's own setting.
 
     Raises:
-        JudgeError: the launcher promised several processes and this one sees no other.
+        JudgeError: the launcher promised several processes and this one sees no other; the launch is DeepSpeed's.
     """
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true":
+        mend = "use scripts/configs/fsdp.yaml, which shards weights likewise"
+        raise JudgeError("DeepSpeed is not supported", where="accelerate launch", mend=mend)
+    cpu = not torch.accelerator.is_available()
     # Accelerate keeps the first precision of a process for all later ones; each run must have its own.
     AcceleratorState._reset_state()
+    # Processes that train whole judges meet only when the slowest is done.
+    patience = timedelta(days=7)
+    kind = PartialState(cpu, timeout=patience).distributed_type
+    if kind == DistributedType.MULTI_CPU and is_asked_for():
+        # PyTorch shards weights on CPUs too, Accelerate where it believes in GPUs.
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
     accelerator = Accelerator(
-        cpu=not torch.accelerator.is_available(),
+        cpu=cpu,
         mixed_precision=mixed_precision,
-        # Processes that train whole judges meet only when the slowest is done.
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(days=7))],
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)],
     )
+    # Accelerate has put "FSDP" there, and would not find its plugin the next time.
+    PartialState._shared_state["distributed_type"] = kind
     promised = max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
     # accelerate launch with MULTI_CPU starts one process for any --num_processes, and leaves this trace.
     silent = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ and "RANK" not in os.environ

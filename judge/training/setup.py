@@ -92,7 +92,7 @@ class TrainingSetup:
 def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
     """A name for each member's result: equal names, equal numbers. Features must have been computed."""
     evidence: dict[object, str] = {}
-    splits: dict[int, str] = {}
+    splits: dict[object, str] = {}
     digests: dict[object, str] = {}
     names = []
     assert setup.precomputed or not any(member.judge.backbone or member.judge.reader for member in members)
@@ -101,10 +101,13 @@ def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
         view = id(member.samples), member.judge.blanked, bool(member.judge.joint)
         if view not in evidence:
             evidence[view] = _evidence_digest(member, keys, digests)
-        if id(member.split) not in splits:
-            splits[id(member.split)] = _digest(repr(member.split))
+        # One that is asked as it is knows of a split what it is asked about.
+        trained = setup.is_trained(member.judge) or member.validates
+        split = id(member.split), trained
+        if split not in splits:
+            splits[split] = _digest(repr(member.split if trained else member.split.test))
         setting = _setting(member, setup)
-        names.append(_digest(repr((setting, splits[id(member.split)], evidence[view]))))
+        names.append(_digest(repr((setting, splits[split], evidence[view]))))
     return names
 
 
@@ -123,7 +126,8 @@ def _setting(member: Member, setup: TrainingSetup) -> tuple[object, ...]:
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
     place = recipe and (setup.mixed_precision if setup.keeps_weights else _place(member, setup))
     chosen = member.settings, member.validates
-    return packages, judge.name, member.target, recipe, member.stream, chosen, place, given, start
+    stream = member.stream if setup.is_trained(judge) else None
+    return packages, judge.name, member.target, recipe, stream, chosen, place, given, start
 
 
 _version = cache(version)

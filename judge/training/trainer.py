@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -31,10 +31,14 @@ from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, to_pr
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
+from judge.training.sharding import is_sharded, shard
+from judge.training.steps import Steps
 from judge.training.telling import Reporter
 from judge.types import FloatArray, Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
+# Of judges that leave their micro-batch to the device, where memory is not tried out.
+_USUAL = 8
 _SUMS = {"mps": torch.float32}  # Losses are added up in float64, where a device has it.
 
 
@@ -98,6 +102,7 @@ class Trainer:
         self.workers, self.on_epoch, self.reporter = workers, on_epoch, reporter
         self.steps = 0
         self.micro_batch: int | None = None
+        self.asked: int | None = None
 
     def fit(
         self,
@@ -130,18 +135,24 @@ class Trainer:
             self._refuse_pieces(recipe)
             self.micro_batch = None
         else:
-            self.micro_batch = self._fitting(task) if recipe.micro_batch == "auto" else recipe.micro_batch
+            size = self._micro_batch(recipe)
+            self.micro_batch = self._fitting(task) if size == "auto" else size
         try:
             return watched(lambda: self._train(task))
         except OutOfMemory:
             raise self._too_large(task) from None
+
+    def _micro_batch(self, recipe: Recipe) -> int | Literal["auto"] | None:
+        """What a recipe leaves to the device is tried out on a GPU, unless weights are in shards."""
+        tries = self.accelerator.device.type != "cpu" and not self.sharded
+        return ("auto" if tries else _USUAL) if recipe.micro_batch == "usual" else recipe.micro_batch
 
     def _refuse_pieces(self, recipe: Recipe) -> None:
         """Of a network that normalises batches: whatever would cut them up."""
         if self.parallel:
             what, mend = "batch normalisation is of one process's samples", "leave --sharing out, or take members"
             raise JudgeError(what, where="--sharing data", mend=mend)
-        if recipe.micro_batch not in {None, "auto"}:
+        if recipe.micro_batch not in {None, "auto", "usual"}:
             what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller --batch-size"
             raise JudgeError(what, where=f"--micro-batch {recipe.micro_batch}", mend=mend)
 
@@ -151,7 +162,10 @@ class Trainer:
         writes = self.checkpoint if self.rank == 0 else None
         state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds, agree=self._agree)
         first = state.load(module, optimiser, seed=seed)
-        self.steps = first * len(_batches(range(len(task.samples)), recipe.batch_size))
+        each = len(_batches(range(len(task.samples)), recipe.batch_size))
+        steps = Steps(self.accelerator, module, scaled, recipe=recipe, total=recipe.epochs * each)
+        steps.begin(optimiser, first * each)
+        self.steps = first * each
         if first:
             self._tell("goes on", epoch=first + 1)
         for epoch in range(first, recipe.epochs):
@@ -159,7 +173,7 @@ class Trainer:
                 break
             torch.manual_seed(derive_seed(seed, epoch, self.rank))
             module.train()
-            loss = self._epoch(model, scaled, task, seed=derive_seed(seed, epoch))
+            loss = self._epoch(model, steps, task, seed=derive_seed(seed, epoch))
             if not np.isfinite(loss):
                 mend = "lower --learning-rate, or --precision no"
                 raise JudgeError(f"loss is {loss} in epoch {epoch + 1}", where="training", mend=mend)
@@ -180,14 +194,28 @@ class Trainer:
             module.to(self.accelerator.device)
             optimiser = make_optimiser(module, task.recipe)
             return module, optimiser, self.accelerator.prepare_optimizer(optimiser)
+        if self.sharded:
+            # A sharded judge need not fit into one device; the optimiser is of the shards.
+            shard(self.accelerator, module)
+            optimiser = make_optimiser(module, task.recipe)
+            return module, optimiser, self.accelerator.prepare_optimizer(optimiser)
+        module.to(self.accelerator.device)
         # Captioners may bring along weights that no answer passes through.
-        idle = getattr(task.network, "has_idle_weights", False)
-        self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=idle)
-        if not self.sharded:
-            module.to(self.accelerator.device)  # A sharded judge need not fit into one device.
+        idle, vary = getattr(task.network, "has_idle_weights", False), _passes_vary(module)
+        if idle and not vary:
+            self._freeze_idle(task)
+        self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=idle and vary)
         optimiser = make_optimiser(module, task.recipe)
         model, scaled = self.accelerator.prepare(module, optimiser)
         return model, optimiser, scaled
+
+    def _freeze_idle(self, task: _Task) -> None:
+        """Weights without a gradient are none that DistributedDataParallel could wait for; Adam leaves them alone."""
+        module = task.module.eval()
+        self._backward(module, task, task.feed.of([0]), scale=1.0)
+        for weight in module.parameters():
+            weight.requires_grad_(weight.requires_grad and weight.grad is not None)
+        module.zero_grad(set_to_none=True)
 
     def _epoch(self, model: nn.Module, optimiser: Any, task: _Task, *, seed: int) -> float:
         """One pass; returns the mean loss."""
@@ -268,9 +296,12 @@ class Trainer:
         Raises:
             JudgeError: memory ran out.
         """
-        cast(nn.Module, network).to(self.accelerator.device)
-        if self.micro_batch is None and recipe.micro_batch != "auto":
-            self.micro_batch = recipe.micro_batch
+        module = cast(nn.Module, network)
+        if not is_sharded(module):
+            module.to(self.accelerator.device)
+        size = self._micro_batch(recipe)
+        if self.micro_batch is None and size != "auto":
+            self.micro_batch = size
         try:
             logits = watched(lambda: self._logits(network, self._feed(network, samples, target)))
         except OutOfMemory:
@@ -287,8 +318,12 @@ class Trainer:
         cast(nn.Module, network).eval()
         size = self.micro_batch or EVALUATION_BATCH
         with torch.no_grad(), self.accelerator.autocast():
-            # Shards come together pass by pass: all processes need as many.
-            rows = answer(size) if self.sharded else halving(answer, min(size, len(samples)))[0]
+            if self.sharded:
+                rows = answer(size)  # Shards come together pass by pass: all processes need as many.
+            else:
+                # Nothing is kept for a backward pass. On CPUs that would move the last digits, and save no time.
+                size = size if self.accelerator.device.type == "cpu" else self.asked or EVALUATION_BATCH
+                rows, self.asked = halving(answer, min(size, len(samples)))
         if not self.parallel:
             return rows
         whole = torch.empty(len(samples), rows.shape[-1], dtype=torch.float64)
@@ -340,7 +375,7 @@ class NetworkJudge:
 
     def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
         """Build the network from ``samples`` and train it; see :meth:`Trainer.fit`."""
-        self.network = self._make(samples, seed)
+        self.network = self._make(samples, seed, empty=self.trainer.sharded and self.trainer.rank > 0)
         self.history = self.trainer.fit(
             self.network, samples, target=self.target, recipe=self.recipe, seed=seed, validation=validation
         )
@@ -359,16 +394,21 @@ class NetworkJudge:
         meta |= {"device": place.device.type, "precision": place.mixed_precision, "processes": str(self.trainer.world)}
         save_weights(path, cast(nn.Module, self.network), meta | {"history": json.dumps(asdict(self.history))})
 
-    def _make(self, samples: Sequence[Sample], seed: int) -> Network:
+    def _make(self, samples: Sequence[Sample], seed: int, *, empty: bool = False) -> Network:
         assert self.blueprint.network is not None
         torch.manual_seed(derive_seed(seed))
-        return self.blueprint.network(self.target, samples, self.materials)
+        return self.blueprint.network(self.target, samples, replace(self.materials, empty=empty))
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], rows in the order of ``samples``."""
         found = self.trainer.predict(self.network, samples, target=self.target, recipe=self.recipe)
         best = self.history.best
         return Predictions(found, self.target, {} if best is None else {"epoch": best})
+
+
+def _passes_vary(module: nn.Module) -> bool:
+    """Whether weights take part in some passes alone: layers left out by chance, experts asked by some words."""
+    return any(getattr(part, "layerdrop", 0.0) or "expert" in name for name, part in module.named_modules())
 
 
 def _hopeless(where: str, otherwise: str) -> JudgeError:

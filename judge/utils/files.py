@@ -34,15 +34,21 @@ def writing(where: str | Path, mend: str = "name a folder that you own, on a dis
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    with beside(path) as file:
+        file.write_bytes(data)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A file to write, which is then renamed to ``path``; nothing is left of it where writing fails."""
+    written = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
+        yield written
+        with written.open("rb+") as file:
             os.fsync(file.fileno())
-        beside.replace(path)
+        written.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
 
 
 def append(log: Path, event: str, **facts: Any) -> None:

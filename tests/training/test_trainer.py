@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
+from judge.training import trainer
 from judge.training.checkpoint import read_history
-from judge.training.losses import to_probabilities
+from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
@@ -144,15 +146,18 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("keep", ["last", "best"])
-@pytest.mark.parametrize("killed_after", [1, 3])
-def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after: int) -> None:
+@pytest.mark.parametrize(
+    ("killed_after", "how"), [(1, {}), (3, {}), (1, {"warmup": 0.4, "decay": True}), (3, {"decay": True, "clip": 0.01})]
+)
+def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after: int, how: dict[str, Any]) -> None:
     """The history too; a damaged checkpoint is none."""
     samples, validation = make_samples(60, clue=0.6), make_samples(30, clue=0.6, seed=9)
     path = tmp_path / "training.safetensors"
     epochs: list[int] = []
 
-    def fit(**how: Any) -> tuple[NetworkJudge, np.ndarray]:
-        judge = make_judge(Words, keep=keep, learning_rate=0.05, **how).fit(samples, seed=0, validation=validation)
+    def fit(**rest: Any) -> tuple[NetworkJudge, np.ndarray]:
+        asked = {"keep": keep, "learning_rate": 0.05} | how | rest
+        judge = make_judge(Words, **asked).fit(samples, seed=0, validation=validation)
         return judge, judge.predict(validation).probabilities
 
     def kill(done: int, loss: float) -> None:
@@ -375,6 +380,23 @@ def test_a_launch_that_gave_one_process_is_refused(monkeypatch: pytest.MonkeyPat
     assert "several processes were asked for, and this one is alone" in fault_of(make_accelerator)
 
 
+@pytest.mark.parametrize(("device", "sharded", "size"), [("cpu", False, 8), ("cuda", False, "auto"), ("cuda", True, 8)])
+def test_large_judges_fill_a_gpu(device: str, sharded: bool, size: object) -> None:
+    """By default; what was asked for stays, and so do the results' names."""
+    made = Trainer(make_accelerator())
+    made.sharded = sharded
+    made.accelerator = Mock(device=torch.device(device))
+    recipe = Recipe(1, 1e-3, micro_batch="usual")
+    assert made._micro_batch(recipe) == size
+    assert made._micro_batch(replace(recipe, micro_batch=3)) == 3
+
+
+def test_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    line = fault_of(make_accelerator)
+    assert line.startswith("accelerate launch: DeepSpeed is not supported. Use scripts/configs/fsdp.yaml")
+
+
 # The trainer and the fast LSTM against a loop that anybody would write: nn.LSTM, torch's Adam, batch by batch.
 
 
@@ -413,3 +435,41 @@ def test_lstm_is_the_papers() -> None:
     words = len(build_vocabulary(samples))
     first, second = (4 * 256 * (inputs + 256 + 2) * 2 for inputs in (100, 512))
     assert sum(p.numel() for p in network.parameters()) == words * 100 + first + second + 512 * 2 + 2
+
+
+@pytest.mark.parametrize("how", [{"warmup": 0.3}, {"warmup": 0.25, "decay": True}, {"decay": True, "batch_size": 1}])
+def test_the_learning_rate_rises_and_falls(how: dict[str, Any]) -> None:
+    """By the closed form, step by step; a last batch of one sample is no step of its own."""
+    rates: list[float] = []
+    judge = make_judge(Plain, **{"batch_size": 8, "epochs": 2} | how)
+    samples = make_samples(17, clue=0.5)
+    step = torch.optim.Adam.step
+
+    def noted(self: torch.optim.Adam, *given: Any) -> Any:
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *given)
+
+    with patch.object(torch.optim.Adam, "step", noted):
+        judge.fit(samples, seed=0)
+    total = 4 if len(rates) == 4 else 32
+    rising = round(how.get("warmup", 0) * total)
+    rise = [0.02 * (n + 1) / rising for n in range(rising)]
+    fall = [0.02 * (1 - n / (total - rising) if "decay" in how else 1) for n in range(total - rising)]
+    assert rates == pytest.approx(rise + fall)
+
+
+def test_gradients_are_clipped_to_a_length() -> None:
+    """Of all weights together: the first step's is Adam's input, whose first moment is a tenth of it."""
+    samples = make_samples(16, clue=0.5)
+    moments, optimisers = [], []
+    for clip in (None, 1e3, 1e-3):
+        judge = make_judge(Plain, epochs=1, clip=clip)
+        made = Mock(side_effect=lambda *given: optimisers.append(make_optimiser(*given)) or optimisers[-1])
+        with patch.object(trainer, "make_optimiser", made):
+            judge.fit(samples, seed=0)
+        first = [slots["exp_avg"].flatten() for slots in optimisers[-1].state_dict()["state"].values()]
+        moments.append(torch.cat(first) / 0.1)
+    assert torch.equal(moments[0], moments[1])
+    assert float(moments[0].norm()) > 1e-2
+    assert float(moments[2].norm()) == pytest.approx(1e-3, rel=1e-3)
+    assert (moments[2] / 1e-3).numpy() == pytest.approx((moments[0] / moments[0].norm()).numpy(), abs=1e-3)

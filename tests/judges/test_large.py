@@ -1,0 +1,179 @@
+"""Captioners of billions of weights, in what they are stored, kept and passed again; told on tiny ones."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import GENDER, fault_of, keep_predictions, network_of, save_captioner
+from judges.test_huggingface import FAMILIES, PROMPT, SAMPLES, TOLD, Checkpoints, Pictures, ask, checkpoint
+from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from judge.corpus.splits import Split
+from judge.judges import Materials, Recipe, Tuning, find_judge, huggingface
+from judge.training.losses import make_optimiser
+from judge.training.member import Member
+from judge.training.members import train_members
+from judge.training.processes import make_accelerator
+from judge.training.setup import TrainingSetup, name_members
+from judge.training.trainer import NetworkJudge, Trainer
+
+__all__ = ["checkpoint"]
+
+
+class Named(Pictures):
+    def key(self, image_id: str) -> str:
+        return image_id
+
+
+SEEN = Materials(pictures=Named(), prompt=PROMPT)  # type: ignore[arg-type]
+RECIPE = Recipe(epochs=1, learning_rate=2e-3, batch_size=8, micro_batch=4)
+
+
+def fit(folder: Path, materials: Materials, *, seed: int = 0, **recipe: Any) -> tuple[NetworkJudge, np.ndarray]:
+    blueprint, trainer = find_judge(f"hf:{folder}"), Trainer(make_accelerator())
+    judge = NetworkJudge(blueprint, GENDER, replace(RECIPE, **recipe), trainer, materials)
+    judge.fit(TOLD, seed=seed)
+    return judge, judge.predict(SAMPLES).probabilities
+
+
+def types(network: nn.Module, *, trained: bool) -> set[torch.dtype]:
+    """Of matrices; biases and the weights of norms are always float32."""
+    assert {weight.dtype for weight in network.parameters() if weight.dim() < 2} == {torch.float32}
+    return {weight.dtype for weight in network.parameters() if weight.requires_grad == trained and weight.dim() > 1}
+
+
+@pytest.mark.parametrize("tuning", ["frozen", "lora", "zero-shot"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_not_trained_may_be_bf16(family: str, tuning: Tuning, checkpoint: Checkpoints) -> None:
+    """Trained weights are float32, and so is what is answered; it is about what float32 answers; it is learnt from."""
+    whole, halved = (
+        network_of(f"hf:{checkpoint(family)}", SAMPLES, replace(SEEN, tuning=tuning, dtype=dtype))
+        for dtype in ("float32", "bf16")
+    )
+    assert types(halved, trained=False) == {torch.bfloat16}
+    assert types(halved, trained=True) == (set() if tuning == "zero-shot" else {torch.float32})
+    answers, expected = ask(halved), ask(whole)
+    assert answers.dtype == torch.float32
+    assert answers.exp().numpy() == pytest.approx(expected.exp().numpy(), abs=0.05)
+    assert not torch.equal(answers, expected)
+    if tuning == "zero-shot":
+        return
+    kept = [weight.clone() for weight in halved.parameters()]
+    logits = halved.train()(halved.collate(TOLD[:2]))
+    logits[:, 0].sum().backward()
+    make_optimiser(halved, RECIPE).step()
+    for weight, before in zip(halved.parameters(), kept, strict=True):
+        assert torch.equal(weight, before) or weight.requires_grad
+    assert any(not torch.equal(weight, before) for weight, before in zip(halved.parameters(), kept, strict=True))
+
+
+@pytest.mark.parametrize("tuning", ["full", "lora"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layers_passed_again_make_the_same_numbers(family: str, tuning: Tuning, checkpoint: Checkpoints) -> None:
+    """Dropout too; of frozen parts it stays off. Each layer's inside runs twice, and is not kept in between."""
+    found, passes = [], []
+    for again in (False, True):
+        network = network_of(f"hf:{checkpoint(family)}", SAMPLES, replace(SEEN, tuning=tuning, checkpointing=again))
+        ran: Counter[str] = Counter()
+        for name, part in network.named_modules():
+            if isinstance(part, GradientCheckpointingLayer):
+                inner = next(of for of in part.modules() if "Norm" in type(of).__name__)
+                inner.register_forward_hook(lambda *_, ran=ran, name=name: ran.update([name]))
+        torch.manual_seed(1)
+        logits = network.train()(network.collate(SAMPLES))
+        logits[:, 0].sum().backward()
+        gradients = [weight.grad for weight in network.parameters() if weight.grad is not None]
+        found.append([logits.detach(), *gradients])
+        passes.append(ran)
+    assert len(found[0]) == len(found[1]) > 1
+    for one, other in zip(*found, strict=True):
+        assert one.numpy() == pytest.approx(other.numpy(), rel=1e-4, abs=1e-5)
+    trained = {name for name in passes[1] if passes[1][name] == 2 * passes[0][name]}
+    assert len(trained) >= 2  # A frozen vision tower needs no backward pass.
+    assert not any(part.training for part in network.eval().modules())
+
+
+def test_attention_is_transformers_own(checkpoint: Checkpoints) -> None:
+    folder = checkpoint("git")
+    eager = network_of(f"hf:{folder}", SAMPLES, replace(SEEN, attention="eager"))
+    assert eager.captioner.model.config._attn_implementation == "eager"
+    assert ask(eager).numpy() == pytest.approx(ask(network_of(f"hf:{folder}", SAMPLES, SEEN)).numpy(), abs=1e-5)
+    for name, reason in (("no_such", "no_such"), ("flash_attention_2", "flash")):
+        line = fault_of(network_of, f"hf:{folder}", SAMPLES, replace(SEEN, attention=name))
+        assert line.startswith(f"--attn-implementation: '{name}' cannot be used (")
+        assert reason in line.split("(")[1].lower()
+
+
+@pytest.mark.parametrize("tuning", ["full", "frozen", "lora", "zero-shot"])
+def test_a_checkpoint_is_loaded_once_for_all_members(
+    tuning: Tuning,
+    checkpoint: Checkpoints,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each starts where the checkpoint is, with adapters of its own draw: as if it had loaded it itself."""
+    loads, load = [], huggingface.load_captioner
+    monkeypatch.setattr(huggingface, "load_captioner", lambda *given, **how: loads.append(1) or load(*given, **how))
+    materials = replace(SEEN, tuning=tuning)
+    apart = []
+    for seed in (0, 1):
+        huggingface._load.cache_clear()
+        apart.append(fit(checkpoint("blip"), materials, seed=seed)[1])
+    assert len(loads) == 2
+    huggingface._load.cache_clear()
+    one, *again = [fit(checkpoint("blip"), materials, seed=seed) for seed in (0, 1, 0)]
+    assert len(loads) == 3
+    assert np.array_equal(one[1], apart[0])
+    assert np.array_equal(again[0][1], apart[1])
+    assert np.array_equal(again[1][1], apart[0])
+    if tuning == "zero-shot":
+        assert one[0].network.model is again[0][0].network.model  # type: ignore[attr-defined]
+
+
+def test_another_checkpoint_in_the_same_folder_is_another(tmp_path: Path) -> None:
+    folder = save_captioner(tmp_path / "git")
+    before = ask(network_of(f"hf:{folder}", SAMPLES, SEEN))
+    shutil.copy(save_captioner(tmp_path / "other", seed=1) / "model.safetensors", folder)
+    assert not torch.equal(before, ask(network_of(f"hf:{folder}", SAMPLES, SEEN)))
+
+
+def test_a_zero_shot_judge_is_asked_once(checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither seeds nor what others learn from make another of it; nor do folds ask about an image twice."""
+    asked: Counter[str] = Counter()
+    collate = huggingface.AnswerJudge.collate
+    monkeypatch.setattr(
+        huggingface.AnswerJudge,
+        "collate",
+        lambda self, samples: asked.update(sample.image_id for sample in samples) or collate(self, samples),
+    )
+    names, even = tuple(sample.image_id for sample in TOLD), {"female": 1.0, "male": 1.0}
+    folds = [(names[12:], names[:12]), (names[:12], names[12:])]
+    splits = [Split(train, test, even, fold=fold) for fold, (train, test) in enumerate(folds)]
+    splits.append(Split(names[14:], names[:12], {"female": 2.0, "male": 1.0}))
+    blueprint = find_judge(f"hf:{checkpoint('git')}")
+    members = [Member(blueprint, GENDER, tuple(TOLD), split, seed) for seed in (0, 1) for split in splits]
+    setup = TrainingSetup(workers=1, materials=replace(SEEN, tuning="zero-shot"))
+    found = train_members(members, setup, then=keep_predictions)
+    assert asked == dict.fromkeys(names, 1)
+    for one, other in ((0, 2), (0, 3), (1, 4)):
+        assert np.array_equal(found[one].probabilities, found[other].probabilities)
+    trained = TrainingSetup(materials=SEEN)
+    assert (len(set(name_members(members, setup))), len(set(name_members(members, trained)))) == (2, 6)
+
+
+def test_names_say_what_decides_numbers(checkpoint: Checkpoints) -> None:
+    names, even = tuple(sample.image_id for sample in TOLD), {"female": 1.0, "male": 1.0}
+    member = Member(find_judge(f"hf:{checkpoint('git')}"), GENDER, tuple(TOLD), Split(names[8:], names[:8], even), 0)
+
+    def name(**materials: Any) -> str:
+        return name_members([member], TrainingSetup(materials=replace(SEEN, **materials)))[0]
+
+    assert name() == name()
+    assert len({name(), name(dtype="bf16"), name(checkpointing=True), name(attention="eager")}) == 4

@@ -1,0 +1,116 @@
+"""Run by test_sharding.py: captioners of real size in shards among processes of which this is the second, on fakes.
+
+Neither weights nor companions are there: PyTorch's fake tensors have shapes and types alone, and its fake process group
+answers at once. Accelerate lays the shards, and PyTorch's memory tracker follows a training step of the large one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import transformers as tf
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp._fully_shard import _fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from judge.judges import Recipe
+from judge.judges.hf_models import Captioner, pass_again, tune
+from judge.judges.huggingface import AnswerJudge
+from judge.training.losses import make_optimiser
+from judge.training.processes import make_accelerator
+from judge.training.sharding import shard
+
+WORLD, BATCH, TOKENS = 2, 8, 640
+
+
+def llava() -> Any:
+    """Of LLaVA-1.5-7B's shape."""
+    seeing = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
+    writing = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+    config = tf.LlavaConfig(
+        vision_config=tf.CLIPVisionConfig(**seeing, image_size=336, patch_size=14, projection_dim=768).to_dict(),
+        text_config=tf.LlamaConfig(**writing, vocab_size=32064, max_position_embeddings=4096).to_dict(),
+        image_token_index=32000,
+    )
+    return tf.LlavaForConditionalGeneration(config)
+
+
+def blip() -> Any:
+    """Of BLIP-base's shape."""
+    return tf.BlipForConditionalGeneration(tf.BlipConfig(vision_config={"image_size": 384}))
+
+
+def make_judge(model: Any, tuning: str, *, bf16: bool) -> AnswerJudge:
+    """As AnswerJudge makes itself of a checkpoint, but for what reads texts and pictures."""
+    captioner = Captioner("", model, None, None, None)
+    judge = AnswerJudge.__new__(AnswerJudge)
+    nn.Module.__init__(judge)
+    judge.answers, judge.prefixes, judge.arguments = ((3,), (4,)), ((),), captioner.arguments
+    judge.features = None
+    judge.frozen, judge.model, judge.bf16 = tune(captioner, tuning), model, bf16  # type: ignore[arg-type]
+    judge.store_frozen()
+    judge.again = pass_again(captioner, judge.frozen)
+    return judge
+
+
+def units(judge: AnswerJudge) -> dict[str, int]:
+    found = [type(part).__name__ for part in judge.modules() if isinstance(part, FSDPModule)]
+    return {name: found.count(name) for name in sorted(set(found))}
+
+
+def peak(judge: AnswerJudge) -> dict[str, float]:
+    """GiB at the height of a training step, by what they are; in bf16, of a batch of texts."""
+    optimiser = make_optimiser(judge, Recipe(1, 1e-4))
+    ids = torch.zeros(BATCH, TOKENS, dtype=torch.int64)
+    text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    batch = {"shared": {}, "passes": [text], "ends": [torch.ones(BATCH, dtype=torch.int64)], "keep": [1]}
+    # Where pictures go among fake words cannot be known: the tower looks at them, and the words stand for all tokens.
+    pixels, see = torch.zeros(BATCH, 3, 336, 336), judge.model.get_encoder(modality="image")
+    judge.register_forward_pre_hook(lambda *_: see(pixels) and None)
+    tracker = FSDPMemTracker(judge, optimiser)
+    with tracker:
+        judge.train()(batch).sum().backward()
+        optimiser.step()
+    of_device = max(tracker.get_tracker_snapshot("peak").values(), key=lambda kinds: kinds["Total"])
+    found = {str(getattr(kind, "value", kind)): size / 2**30 for kind, size in of_device.items()}
+    # From the second step on they are there at its height too.
+    moments = [of for slots in optimiser.state.values() for of in slots.values() if of.dim()]
+    return found | {"moments": sum(of.to_local().nbytes for of in moments) / 2**30}
+
+
+def main() -> None:
+    os.environ |= {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=WORLD)
+    found: dict[str, Any] = {}
+    mesh = init_device_mesh("cpu", (WORLD,))
+    # Of fake tensors none can be made.
+    _fully_shard._init_default_mesh = lambda *_, **__: mesh  # type: ignore[attr-defined]
+    for make, tuning in ((blip, "full"), (llava, "lora")):
+        with torch.device("meta"):
+            model = make()
+        model.tie_weights()
+        judge = make_judge(model, tuning, bf16=tuning == "lora")
+        # BLIP's shards are real, and never written to.
+        with FakeTensorMode(allow_non_fake_inputs=True) if make is llava else nullcontext():
+            shard(make_accelerator(mixed_precision="bf16"), judge)
+            found[make.__name__] = {"units": units(judge)}
+            if make is llava:
+                for part in judge.modules():  # Fake tensors tell "cpu" from "cpu:0".
+                    part._buffers |= {name: torch.empty_like(of, device="cpu") for name, of in part._buffers.items()}
+                found["llava"]["peak"] = peak(judge)
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

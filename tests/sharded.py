@@ -1,0 +1,102 @@
+"""Part of data_parallel.py: every family of captioners in shards, laid by Accelerate's own FSDP2, on two processes.
+
+A tiny judge of each family learns, all of it or adapters alone, and each process trains the same judge whole too, by
+itself. Dropout, which draws other masks on other shares, is off; in float32 what is left are sums in another order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from helpers import GENDER, save_captioner
+from judges.test_huggingface import FAMILIES, PROMPT, SAMPLES, Pictures
+from torch import nn
+
+from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
+from judge.training.processes import in_main_process, make_accelerator
+from judge.training.sharding import is_sharded
+from judge.training.trainer import NetworkJudge, Trainer
+
+TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]
+ASKED = Materials(pictures=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]
+# A layout each, and shared embeddings.
+LARGE = {"blip", "blip2_t5", "florence2", "llava", "qwen2_5_vl"}
+RECIPE = Recipe(epochs=1, learning_rate=0.003, batch_size=4, micro_batch=1, keep="best", sharing="data")
+
+
+def without_dropout(blueprint: Blueprint) -> Blueprint:
+    """A judge without any; captioners have it in modules, and as numbers."""
+
+    def network(*given: Any) -> Network:
+        assert blueprint.network is not None
+        made: Any = blueprint.network(*given)
+        for part in made.modules():
+            for name, value in vars(part).items():
+                if name == "p" or ("drop" in name and isinstance(value, float)):
+                    setattr(part, name, 0.0)
+        return made
+
+    return replace(blueprint, network=network)
+
+
+def fit(folder: Path, sharing: Sharing, materials: Materials, **how: Any) -> NetworkJudge:
+    accelerator = make_accelerator(mixed_precision=how.pop("precision", None))
+    blueprint, trainer = without_dropout(find_judge(f"hf:{folder}")), Trainer(accelerator, sharing=sharing, **how)
+    judge = NetworkJudge(blueprint, GENDER, RECIPE, trainer, materials)
+    return judge.fit(TRAINED, seed=0, validation=SAMPLES)
+
+
+def answers(judge: NetworkJudge) -> np.ndarray:
+    return judge.predict(SAMPLES).probabilities
+
+
+def check_replicated(root: Path) -> None:
+    """Whole in every process: weights that no answer passes through wait for nothing, layers are passed again."""
+    folder = in_main_process(partial(save_captioner, root / "idle", "llava"))
+    for again in (False, True):
+        materials = replace(ASKED, tuning="full", checkpointing=again)
+        one, two = fit(folder, "members", materials), fit(folder, "data", materials)
+        assert np.abs(answers(one) - answers(two)).max() < 2e-6
+        weights = cast(nn.Module, two.network).parameters()
+        assert any(not weight.requires_grad for weight in weights)
+
+
+def check_families(root: Path) -> None:
+    """Every family: sharded and whole learn the same, to 2e-6 in probability, and do learn.
+
+    Adapters stand beside weights in bf16, which are passed again in the backward pass.
+    """
+    large = replace(ASKED, tuning="lora", dtype="bf16", checkpointing=True)
+    for family in sorted(FAMILIES.keys() - {"llava_without_chat"}):
+        folder = in_main_process(partial(save_captioner, root / family, family))
+        before = answers(fit(folder, "members", ASKED))
+        for materials in (replace(ASKED, tuning="full"), *([large] if family in LARGE else [])):
+            expected, judge = answers(fit(folder, "members", materials)), fit(folder, "data", materials)
+            assert is_sharded(cast(nn.Module, judge.network))
+            found = answers(judge)
+            assert np.abs(found - before).max() > 0.01, (family, materials.tuning)
+            # A rounding to bf16 that goes the other way shows.
+            bound = 2e-6 if materials.dtype == "float32" else 0.02
+            assert np.abs(found - expected).max() < bound, (family, materials.tuning)
+    _check_precision(folder)
+    _check_loading(folder)
+
+
+def _check_precision(folder: Path) -> None:
+    """In bf16 log-probabilities are float32: about as near to float32's as those of a judge that is whole."""
+    materials = replace(ASKED, tuning="full")
+    exact = answers(fit(folder, "members", materials))
+    whole, sharded = (answers(fit(folder, sharing, materials, precision="bf16")) for sharing in ("members", "data"))
+    assert np.abs(sharded - exact).max() < 2 * np.abs(whole - exact).max()
+
+
+def _check_loading(folder: Path) -> None:
+    """Weights that are left out are nowhere."""
+    network = find_judge(f"hf:{folder}").network
+    assert network is not None
+    made = network(GENDER, TRAINED, replace(ASKED, tuning="lora", empty=True))
+    assert {weight.device.type for weight in cast(nn.Module, made).parameters()} == {"meta"}

@@ -1,0 +1,41 @@
+"""Judges of real size in shards: their units, and the memory of a training step. See sharded.py for what they learn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from judge.training.sharding import find_units
+
+SCRIPT = Path(__file__).parents[1] / "large_shards.py"
+WEIGHTS = 7.06e9  # Of LLaVA-1.5-7B.
+GIB = 2**30
+
+
+def test_real_sizes_fit() -> None:
+    """Each layer is a unit; an adapter judge of 7 billion weights takes a quarter of two GPUs of 80 GB at most."""
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["blip"]["units"] == {"FSDPAnswerJudge": 1, "FSDPBlipEncoderLayer": 12, "FSDPBlipTextLayer": 12}
+    assert found["llava"]["units"] == {"FSDPAnswerJudge": 1, "FSDPCLIPEncoderLayer": 24, "FSDPLlamaDecoderLayer": 32}
+    peak = found["llava"]["peak"]
+    # bf16 weights, half of them here, and adapters of rank 16 in float32: of each layer of 4096 four matrices of
+    # 16 x 8192 and three of 16 x (4096 + 11008).
+    adapters = 32 * 16 * (4 * 8192 + 3 * (4096 + 11008))
+    assert peak["Sharded Param"] == pytest.approx((2 * WEIGHTS + 4 * adapters) / 2 / GIB, rel=0.01)
+    assert peak["moments"] == pytest.approx(2 * 4 * adapters / 2 / GIB, rel=0.01)
+    # Of each layer what goes into it is kept, 8 texts of 640 tokens in bf16; of one layer what it makes on the way.
+    kept = 32 * 8 * 640 * 4096 * 2 / GIB
+    assert kept < peak["Activation"] + peak["Temp"] < 3 * kept
+    gradients = 4 * adapters / 2 / GIB
+    assert peak["Total"] + peak["moments"] + gradients < 80e9 / GIB / 4
+
+
+def test_what_transformers_did_not_make_is_one_unit() -> None:
+    assert find_units(nn.Sequential(nn.Linear(2, 2), nn.LSTM(2, 2))) == []
