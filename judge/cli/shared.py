@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from judge.errors import JudgeError
-from judge.utils.launch import fault_told, is_main_process, tells_fault
+from judge.utils.launch import check_launch, fault_told, is_main_process, shared_store, tells_fault
 
 if TYPE_CHECKING:
     from judge.types import Progress
@@ -26,7 +26,12 @@ _A_MINUTE, _SOON = 60.0, 10.0
 def one_line_errors() -> Iterator[None]:
     """A mendable fault is one line on standard error and exit code 2; no traceback. Of a launch, one line in all."""
     try:
+        check_launch()
         yield
+        if shared_store() is not None:
+            from judge.training.processes import end_launch
+
+            end_launch()
     except JudgeError as error:
         if tells_fault():
             typer.echo(f"judge: {error}", err=True)

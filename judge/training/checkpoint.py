@@ -61,6 +61,7 @@ class Checkpoint:
         write_to: the file; None to keep nothing on disk (or in processes that must not write).
         read_from: the file to resume from; may be absent.
         seconds: at least this long between two writes.
+        scaler: of the losses of fp16, whose scale goes on too; None in other precisions.
         agree: what all processes take for whether a write is due; for weights that lie in shards among them, which
             they put together for the one that writes.
     """
@@ -71,9 +72,11 @@ class Checkpoint:
         *,
         read_from: Path | None = None,
         seconds: float = 0.0,
+        scaler: torch.amp.GradScaler | None = None,
         agree: Callable[[bool], bool] = bool,
     ) -> None:
         self.write_to, self.read_from, self.seconds, self.agree = write_to, read_from, seconds, agree
+        self.scaler = scaler
         self.written = time.monotonic()
         self.history = History()
         self.best: dict[str, torch.Tensor] = {}
@@ -97,7 +100,10 @@ class Checkpoint:
         for index, slots in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser/{index}/{slot}": tensor for slot, tensor in slots.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
-        _write(self.write_to, tensors, {"seed": str(seed), "history": json.dumps(asdict(self.history))})
+        notes = {"seed": str(seed), "history": json.dumps(asdict(self.history))}
+        if self.scaler is not None:
+            notes["scaler"] = json.dumps(self.scaler.state_dict())
+        _write(self.write_to, tensors, notes)
         self.written = time.monotonic()
 
     def load(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, seed: int) -> int:
@@ -124,6 +130,8 @@ class Checkpoint:
             for index, found in slots.items()
         }
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        if self.scaler is not None and "scaler" in meta:
+            self.scaler.load_state_dict(json.loads(meta["scaler"]))
         self.history = History(**json.loads(meta["history"]))
         return len(self.history.training)
 

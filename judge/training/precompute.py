@@ -121,6 +121,9 @@ def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None)
     with _together():
         device = accelerator.device if accelerator else choose_device(None)
         cache.compute(cache.share(missing, rank, world), device=device, progress=progress)
+    with _together():
+        # What others have computed is there, unless their machine has a disk of its own.
+        cache.compute(cache.missing() if launched() else [], device=device, progress=progress)
     return cache.open()
 
 

@@ -6,18 +6,22 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType, InitProcessGroupKwargs, gather_object
+from accelerate.utils import DistributedType, InitProcessGroupKwargs
 
 from judge.errors import JudgeError
 from judge.training.sharding import is_asked_for
 from judge.utils.launch import is_main_process, launched, shared_store
 
 _FAULT = "judge/fault"  # A key of the processes' store.
+# Gradients are added up again and again: who waits longer waits for a process that is gone. Processes that train whole
+# judges meet when the slowest is done.
+_SUMS, _MEETINGS = timedelta(minutes=30), timedelta(days=7)
+_meeting: dict[Any, Any] = {}
 T = TypeVar("T")
 
 
@@ -36,16 +40,16 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     cpu = not torch.accelerator.is_available()
     # Accelerate keeps the first precision of a process for all later ones; each run must have its own.
     AcceleratorState._reset_state()
-    # Processes that train whole judges meet only when the slowest is done.
-    patience = timedelta(days=7)
-    kind = PartialState(cpu, timeout=patience).distributed_type
+    if torch.cuda.is_available():
+        _repeat_exactly()
+    kind = PartialState(cpu, timeout=_SUMS).distributed_type
     if kind == DistributedType.MULTI_CPU and is_asked_for():
         # PyTorch shards weights on CPUs too, Accelerate where it believes in GPUs.
         PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
     accelerator = Accelerator(
         cpu=cpu,
         mixed_precision=mixed_precision,
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)],
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=_SUMS)],
     )
     # Accelerate has put "FSDP" there, and would not find its plugin the next time.
     PartialState._shared_state["distributed_type"] = kind
@@ -60,10 +64,31 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     return accelerator
 
 
+def _repeat_exactly() -> None:
+    """One kind of GPU gives the same numbers from a seed: no TF32 in float32, no algorithm that adds up by chance."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+
+
 def gather(item: T) -> list[T]:
-    """``item`` of every process of the launch, in rank order, in every process."""
-    found: list[T] = gather_object([item])
-    return found
+    """``item`` of every process of the launch, in rank order, in every process; however long that takes."""
+    if not torch.distributed.is_initialized():
+        return [item]
+    world = torch.distributed.group.WORLD
+    if world not in _meeting:
+        _meeting.clear()
+        _meeting[world] = torch.distributed.new_group(backend="gloo", timeout=_MEETINGS)
+    found: list[T | None] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, item, group=_meeting[world])
+    return cast(list[T], found)
+
+
+def end_launch() -> None:
+    """Leave the other processes, once all is done; nothing where there are none."""
+    if shared_store() is not None:
+        make_accelerator().end_training()
 
 
 def in_main_process(work: Callable[[], T]) -> T:

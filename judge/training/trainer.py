@@ -160,7 +160,8 @@ class Trainer:
         module, recipe, seed = task.module, task.recipe, task.seed
         model, optimiser, scaled = self._prepare(task)
         writes = self.checkpoint if self.rank == 0 else None
-        state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds, agree=self._agree)
+        scaler = self.accelerator.scaler
+        state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds, scaler=scaler, agree=self._agree)
         first = state.load(module, optimiser, seed=seed)
         each = len(_batches(range(len(task.samples)), recipe.batch_size))
         steps = Steps(self.accelerator, module, scaled, recipe=recipe, total=recipe.epochs * each)

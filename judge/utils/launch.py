@@ -9,6 +9,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from judge.errors import JudgeError
+
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _PATIENCE = 5.0  # Seconds for the main process to meet a fault that all meet.
 _TOLD, _TELLING = "judge/told", "judge/telling"
@@ -22,6 +24,22 @@ def launched() -> bool:
 def is_main_process() -> bool:
     """Whether this process writes the files and talks to the user."""
     return _rank() == 0
+
+
+def check_launch() -> None:
+    """Refuse processes that do not know of each other: each would do all the work, and write the same files.
+
+    Raises:
+        JudgeError: ``srun`` started several without a launcher; in the first of them.
+        SystemExit: in the others.
+    """
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if tasks.isdigit() and int(tasks) > 1 and "RANK" not in os.environ:
+        what = f"srun started {tasks} processes that do not know of each other"
+        mend = "let srun start one task a machine, accelerate launch (or torchrun) with one process a GPU"
+        if os.environ.get("SLURM_PROCID", "0") != "0":
+            raise SystemExit(2)
+        raise JudgeError(what, where="srun", mend=mend)
 
 
 def _rank() -> int:

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from helpers import judge
 
 from judge.cli import shared
+
+
+def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line in all; a batch script itself, and what a launcher starts, go on."""
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    arguments = ["evaluate", "--human", "no.json", "--captions", "none.json"]
+    for rank, told in (("0", "judge: srun: srun started 4 processes that do not know of each other."), ("1", "")):
+        monkeypatch.setenv("SLURM_PROCID", rank)
+        done = judge(*arguments)
+        assert (done.exit_code, done.stderr[: len(told) or None]) == (2, told)
+    monkeypatch.setenv("RANK", "0")
+    assert "none.json: no such file" in judge(*arguments).stderr
 
 
 def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
 from judge.training import trainer
-from judge.training.checkpoint import read_history
+from judge.training.checkpoint import Checkpoint, read_history
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
 from judge.training.processes import make_accelerator
@@ -176,6 +176,21 @@ def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after:
     epochs.clear()
     assert np.array_equal(fit(checkpoint=path, on_epoch=lambda done, _: epochs.append(done))[1], expected)
     assert epochs == [1, 2, 3, 4, 5]
+
+
+def test_the_scale_of_half_precision_goes_on_too(tmp_path: Path) -> None:
+    network, scaler = Words(GENDER, make_samples(10)), torch.amp.GradScaler("cpu", init_scale=512.0)
+    optimiser = torch.optim.Adam(network.parameters())
+    kept = Checkpoint(tmp_path / "kept.safetensors", scaler=scaler)
+    kept.history.training.append(0.5)
+    scaler.scale(torch.ones(()))  # From here on it has a state.
+    scaler.update(128.0)
+    kept.save(network, optimiser, seed=1)
+    again = torch.amp.GradScaler("cpu")
+    path = tmp_path / "kept.safetensors"
+    assert Checkpoint(None, read_from=path, scaler=again).load(network, optimiser, seed=1) == 1
+    assert again.state_dict() == scaler.state_dict()
+    assert again.get_scale() == 128.0
 
 
 def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
