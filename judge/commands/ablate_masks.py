@@ -124,7 +124,7 @@ def _captions(
             continue
         path = folder / name / f"{captioner}.json"
         precision = "bf16" if config.precision == "bf16" else "no"
-        settings = {"model": model, "out": path, "precision": precision, "batch_size": 8, "ids": None}
+        settings = {"model": model, "out": path, "precision": precision, "ids": None}
         settings = _of(config, CaptionConfig) | dict(changes) | settings
         done = caption(make_config(settings, CaptionConfig), progress=_named(progress, name))
         if not done.captions:

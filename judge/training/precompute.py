@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.detectors.weights import choose_device
 from judge.training.features import CaptionCache, FeatureCache, FeatureStore, PictureCache
 from judge.training.member import Member, one_by_one
-from judge.training.processes import gather, make_accelerator
+from judge.training.processes import make_accelerator, together
 from judge.types import Progress, Words
 from judge.utils.launch import launched
 
@@ -105,24 +104,11 @@ def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> Fea
     """Compute what a cache lacks, each process of a launch its share."""
     accelerator = make_accelerator() if launched() else None
     rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
-    with _together():
+    with together():
         # All look for what is missing before any computes: what one finds another must not pass over.
         cache = make()
         missing = cache.missing()
-    with _together():
+    with together():
         device = accelerator.device if accelerator else choose_device(None)
         cache.compute(missing[rank::world], device=device, progress=progress)
     return cache.open()
-
-
-@contextmanager
-def _together() -> Iterator[None]:
-    """A barrier at the end; an error in one process is raised in all, so that none waits for one that has ended."""
-    fault: JudgeError | None = None
-    try:
-        yield
-    except JudgeError as error:
-        fault = error
-    for met in gather(fault) if launched() else [fault]:
-        if met is not None:
-            raise met

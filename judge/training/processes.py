@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import count
 from typing import TypeVar, cast
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import InitProcessGroupKwargs, gather_object
+from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gather_object
 
 from judge.errors import JudgeError
 from judge.utils.launch import is_main_process, launched
 
 _PATIENCE = timedelta(seconds=5)  # For the main process to meet a fault that all meet.
+_MEETINGS = count()  # Numbers the blocks of ``together``, which all processes enter in the same order.
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -55,6 +58,33 @@ def gather(item: T) -> list[T]:
     return found
 
 
+@contextmanager
+def together() -> Iterator[Callable[[], bool]]:
+    """A meeting at the end; an error of one process is raised in all, so that none waits for one that has ended.
+
+    Gives a function that tells whether another process has met an error: long work stops early by asking it.
+
+    Raises:
+        JudgeError: of the first process that met one, by rank.
+    """
+    if not launched():
+        yield lambda: False
+        return
+    store, key = None, f"judge/meeting/{next(_MEETINGS)}"
+    if torch.distributed.is_initialized():
+        store = torch.distributed.distributed_c10d._get_default_store()
+    fault: JudgeError | None = None
+    try:
+        yield lambda: store is not None and bool(store.check([key]))
+    except JudgeError as error:
+        fault = error
+        if store is not None:
+            store.set(key, "")
+    for met in gather(fault):
+        if met is not None:
+            raise met
+
+
 def in_main_process(work: Callable[[], T]) -> T:
     """What ``work`` returns, in every process: the main one does it, the others wait.
 
@@ -64,17 +94,30 @@ def in_main_process(work: Callable[[], T]) -> T:
     if not launched():
         return work()
     make_accelerator()
-    found: T | None = None
-    fault: JudgeError | None = None
-    if is_main_process():
-        try:
-            found = work()
-        except JudgeError as error:  # The others wait in gather: tell them before giving up.
-            fault = error
-    main, fault = gather((found, fault))[0]
-    if fault is not None:
-        raise fault
-    return cast(T, main)
+    with together():
+        found = work() if is_main_process() else None
+    return cast(T, broadcast_object_list([found])[0])
+
+
+def share_out(items: Sequence[S], work: Callable[[Sequence[S]], Iterable[T]]) -> list[T]:
+    """What ``work`` makes of ``items``, in their order, in every process; each does a share of neighbouring items.
+
+    Args:
+        items: the same in every process.
+        work: gives a result for each item, in order. It is broken off where another process has met an error.
+
+    Raises:
+        JudgeError: what ``work`` raised; in all processes.
+    """
+    if not launched():
+        return list(work(items))
+    found: list[T] = []
+    with make_accelerator().split_between_processes(list(items)) as share, together() as failed:
+        for result in work(share):
+            found.append(result)
+            if failed():
+                break
+    return [result for part in gather(found) for result in part]
 
 
 @contextmanager
