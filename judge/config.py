@@ -343,7 +343,6 @@ class PictureSettings(HidingSettings):
     images: Path = option(..., IMAGES)
     labels: LabelFiles = option(None, f"{LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
     device: str | None = option(None, *DEVICE)
-    batch_size: int = option(8, "images per batch", ge=1)
     seed: Seed = option(0, "seed of fill noise")
 
 
@@ -354,12 +353,23 @@ class MaskConfig(PictureSettings):
     essential = ("images", "instances", "detector", "weights", "mode", "hide", "fill", "out", "overwrite")
 
     mode: Mode = option("segment", "how much of each instance is hidden: the upper part, the mask, or the box")
+    batch_size: int = option(8, "images per batch", ge=1)
     format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
     workers: int | None = option(None, "images masked in parallel", "one per core", ge=1)
     out: Path = option(..., "folder for the masked images", "runs/masked")
 
 
-class CaptionConfig(PictureSettings, MaskedSettings):
+class CaptioningSettings(Settings):
+    """How checkpoints caption, in every command that lets them."""
+
+    panel = "Captions"
+
+    caption_batch: Annotated[int, Field(ge=1)] | Literal["auto"] = option(
+        "auto", "images that a captioner gets at a time; auto: 8 on CPUs, 64 on GPUs; fewer where memory is short"
+    )
+
+
+class CaptionConfig(CaptioningSettings, PictureSettings, MaskedSettings):
     """Options of ``judge caption``."""
 
     command = "judge caption"
@@ -553,7 +563,15 @@ class StatisticsSettings(Settings):
 
 
 # pydantic takes the fields of the last base first.
-class RunSettings(StatisticsSettings, TrainingSettings, MaskedSettings, JudgeSettings, MetricSettings, CorpusSettings):
+class RunSettings(
+    StatisticsSettings,
+    TrainingSettings,
+    CaptioningSettings,
+    MaskedSettings,
+    JudgeSettings,
+    MetricSettings,
+    CorpusSettings,
+):
     """What is measured, and how judges are trained."""
 
     panel = "Output"
@@ -585,7 +603,7 @@ class TrainConfig(RunConfig):
 
     command = "judge train"
     essential = (*RunConfig.essential[:-2], "checkpoints")
-    only_in_file = frozenset({"out", "overwrite", "verbose", "resamples", "level", "breakdown"})
+    only_in_file = frozenset({"out", "overwrite", "verbose", "resamples", "level", "breakdown", "caption_batch"})
 
     checkpoints: Annotated[Path, BeforeValidator(_or_here)] = option(JUDGES, "folder for the trained judges")
 
@@ -638,7 +656,7 @@ class CalibrateConfig(RunSettings):
     essential = ("human", "labels", "metrics", "judge", "changes", "doses", "draws", "nulls", "out", "overwrite")
     # Of captioners, and of a user's images.
     only_in_file = frozenset(
-        {"captions", "models", "several", "refusals", "chance", "level", "quality", "breakdown"}
+        {"captions", "models", "caption_batch", "several", "refusals", "chance", "level", "quality", "breakdown"}
         | {"human_scores", "verbose"}
         | {"checkpoints", "features", "cache", "max_pixels"}
         | {"images", "instances", "detector", "hide", "category", "foreground"}

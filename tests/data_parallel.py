@@ -2,7 +2,7 @@
 
 Compares with the same judge trained by each process alone. Batches of 7 leave shares of 4 and 3 samples, the last
 batch holds a single one: the gradient must still be that of the whole batch. Then once more with the judge's weights
-in shards, killed and resumed; and captioners of every family.
+in shards, killed and resumed; captioners of every family; and how processes share work and end it together.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from helpers import GENDER
 from sharded import check_families, check_replicated
 from torch import nn
@@ -21,7 +24,7 @@ from training.test_trainer import KilledError, Normed, Plain
 
 from judge.errors import JudgeError
 from judge.judges import Blueprint, Recipe, Sharing
-from judge.training.processes import make_accelerator
+from judge.training.processes import gather, in_main_process, make_accelerator, share_out
 from judge.training.sharding import is_sharded
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import Sample
@@ -30,6 +33,25 @@ from judge.types import Sample
 def kill(done: int, loss: float) -> None:
     if done == 3:
         raise KilledError
+
+
+def meet() -> None:
+    """What is shared out comes back whole; an error of the second process ends the work of both."""
+    assert share_out(range(5), lambda share: [item**2 for item in share]) == [0, 1, 4, 9, 16]
+    done: list[int] = []
+
+    def work(share: Sequence[int]) -> Iterator[int]:
+        for item in share:
+            if item == 2502:
+                raise JudgeError("no room")
+            time.sleep(0.01)
+            yield item
+            done.append(item)
+
+    with pytest.raises(JudgeError, match="no room"):
+        share_out(range(5000), work)
+    assert len(done) < 1000
+    assert in_main_process(lambda: len(done)) == gather(len(done))[0]
 
 
 def main() -> None:
@@ -72,6 +94,7 @@ def main() -> None:
     assert epochs == [4, 5, 6], epochs
     assert np.abs(alone - resumed).max() < 1e-5
     check_families(Path(sys.argv[1]))
+    meet()
     if accelerator.is_main_process:
         print("equal")  # noqa: T201 - test_scripts.py reads it
     # Threads of a process group that is left to the interpreter's end may abort it.

@@ -29,7 +29,11 @@ README = ROOT / "README.md"
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("checkpoints/*.md"), *ROOT.glob("docs/**/*.md")]
 )
-SCRIPTS = {"scripts/evaluate.py": ["evaluate"], "scripts/train.py": ["train", "judges"]}
+SCRIPTS = {
+    "scripts/evaluate.py": ["evaluate"],
+    "scripts/train.py": ["train", "judges"],
+    "scripts/caption.py": ["caption"],
+}
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 import yaml
-from helpers import few
+from helpers import few, judge, save_captioner
 
 from judge.calibration.grammar import make_world, write_world
-from judge.calibration.world import Captioner
+from judge.calibration.world import FAITHFUL, Captioner
+from judge.commands.caption import caption
+from judge.config import CaptionConfig, make_config
+from judge.masking.images import encode
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,13 +28,17 @@ ROOT = Path(__file__).parents[1]
 def launch(
     *arguments: object, config: Path = ROOT / "accelerate_config.yaml", timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
+    command = launcher(*arguments, config=config)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def launcher(*arguments: object, config: Path = ROOT / "accelerate_config.yaml") -> list[str]:
     # Tests run side by side: each launch meets at a port of its own.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    launcher = ["-m", "accelerate.commands.launch", "--config_file", config, "--main_process_port", port]
-    command = [sys.executable, *launcher, *arguments]
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout, check=False)
+    launching = ["-m", "accelerate.commands.launch", "--config_file", config, "--main_process_port", port]
+    return [str(part) for part in [sys.executable, *launching, *arguments]]
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +82,67 @@ def test_a_calibration_on_two_processes_equals_one(tmp_path: Path) -> None:
         assert done.stdout.count("Everything is in") == 1
     for name in ("calibration.json", "trials.parquet"):
         assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes(), name
+
+
+def kill_when(command: list[str], files: list[Path], lines: int) -> None:
+    """Start a launch; SIGKILL all its processes once each of ``files`` has so many lines."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        end = time.monotonic() + 120
+        while not all(file.exists() and file.read_bytes().count(b"\n") >= lines for file in files):
+            assert started.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        for process in [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_captions_of_a_killed_launch_go_on_with_any_number_of_processes(tmp_path: Path) -> None:
+    """To the bytes of an uninterrupted run of one process; faults are told once, in the order of pictures."""
+    images, out, again = tmp_path / "pictures", tmp_path / "out.json", tmp_path / "again.json"
+    images.mkdir()
+    save_captioner(tmp_path / "model", "vit_gpt2", seed=8)
+    for number, pixels in enumerate(np.random.default_rng(0).integers(0, 255, (80, 24, 32, 3), dtype=np.uint8)):
+        (images / f"{number:03d}.png").write_bytes(b"" if number in {3, 70} else encode(pixels))
+    told = {"model": str(tmp_path / "model"), "images": str(images), "max_tokens": 6, "caption_batch": 2}
+    given = [part for name, value in told.items() for part in ("--" + name.replace("_", "-"), value)]
+    whole = judge("caption", *given, "--out", tmp_path / "whole.json")
+    assert "2 of 80 pictures" in whole.stderr
+    expected = (tmp_path / "whole.json").read_bytes()
+
+    script = "--num_processes", 2, ROOT / "scripts" / "caption.py", *given
+    notes = [tmp_path / ".out.json.partial", tmp_path / ".out.json.partial.1"]
+    kill_when(launcher(*script, "--out", out), notes, lines=4)
+    assert not out.exists()
+    finished = sum(file.read_bytes().count(b"\n") - 1 for file in notes)
+    for file in notes:
+        shutil.copy(file, file.with_name(file.name.replace("out", "again")))
+    steps: list[int] = []
+    caption(make_config(told | {"out": out}, CaptionConfig), progress=lambda what, done, total: steps.append(done))
+    assert out.read_bytes() == expected
+    # The neighbour of a picture at fault is captioned anew, with its batch.
+    assert finished <= steps[0] < 80
+    done = launch(*script, "--out", again)
+    assert done.returncode == 1
+    assert again.read_bytes() == expected
+    assert [line for line in done.stderr.splitlines() if line.startswith("judge: ")] == whole.stderr.splitlines()
+    assert done.stdout.count("78 pictures captioned") == 1
+    assert not list(tmp_path.glob(".*.partial*"))
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_run_on_two_processes_captions_on_both(tmp_path: Path) -> None:
+    files = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "world", pictures=64)
+    save_captioner(tmp_path / "git", "git", seed=3)
+    given = ["--human", files.human, "--labels", files.labels, "--images", files.folder / "images", "--metrics", "lic"]
+    given += ["--model", tmp_path / "git", "--caption-batch", 4, "--folds", 2, "--resamples", 100, "--refits", 0]
+    given += ["--chance", 0, "--workers", 1]
+    assert judge("evaluate", *given, "--out", tmp_path / "one").exit_code == 0
+    done = launch("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given, "--out", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    for name in ("metrics.json", "captions/git.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
 
 
 def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:

@@ -17,9 +17,12 @@ def caption(config: CaptionConfig) -> None:
     images could not be captioned; they are listed.
     """
     from judge.commands.caption import caption as run_caption
+    from judge.utils.launch import is_main_process
 
     with show_progress() as progress:
         found = run_caption(config, progress=progress)
+    if not is_main_process():
+        return
     if found.captions:
         say(f"{found.captions} pictures captioned; the captions are in {config.out}")
     if found.empty:

@@ -150,7 +150,7 @@ def _captions(
         if captioner in config.captions:
             continue
         precision = "bf16" if config.precision == "bf16" else "no"
-        settings = {"model": model, "precision": precision, "batch_size": 8, "ids": None}
+        settings = {"model": model, "precision": precision, "ids": None}
         settings = _of(config, CaptionConfig) | dict(changes) | settings
         path = folder / _name_of(config, settings) / f"{captioner}.json"
         if not path.exists():  # Written last, and whole.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +20,7 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import list_pictures
 from judge.types import Progress
 from judge.utils.files import write_whole, writing
+from judge.utils.launch import is_main_process
 
 _NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
 
@@ -36,39 +37,59 @@ class CaptionedFolder:
 def caption(config: CaptionConfig, *, progress: Progress | None = None) -> CaptionedFolder:
     """Caption the pictures of a folder; write COCO results to ``out`` and the settings beside it.
 
+    The processes of a launch caption together; the main one finds what is hidden, and writes.
+
     Raises:
         JudgeError: what concerns the whole folder; nothing is written. Faults of single pictures are in the result's
             ``failures``; where none could be captioned, nothing is written either.
     """
     _check_out(config)
     require("vision", "torch", "transformers", "PIL", "cv2")
-    names, failures = _name_all(config)
-    pictures = _masked(config, names, failures, progress)
+    from judge.captioning import caption_pictures
+    from judge.captioning.writer import Writing
+    from judge.training.processes import in_main_process
+
+    pictures, failures = in_main_process(lambda: _pictures(config, progress))
+    how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
     with _place(config.out) as notes:
-        captions = _write(config, pictures, notes, failures, progress)
-    return CaptionedFolder(len(captions), sum(not text for text in captions.values()), failures)
+        done = caption_pictures(config.model, pictures, how, device=config.device, notes=notes, progress=progress)
+        if done.captions:
+            in_main_process(lambda: _write(config, done.captions))
+    empty = sum(not text for text in done.captions.values())
+    return CaptionedFolder(len(done.captions), empty, failures + done.failures)
 
 
 @contextmanager
 def _place(out: Path) -> Iterator[Path]:
     """The folder of ``out``, made if need be, and the file of notes beside it, gone once the captions are written.
 
-    Whatever else ends the work leaves the notes, if there are any captions in them.
+    Whatever else ends the work leaves the notes, if there are any captions in them. The main process sees to it.
     """
+    from judge.captioning.notes import notes_files
+    from judge.training.processes import in_main_process
+
     made = [folder for folder in out.absolute().parents if not folder.exists()]
     notes = out.with_name(f".{out.name}{_NOTES}")
-    try:
+
+    def begin() -> None:
         with writing(f"--out {out}"):
             out.parent.mkdir(parents=True, exist_ok=True)
             notes.touch()
-            yield notes
-            notes.unlink()
+
+    try:
+        in_main_process(begin)
+        yield notes
+        if is_main_process():
+            with writing(f"--out {out}"):
+                for file in notes_files(notes):
+                    file.unlink()
     finally:
-        with suppress(OSError):  # Folders that hold something by now stay.
-            if notes.is_file() and not notes.stat().st_size:
-                notes.unlink()
-            for folder in made:
-                folder.rmdir()
+        if is_main_process():
+            with suppress(OSError):  # Folders that hold something by now stay.
+                if notes.is_file() and not notes.stat().st_size:
+                    notes.unlink()
+                for folder in made:
+                    folder.rmdir()
 
 
 def _check_out(config: CaptionConfig) -> None:
@@ -133,15 +154,15 @@ def _listed(path: Path) -> tuple[list[tuple[object, str]], Failures]:
     return listed, failures
 
 
-def _masked(
-    config: CaptionConfig, names: dict[str, str], failures: Failures, progress: Progress | None
-) -> HiddenPictures:
-    """The pictures as the captioner gets them, masked or not, without those at fault."""
+def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[HiddenPictures, Failures]:
+    """The pictures as the captioner gets them, masked or not, without those at fault; and those."""
+    names, failures = _name_all(config)
     if config.mask == "none":
-        return HiddenPictures(config.images, names, max_pixels=config.max_pixels)
-    hiding, _, detector = prepare_masking(config, config.mask, progress=progress)
+        return HiddenPictures(config.images, names, max_pixels=config.max_pixels), failures
+    batch = 8 if config.caption_batch == "auto" else config.caption_batch
+    hiding, _, detector = prepare_masking(config, config.mask, batch=batch, progress=progress)
     failures += detector.strays if isinstance(detector, GroundTruth) else ()
-    return find_hidden(
+    pictures = find_hidden(
         config.images,
         names,
         detector=detector,
@@ -150,18 +171,12 @@ def _masked(
         failures=failures,
         progress=progress,
     )
+    return pictures, failures
 
 
-def _write(
-    config: CaptionConfig, pictures: HiddenPictures, notes: Path, failures: Failures, progress: Progress | None
-) -> dict[str, str]:
-    """Caption, and write both files."""
-    from judge.captioning import Writing, caption_pictures, write_captions
+def _write(config: CaptionConfig, captions: Mapping[str, str]) -> None:
+    from judge.captioning import write_captions
 
-    writing = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
-    done = caption_pictures(config.model, pictures, writing, device=config.device, notes=notes, progress=progress)
-    failures += done.failures
-    if done.captions:
+    with writing(f"--out {config.out}"):
         write_whole(settings_beside(config.out), config.to_yaml().encode())
-        write_captions(config.out, done.captions)
-    return done.captions
+    write_captions(config.out, captions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ from judge.types import Captions, Progress
 from judge.utils.files import write_whole
 
 if TYPE_CHECKING:
-    from judge.captioning import Writing
+    from judge.captioning import Captioned
+    from judge.captioning.writer import Writing
 
 FOLDER = "captions"
 
@@ -94,26 +96,28 @@ def add_captions(
     """``corpus`` with the captions that the checkpoints ``silent`` write of ``pictures``.
 
     They are kept as ``captions/NAME.json`` in the run's folder; pictures at fault have none, and ``log.jsonl`` says so.
-    Of several processes the main one writes.
+    The processes of a launch caption together; the main one writes.
 
     Raises:
         JudgeError: in every process; none could be captioned; see ``caption_pictures``.
     """
     from judge.training.processes import in_main_process
 
-    def write() -> tuple[Captions, ...]:
-        if directory is not None:
-            directory.begin()
-            # A killed run of other captioners may have left theirs.
-            shutil.rmtree(directory.partial / FOLDER, ignore_errors=True)
-            with directory.writing():
-                (directory.partial / FOLDER).mkdir()
-        return tuple(
-            _caption(config, name, model, pictures=pictures, directory=directory, progress=progress)
-            for name, model in silent.items()
-        )
+    if directory is not None:
+        in_main_process(partial(_begin, directory))
+    written = tuple(
+        _caption(config, name, model, pictures=pictures, directory=directory, progress=progress)
+        for name, model in silent.items()
+    )
+    return replace(corpus, generated=(*corpus.generated, *written))
 
-    return replace(corpus, generated=(*corpus.generated, *in_main_process(write)))
+
+def _begin(directory: RunDirectory) -> None:
+    directory.begin()
+    # A killed run of other captioners may have left theirs.
+    shutil.rmtree(directory.partial / FOLDER, ignore_errors=True)
+    with directory.writing():
+        (directory.partial / FOLDER).mkdir()
 
 
 def _caption(
@@ -126,26 +130,35 @@ def _caption(
     progress: Progress | None,
 ) -> Captions:
     """One captioner's captions, written as well if the run has a folder."""
-    from judge.captioning import Writing, caption_pictures, caption_records, write_captions
+    from judge.captioning import caption_pictures, caption_records
+    from judge.captioning.writer import Writing
+    from judge.training.processes import in_main_process
 
-    writing = Writing(precision="bf16" if config.precision == "bf16" else "no")
+    how = Writing(caption_batch=config.caption_batch, precision="bf16" if config.precision == "bf16" else "no")
     notes = directory.store / f"{name}.captions" if directory else None
-    done = caption_pictures(model, pictures, writing, notes=notes, progress=progress)
+    done = caption_pictures(model, pictures, how, notes=notes, progress=progress)
     if not done.captions:
         raise done.failures[0][1]
     source = model
     if directory and config.out:
-        faults = [str(fault) for _, fault in done.failures]
-        directory.log("captioned", captioner=name, images=len(done.captions), failures=faults)
-        path, final = directory.partial / FOLDER / f"{name}.json", config.out / FOLDER / f"{name}.json"
-        write_captions(path, done.captions)
-        write_whole(settings_beside(path), _settings(config, model, writing, final).to_yaml().encode())
+        final = config.out / FOLDER / f"{name}.json"
+        in_main_process(partial(_write, directory, done, _settings(config, model, how, final), name=name))
         source = str(final)
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
     return parse_captions(caption_records(done.captions), options, side="generated", name=name, source=source)
 
 
+def _write(directory: RunDirectory, done: Captioned, settings: CaptionConfig, *, name: str) -> None:
+    from judge.captioning import write_captions
+
+    faults = [str(fault) for _, fault in done.failures]
+    directory.log("captioned", captioner=name, images=len(done.captions), failures=faults)
+    path = directory.partial / FOLDER / f"{name}.json"
+    write_captions(path, done.captions)
+    write_whole(settings_beside(path), settings.to_yaml().encode())
+
+
 def _settings(config: RunConfig, model: str, writing: Writing, out: Path) -> CaptionConfig:
     """Those of ``judge caption`` that write the same captions."""
-    same = {name: getattr(config, name) for name in ("images", "instances", "max_pixels")}
+    same = {name: getattr(config, name) for name in ("images", "instances", "max_pixels", "caption_batch")}
     return make_config({**same, "model": model, "precision": writing.precision, "out": out}, CaptionConfig)

@@ -27,7 +27,7 @@ _MAY_DIFFER = {
     "human", "captions", "models", "labels", "objects", "images", "instances", "out", "features", "checkpoints",
     "cache", "id_column", "label_column", "label_values", "object_column", "object_id_column", "columns", "split",
     "several", "metrics", "judge", "quality", "human_scores", "chance", "refits", "level", "resamples", "folds",
-    "seeds", "seed", "lexicon", "workers", "micro_batch", "sharing", "trust_weights", "max_pixels",
+    "seeds", "seed", "lexicon", "workers", "micro_batch", "caption_batch", "sharing", "trust_weights", "max_pixels",
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.keep(config.inputs())
-    hiding, correlated, detector = prepare_masking(config, config.mode, progress=progress)
+    hiding, correlated, detector = prepare_masking(config, config.mode, batch=config.batch_size, progress=progress)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()

@@ -173,15 +173,21 @@ def load_detector(
 
 
 def prepare_masking(
-    config: MaskConfig | CaptionConfig, mode: Mode, *, progress: Progress | None
+    config: MaskConfig | CaptionConfig, mode: Mode, *, batch: int, progress: Progress | None
 ) -> tuple[Hiding, Correlated | None, Detector]:
     """What a command on a folder hides, how the object was chosen where BA chose it, and the detector.
+
+    Args:
+        config: of the command.
+        mode: how much is hidden.
+        batch: pictures that the detector gets at a time.
+        progress: called with what the detector has to say.
 
     Raises:
         JudgeError: as ``choose_hiding`` and ``open_detector``.
     """
     hiding, correlated, truth = choose_hiding(config, mode, seed=config.seed)
-    how: dict[str, Any] = {"truth": truth, "device": config.device, "batch": config.batch_size, "progress": progress}
+    how: dict[str, Any] = {"truth": truth, "device": config.device, "batch": batch, "progress": progress}
     return hiding, correlated, open_detector(config.detector, config, hiding.labels, **how)
 
 

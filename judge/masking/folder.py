@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +19,7 @@ from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Pict
 from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
 from judge.types import Progress
+from judge.utils.parallel import in_order
 
 # Pictures on a contact sheet: evenly spread, and those first in which something is hidden.
 SHEET = 24
@@ -131,7 +130,8 @@ class MaskFolder:
         size = self.detector.batch
         batches = (dict(targets[start : start + size]) for start in range(0, len(targets), size))
         jobs = (partial(self._batch, batch, shown) for batch in batches)
-        with _one_thread_each(), closing(_in_order(jobs, workers or cpu_count())) as results:
+        workers = workers or cpu_count()
+        with _one_thread_each(), closing(in_order(jobs, workers, ahead=_AHEAD * workers)) as results:
             for done in results:
                 result.rows += done.rows
                 result.failures += done.failures
@@ -185,25 +185,6 @@ class MaskFolder:
         path = self.out / target
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode(pixels, self.kind))
-
-
-def _in_order(jobs: Iterable[Callable[[], Masked]], workers: int) -> Generator[Masked, None, None]:
-    """Results of ``jobs``, in order, computed by threads that run only a little ahead.
-
-    However it ends, by Ctrl-C too, it waits for jobs that have begun: a thread still in OpenCV aborts Python's exit.
-    """
-    waiting: deque[Future[Masked]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for job in jobs:
-                waiting.append(pool.submit(job))
-                if len(waiting) > _AHEAD * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 @contextmanager

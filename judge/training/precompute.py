@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from judge.masking.detectors.weights import choose_device
 from judge.training.feature_store import FeatureStore
 from judge.training.features import CaptionCache, FeatureCache, PictureCache, PixelCache
 from judge.training.member import Member, one_by_one
-from judge.training.processes import gather, make_accelerator
+from judge.training.processes import gather, make_accelerator, together
 from judge.types import Progress, Words
 from judge.utils.launch import launched
 
@@ -111,30 +110,17 @@ def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None)
     """Compute what a cache lacks, each process of a launch its share; None where there is nothing to keep."""
     accelerator = make_accelerator() if launched() else None
     rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
-    with _together():
+    with together():
         # All look for what is missing before any computes: what one finds another must not pass over.
         cache = make()
         missing = cache.missing() if cache else []
         full = isinstance(cache, PixelCache) and not cache.has_room()
     if cache is None or any(gather(full) if launched() else [full]):
         return None
-    with _together():
+    with together():
         device = accelerator.device if accelerator else choose_device(None)
         cache.compute(cache.share(missing, rank, world), device=device, progress=progress)
-    with _together():
+    with together():
         # What others have computed is there, unless their machine has a disk of its own.
         cache.compute(cache.missing() if launched() else [], device=device, progress=progress)
     return cache.open()
-
-
-@contextmanager
-def _together() -> Iterator[None]:
-    """A barrier at the end; an error in one process is raised in all, so that none waits for one that has ended."""
-    fault: JudgeError | None = None
-    try:
-        yield
-    except JudgeError as error:
-        fault = error
-    for met in gather(fault) if launched() else [fault]:
-        if met is not None:
-            raise met

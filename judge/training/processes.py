@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from typing import Any, TypeVar, cast
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType, InitProcessGroupKwargs
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_object_list
 
 from judge.errors import JudgeError
 from judge.training.sharding import is_asked_for
@@ -22,6 +23,8 @@ _FAULT = "judge/fault"  # A key of the processes' store.
 # judges meet when the slowest is done.
 _SUMS, _MEETINGS = timedelta(minutes=30), timedelta(days=7)
 _meeting: dict[Any, Any] = {}
+_blocks = count()  # Numbers the blocks of ``together``, which all processes enter in the same order.
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -91,6 +94,31 @@ def end_launch() -> None:
         make_accelerator().end_training()
 
 
+@contextmanager
+def together() -> Iterator[Callable[[], bool]]:
+    """A meeting at the end; an error of one process is raised in all, so that none waits for one that has ended.
+
+    Gives a function that tells whether another process has met an error: long work stops early by asking it.
+
+    Raises:
+        JudgeError: of the first process that met one, by rank.
+    """
+    if not launched():
+        yield lambda: False
+        return
+    store, key = shared_store(), f"judge/meeting/{next(_blocks)}"
+    fault: JudgeError | None = None
+    try:
+        yield lambda: store is not None and bool(store.check([key]))
+    except JudgeError as error:
+        fault = error
+        if store is not None:
+            store.set(key, "")
+    for met in gather(fault):
+        if met is not None:
+            raise met
+
+
 def in_main_process(work: Callable[[], T]) -> T:
     """What ``work`` returns, in every process: the main one does it, the others wait.
 
@@ -100,17 +128,30 @@ def in_main_process(work: Callable[[], T]) -> T:
     if not launched():
         return work()
     make_accelerator()
-    found: T | None = None
-    fault: JudgeError | None = None
-    if is_main_process():
-        try:
-            found = work()
-        except JudgeError as error:  # The others wait in gather: tell them before giving up.
-            fault = error
-    main, fault = gather((found, fault))[0]
-    if fault is not None:
-        raise fault
-    return cast(T, main)
+    with together():
+        found = work() if is_main_process() else None
+    return cast(T, broadcast_object_list([found])[0])
+
+
+def share_out(items: Sequence[S], work: Callable[[Sequence[S]], Iterable[T]]) -> list[T]:
+    """What ``work`` makes of ``items``, in their order, in every process; each does a share of neighbouring items.
+
+    Args:
+        items: the same in every process.
+        work: gives a result for each item, in order. It is broken off where another process has met an error.
+
+    Raises:
+        JudgeError: what ``work`` raised; in all processes.
+    """
+    if not launched():
+        return list(work(items))
+    found: list[T] = []
+    with make_accelerator().split_between_processes(list(items)) as share, together() as failed:
+        for result in work(share):
+            found.append(result)
+            if failed():
+                break
+    return [result for part in gather(found) for result in part]
 
 
 @contextmanager

@@ -1,10 +1,14 @@
-"""Work on the cores of this machine, in worker processes of joblib's."""
+"""Work on the cores of this machine, in worker processes of joblib's or in threads."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def unordered(calls: Iterable[Any], workers: int) -> Iterator[Any]:
@@ -17,3 +21,22 @@ def unordered(calls: Iterable[Any], workers: int) -> Iterator[Any]:
         # Where warnings are errors, that thread would die of it and this one wait for ever.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
         yield from pool(calls)
+
+
+def in_order(jobs: Iterable[Callable[[], T]], workers: int, *, ahead: int) -> Generator[T, None, None]:
+    """Results of ``jobs``, in order, computed by threads that run at most ``ahead`` jobs ahead.
+
+    However it ends, by Ctrl-C too, it waits for jobs that have begun: a thread still in OpenCV aborts Python's exit.
+    """
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for job in jobs:
+                waiting.append(pool.submit(job))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

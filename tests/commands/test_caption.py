@@ -22,7 +22,8 @@ from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.captioning import Notes, Writer, Writing
+from judge.captioning.notes import Notes
+from judge.captioning.writer import Writer, Writing
 from judge.commands.caption import caption
 from judge.commands.evaluate import run
 from judge.config import CaptionConfig, RunConfig, make_config
@@ -213,13 +214,14 @@ class Folder:
 
     def given(self, *more: object) -> list[object]:
         given = ["caption", "--model", self.model, "--images", self.images, "--out", self.out]
-        return [*given, "--max-tokens", WORDS, "--batch-size", 2, *more]
+        return [*given, "--max-tokens", WORDS, "--caption-batch", 2, *more]
 
     def run(self, *more: object) -> Result:
         return judge(*self.given(*more))
 
     def config(self, **more: Any) -> CaptionConfig:
-        told = {"model": str(self.model), "images": self.images, "out": self.out, "max_tokens": WORDS, "batch_size": 2}
+        told = {"model": str(self.model), "images": self.images, "out": self.out, "max_tokens": WORDS}
+        told["caption_batch"] = 2
         return make_config(told | more, CaptionConfig)
 
     def captions(self, *more: object) -> dict[str, str]:
@@ -361,7 +363,7 @@ def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
     (folder.root / "x").write_bytes(b"not ours\n")
     assert Notes(folder.root / "x", "key").entries == {}
     with pytest.raises(JudgeError, match="cannot be written"):
-        Notes(folder.root / "nowhere" / "notes", "key").add({"1": ("a", "b")})
+        Notes(folder.root / "nowhere" / "notes", "key").add({("1", "a"): "b"})
 
 
 def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> None:

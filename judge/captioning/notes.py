@@ -1,0 +1,91 @@
+"""Captions of an unfinished run: every process of a launch keeps its own, any number of processes takes them up."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from judge.utils.files import writing
+
+About = tuple[str, str]
+"""An image's id, and the key of its picture."""
+
+
+def notes_files(path: Path) -> list[Path]:
+    """The files that the processes of a launch, however many they were, have left at ``path``."""
+    name = re.compile(re.escape(path.name) + r"(\.[1-9][0-9]*)?")
+    return sorted(file for file in path.parent.glob("*") if name.fullmatch(file.name))
+
+
+class Notes:
+    """Captions of an unfinished run: a file of JSON lines, each on the disk before the next batch begins.
+
+    The first line says what they depend on. Notes of something else, and a line cut in half, give way to the first
+    caption that is added.
+
+    Args:
+        path: the main process's file, to whose name other processes add their numbers; None to keep nothing.
+        key: what captions depend on.
+        process: of a launch. The main one (0) reads the files of all, the others their own.
+
+    Attributes:
+        entries: what was read: (image id, the picture's key) -> caption.
+
+    Raises:
+        JudgeError: a file cannot be read or written.
+    """
+
+    def __init__(self, path: Path | None, key: str, *, process: int = 0) -> None:
+        self.path = path.with_name(f"{path.name}.{process}") if path and process else path
+        self.key = key
+        self.entries: dict[About, str] = {}
+        self._sound = 0  # bytes of ``path``
+        for file in notes_files(path) if path else []:
+            if file == self.path or not process:
+                with writing(file):
+                    sound = self._read(file)
+                self._sound = sound if file == self.path else self._sound
+
+    def _read(self, path: Path) -> int:
+        """Take up the entries of a file; how many bytes of it are sound."""
+        with path.open("rb") as file:
+            if file.readline() != self._head():
+                return 0
+            sound = file.tell()
+            for line in iter(file.readline, b""):
+                try:
+                    image, key, caption = json.loads(line)
+                except ValueError:
+                    break
+                if not line.endswith(b"\n"):
+                    break
+                self.entries[image, key] = caption
+                sound += len(line)
+            return sound
+
+    def add(self, entries: Mapping[About, str]) -> None:
+        """Append (image id, the picture's key) -> caption.
+
+        Raises:
+            JudgeError: the file cannot be written.
+        """
+        if self.path is None or not entries:
+            return
+        lines = b"".join(_line([*about, caption]) for about, caption in entries.items())
+        lines = lines if self._sound else self._head() + lines
+        with writing(self.path), self.path.open("ab") as file:
+            file.truncate(self._sound)
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        self._sound += len(lines)
+
+    def _head(self) -> bytes:
+        return _line({"key": self.key})
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
