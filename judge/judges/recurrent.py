@@ -8,6 +8,7 @@ last layer go to one linear layer; dropout 0.5 on embeddings, between the layers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_sequenc
 
 from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.scan import final_states
+from judge.judges.stacked import Parts, StackedRecurrent
 from judge.text.alignment import UNKNOWN
 from judge.types import Sample, Target, Words
 
@@ -91,11 +93,17 @@ def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> Re
     return RecurrentClassifier(build_vocabulary(samples), len(target.classes))
 
 
+def _parts(network: nn.Module) -> Parts:
+    assert isinstance(network, RecurrentClassifier)
+    return Parts(network.embedding, network.encoder, network.dropout.p, [network.output])
+
+
 BLUEPRINTS = {
     "lstm": Blueprint(
         "lstm",
         "hirota2022quantifying, supplement A.1",
         network=_lstm,
+        stacked=partial(StackedRecurrent, parts=_parts),
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
     )
 }

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -39,13 +40,15 @@ if TYPE_CHECKING:
 # Refits of the same captions that travel to a worker together.
 _TOGETHER = 4
 _MOST_LOADERS = 8
+# Judges of one program: more would not be faster, and are kept together when they are all done.
+_MOST_STACKED = 64
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
 """What is made of a member's predictions where they are: what comes back from workers, and is kept, is small."""
 Alike = list[Member]
 """One judge to train, and all members that it is: the same evidence, whosever captions they are."""
 Batch = list[Alike]
-"""Judges that are trained together: one, or all of one captioner's that are trained jointly."""
+"""Judges that are trained together: one, all of one captioner's that are trained jointly, or one program's."""
 Done = dict[str, list[Any]]
 """Key -> the results of the members that have it."""
 
@@ -81,7 +84,7 @@ def train_members(
     alike: dict[str, Alike] = {}
     for member, key in zip(members, keys, strict=True):
         alike.setdefault(key, []).append(replace(member, key=key))
-    together, own = _share(list(_batches(list(alike.values()))), setup)
+    together, own = _share(list(_batches(list(alike.values()), setup)), setup)
     total = sum(setup.units(same[0].judge) for batch in (*together, *own) for same in batch)
     with _progress(total, partial(progress, "training judges") if progress else None) as units:
         work = partial(_work, units=units, then=then)
@@ -185,17 +188,30 @@ def _launched(
     return [done for part, _ in everybody for done in part]
 
 
-def _batches(judges: Sequence[Alike]) -> Iterator[Batch]:
-    """Networks one by one; those trained jointly, for one captioner's evidence, together."""
+def _batches(judges: Sequence[Alike], setup: TrainingSetup) -> Iterator[Batch]:
+    """Networks one by one, or as one program; those trained jointly, for one captioner's evidence, together."""
     joint: dict[tuple[str, int, bool], Batch] = {}
+    stacks: dict[tuple[object, ...], Batch] = {}
     for same in judges:
         member = same[0]
-        if member.judge.joint is None:
+        if setup.stacks(member.judge):
+            key = member.judge.name, member.target, len(member.split.train), member.validates
+            stacks.setdefault(key, []).append(same)
+        elif member.judge.joint is None:
             yield [same]
         else:
             evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
             joint.setdefault((member.judge.name, id(evidence), member.validates), []).append(same)
     yield from joint.values()
+    # Every process, or core, is to have some.
+    shares = (
+        int(os.environ.get("WORLD_SIZE", "1"))
+        if launched()
+        else setup.workers or _default_workers([[same] for same in judges])
+    )
+    for stack in stacks.values():
+        size = min(_MOST_STACKED, -(-len(stack) // shares))
+        yield from (stack[start : start + size] for start in range(0, len(stack), size))
 
 
 def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> dict[str, list[R]]:
@@ -204,6 +220,8 @@ def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> dic
     kept = [_load(member, setup) for member in firsts]
     joint = firsts[0].judge.joint
     counters = [_Counter(units) for _ in batch]
+    if setup.stacks(firsts[0].judge):
+        kept = _stacked(firsts, kept, setup, counters)
     # Judges trained jointly choose together: all are trained.
     found = [_train(firsts[0], setup, counters[0])] if joint is None and kept[0] is None else kept
     if joint is not None and any(answers is None for answers in kept):
@@ -223,53 +241,34 @@ def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> dic
 
 
 def _load(member: Member, setup: TrainingSetup) -> Predictions | None:
-    path = setup.file_of(member.key)
-    kept = load_predictions(path) if path else None
-    return kept and Predictions(kept[0], member.target, kept[1])
+    name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
+    path = setup.file_of(f"stack-{name}")
 
+    def reach(done: int) -> None:
+        for counter in counters:
+            counter.reach(done)
 
-def _store(member: Member, setup: TrainingSetup, found: Predictions) -> None:
-    """Refuse what is no number, and keep the rest."""
-    path = setup.file_of(member.key)
-    if not np.isfinite(found.probabilities).all():
-        mend = "lower --learning-rate, or use --precision no"
-        raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
-    if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
-        save_predictions(path, found.probabilities, found.notes)
-        with suppress(OSError):  # None was written, or it may not go: it does no harm.
+    with threads(1):
+        judges = [cast("NetworkJudge", _build(member, setup, None, on_epoch=_silent)) for member in members]
+        stack = Ensemble(judges, [member.training() for member in members], [member.stream for member in members])
+        stack.fit(checkpoint=_under_way(path) if path else None, on_epoch=reach)
+        found = stack.predict([member.test() for member in members])
+        if members[0].validates:
+            asked = stack.predict([member.validation() for member in members])
+            found = [_validated(*each) for each in zip(members, found, asked, strict=True)]
+    for member, judge, own in zip(members, judges, found, strict=True):
+        answers = setup.file_of(member.key)
+        if answers and setup.keeps_weights and not member.is_refit:
+            judge.save(weights_beside(answers), training="stacked")
+        _store(member, setup, own)
+    if path:
+        with suppress(OSError):
             _under_way(path).unlink()
-
-
-def _asked(members: Sequence[Member], answers: Sequence[Predictions]) -> list[Predictions]:
-    """Answers of judges trained jointly about test samples; those about validation samples become their loss."""
-    found = []
-    for member, predictions in zip(members, answers, strict=True):
-        tests = len(member.places(member.split.test))
-        rest = replace(predictions, probabilities=predictions.probabilities[tests:])
-        test = replace(predictions, probabilities=predictions.probabilities[:tests])
-        found.append(_validated(member, test, rest) if member.validates else test)
     return found
 
 
-def _validated(member: Member, test: Predictions, validation: Predictions) -> Predictions:
-    samples = member.validation()
-    loss = np.average(Judged.of(samples, validation).loss, weights=[sample.weight for sample in samples])
-    return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
-
-
-def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictions:
-    """Train one judge, by itself or with all processes, and ask it."""
-    path, alone = setup.file_of(member.key), setup.sharing_of(member.judge) == "members"
-    with threads(1 if alone else None):
-        judge = _build(member, setup, path, on_epoch=lambda done, _: counter.reach(done))
-        judge.fit(member.training(), seed=member.stream, validation=member.validation())
-        found = judge.predict(member.test())
-        if member.validates:
-            found = _validated(member, found, judge.predict(member.validation()))
-        # Judges that train themselves do so again in seconds, and have no safe file.
-        if path and setup.keeps_weights and not member.is_refit and member.judge.network is not None:
-            cast("NetworkJudge", judge).save(weights_beside(path) if alone or is_main_process() else None)
-    return found
+def _silent(done: int, loss: float) -> None:
+    """Of judges that are told about together."""
 
 
 def _build(member: Member, setup: TrainingSetup, path: Path | None, *, on_epoch: Callable[[int, float], None]) -> Judge:
@@ -363,7 +362,7 @@ class _Counter:
         # No training ends because its progress cannot be told.
         with suppress(OSError), self.path.open("ab") as file:
             file.write(bytes(max(0, units - self.done)))
-        self.done = units
+        self.done = max(units, self.done)  # Where memory ran out, a training begins again.
 
 
 @contextmanager
