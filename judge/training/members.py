@@ -204,11 +204,8 @@ def _batches(judges: Sequence[Alike], setup: TrainingSetup) -> Iterator[Batch]:
             joint.setdefault((member.judge.name, id(evidence), member.validates), []).append(same)
     yield from joint.values()
     # Every process, or core, is to have some.
-    shares = (
-        int(os.environ.get("WORLD_SIZE", "1"))
-        if launched()
-        else setup.workers or _default_workers([[same] for same in judges])
-    )
+    cores = setup.workers or _default_workers([[same] for same in judges])
+    shares = int(os.environ.get("WORLD_SIZE", "1")) if launched() else cores
     for stack in stacks.values():
         size = min(_MOST_STACKED, -(-len(stack) // shares))
         yield from (stack[start : start + size] for start in range(0, len(stack), size))
@@ -241,6 +238,91 @@ def _work(batch: Batch, setup: TrainingSetup, units: Path, then: Then[R]) -> dic
 
 
 def _load(member: Member, setup: TrainingSetup) -> Predictions | None:
+    path = setup.file_of(member.key)
+    kept = load_predictions(path) if path else None
+    return kept and Predictions(kept[0], member.target, kept[1])
+
+
+def _store(member: Member, setup: TrainingSetup, found: Predictions) -> None:
+    """Refuse what is no number, and keep the rest."""
+    path = setup.file_of(member.key)
+    if not np.isfinite(found.probabilities).all():
+        mend = "lower --learning-rate, or use --precision no"
+        raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
+    if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
+        save_predictions(path, found.probabilities, found.notes)
+        with suppress(OSError):  # None was written, or it may not go: it does no harm.
+            _under_way(path).unlink()
+
+
+def _asked(members: Sequence[Member], answers: Sequence[Predictions]) -> list[Predictions]:
+    """Answers of judges trained jointly about test samples; those about validation samples become their loss."""
+    found = []
+    for member, predictions in zip(members, answers, strict=True):
+        tests = len(member.places(member.split.test))
+        rest = replace(predictions, probabilities=predictions.probabilities[tests:])
+        test = replace(predictions, probabilities=predictions.probabilities[:tests])
+        found.append(_validated(member, test, rest) if member.validates else test)
+    return found
+
+
+def _validated(member: Member, test: Predictions, validation: Predictions) -> Predictions:
+    samples = member.validation()
+    loss = np.average(Judged.of(samples, validation).loss, weights=[sample.weight for sample in samples])
+    return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
+
+
+def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictions:
+    """Train one judge, by itself or with all processes, and ask it."""
+    path, alone = setup.file_of(member.key), setup.sharing_of(member.judge) == "members"
+    with threads(1 if alone else None):
+        judge = _build(member, setup, path, on_epoch=lambda done, _: counter.reach(done))
+        judge.fit(member.training(), seed=member.stream, validation=member.validation())
+        found = judge.predict(member.test())
+        if member.validates:
+            found = _validated(member, found, judge.predict(member.validation()))
+        # Judges that train themselves do so again in seconds, and have no safe file.
+        if path and setup.keeps_weights and not member.is_refit and member.judge.network is not None:
+            cast("NetworkJudge", judge).save(weights_beside(path) if alone or is_main_process() else None)
+    return found
+
+
+def _stacked(
+    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, counters: Sequence[_Counter]
+) -> list[Predictions | None]:
+    """``kept``, and what the others answer: trained as one program for each number of steps, and stored at once."""
+    from judge.training.ensemble import count_steps
+    from judge.training.memory import OutOfMemory, halving
+
+    recipe, found = setup.recipe_of(members[0].judge), list(kept)
+    assert recipe is not None
+    alike: dict[int, list[int]] = {}
+    for place in (place for place, answers in enumerate(kept) if answers is None):
+        learnt = len(members[place].places(members[place].split.train))
+        alike.setdefault(count_steps(learnt, recipe.batch_size), []).append(place)
+
+    def train(size: int) -> None:
+        for places in alike.values():
+            left = [place for place in places if found[place] is None]
+            for some in (left[start : start + size] for start in range(0, len(left), size)):
+                answers = _train_stacked([members[at] for at in some], setup, [counters[at] for at in some])
+                for place, own in zip(some, answers, strict=True):
+                    found[place] = own
+
+    try:
+        halving(train, len(members))
+    except OutOfMemory:
+        what, mend = "memory does not hold a single judge", "take a smaller --batch-size, or --no-stack"
+        raise JudgeError(what, where="training", mend=mend) from None
+    return found
+
+
+def _train_stacked(
+    members: Sequence[Member], setup: TrainingSetup, counters: Sequence[_Counter]
+) -> Sequence[Predictions]:
+    """Train some judges as one program, ask them and store what they answer."""
+    from judge.training.ensemble import Ensemble
+
     name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
     path = setup.file_of(f"stack-{name}")
 
