@@ -75,10 +75,9 @@ class Ensemble:
         for epoch in range(state.load(self.module, optimiser, seed=seed), self.recipe.epochs):
             self.module.train()
             losses = self._epoch(optimiser, captions, epoch)
-            for own, loss in zip(self.seeds, losses, strict=True):
-                if not np.isfinite(loss):
-                    where, mend = f"training, seed {own}", "lower --learning-rate, or --precision no"
-                    raise JudgeError(f"loss is {loss} in epoch {epoch + 1}", where=where, mend=mend)
+            if not np.isfinite(losses).all():
+                mend = "lower --learning-rate, or --precision no"
+                raise JudgeError(f"loss is {float(np.sum(losses))} in epoch {epoch + 1}", where="training", mend=mend)
             state.history.training.append(float(np.mean(losses)))
             state.save(self.module, optimiser, seed=seed)
             if on_epoch:
