@@ -240,6 +240,46 @@ def test_members_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.Monkey
         assert one == pytest.approx(other, abs=1e-6)
 
 
+def test_a_killed_program_goes_on_from_its_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members, setup = make_members(2), TrainingSetup({"epochs": 3}, workers=1, stack=True)
+    whole, setup = numbers(members, setup), replace(setup, store=tmp_path)
+    fit, epoch = Ensemble.fit, Ensemble._epoch
+    passed: list[int] = []
+
+    def killed(self: Ensemble, **how: Any) -> None:
+        fit(self, **{**how, "seconds": 0, "on_epoch": kill})
+
+    def kill(done: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    def taken_down(self: Ensemble, *of: Any) -> list[float]:
+        passed.append(of[-1])
+        return epoch(self, *of)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ensemble, "fit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            numbers(members, setup)
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith("stack-")
+    monkeypatch.setattr(Ensemble, "_epoch", taken_down)
+    assert all(map(np.array_equal, whole, numbers(members, setup)))
+    assert passed == [2, 0, 1, 2]  # Of the two programs, by folds, the first had begun.
+    assert len(list(tmp_path.iterdir())) == 4
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["lstm", "rnn"])
+def test_products_in_bf16(name: str) -> None:
+    members = [replace(member, judge=find_judge(name)) for member in make_members(1)]
+    setup = TrainingSetup({"epochs": 2, "learning_rate": 1e-3}, workers=1, stack=True)
+    exact, rough = (numbers(members, replace(setup, mixed_precision=precision)) for precision in ("no", "bf16"))
+    for one, other in zip(exact, rough, strict=True):
+        assert not np.array_equal(one, other)
+        assert one == pytest.approx(other, abs=0.02)
+
+
 def test_weights_are_kept(tmp_path: Path) -> None:
     """What judges answer is what their files answer."""
     members = make_members(2)
@@ -267,9 +307,9 @@ def test_progress_counts_epochs_and_a_fault_is_one_line() -> None:
 def test_evaluate(world: World) -> None:
     """Other dropout, the same measurement: what differs is less than between seeds."""
     captioner = simulate(world, name="much", captioner=Captioner(stereotype=0.9))
-    human = replace(world.human, captions={image: lines[:2] for image, lines in world.human.captions.items()})
+    human = replace(world.human, by_image={image: lines[:2] for image, lines in world.human.by_image.items()})
     corpus = Corpus(human, (captioner,), world.labels)
-    settings = {"metrics": "lic", "judge": "lstm", "protocol": "paper", "seeds": 2, "epochs": 3, "learning_rate": 2e-3}
+    settings = {"metrics": "lic", "judge": "lstm", "protocol": "paper", "seeds": 1, "epochs": 2, "learning_rate": 2e-3}
     settings |= {"workers": 1, "resamples": 100, "refits": 0, "chance": 0}
     one, together = (evaluate(corpus, **settings, stack=stack).table().iloc[0] for stack in (False, True))
     for side in ("human", "generated"):
