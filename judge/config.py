@@ -530,6 +530,11 @@ class TrainingSettings(Settings):
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
     )
     workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1)
+    stack: bool | None = option(
+        None,
+        "train lstm, rnn and their kin together, many judges as one program; --no-stack: one by one",
+        "on GPUs",
+    )
     dataloader_workers: int | None = option(
         None,
         "processes that prepare batches for each judge",

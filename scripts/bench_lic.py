@@ -5,11 +5,15 @@
     python scripts/bench_lic.py --package $files --out q.json
     python scripts/bench_lic.py --compare p.json q.json
     python scripts/bench_lic.py --step
+    python scripts/bench_lic.py --stack [--judges 60] [--images 9700] [--epochs 1] [--plain-judges 2]
 
 ``--plain`` is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier after the other
 on one thread; nothing is shared with the package but the masked and aligned words and the images of each split.
 ``--package`` is the path of ``judge evaluate``, by default with as many judges at a time as there are cores.
-``--step`` times an epoch of either, in turns, in one process: the ratio on one core. Figures: BENCHMARKS.md.
+``--step`` times an epoch of either, in turns, in one process: the ratio on one core. ``--stack`` times judges of one
+program, on the GPU if there is one, against the same ones and plain ones one by one, on captions of COCO's lengths: by
+default LIC's protocol for one captioner, 60 judges, an epoch of each, from which the recipe's 20 are reckoned.
+Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from judge.evidence import EvidenceBuilder
 from judge.judges import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
+from judge.training.ensemble import Ensemble
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
@@ -60,29 +65,33 @@ class Classifier(nn.Module):
         return logits
 
 
-def train_plain(train: Sequence[Sample], test: Sequence[Sample], *, seed: int, epochs: int) -> FloatArray:
+def train_plain(
+    train: Sequence[Sample], test: Sequence[Sample], *, seed: int, epochs: int, device: str = "cpu"
+) -> FloatArray:
     """One classifier as in LIC's supplement, A.1. Returns p(class) of ``test``, [N, A]."""
     torch.manual_seed(seed)
     vocabulary = {word: i + 2 for i, word in enumerate(sorted({word for s in train for word in s.words}))}
     model = Classifier(len(vocabulary) + 2)
+    model.to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
 
     def batch(samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
         ids = [torch.tensor([vocabulary.get(word, 1) for word in s.words] or [1]) for s in samples]
-        return pad_sequence(ids, batch_first=True), torch.tensor([len(i) for i in ids])
+        # Lengths are packed by on the host.
+        return pad_sequence(ids, batch_first=True).to(device), torch.tensor([len(i) for i in ids])
 
     for _ in range(epochs):
         order = torch.randperm(len(train)).tolist()
         for start in range(0, len(order), BATCH):
             chosen = [train[i] for i in order[start : start + BATCH]]
-            answers = torch.tensor([s.answers[0] for s in chosen])
+            answers = torch.tensor([s.answers[0] for s in chosen]).to(device)
             optimiser.zero_grad()
             loss = nn.functional.cross_entropy(model(*batch(chosen)), answers)
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
             optimiser.step()
     model.eval()
     with torch.no_grad():
-        return np.asarray(model(*batch(test)).softmax(dim=1).double().numpy())
+        return np.asarray(model(*batch(test)).softmax(dim=1).double().cpu().numpy())
 
 
 def run_plain(corpus: Corpus, *, seeds: int, epochs: int) -> Results:
@@ -117,14 +126,19 @@ def run_package(corpus: Corpus, *, seeds: int, epochs: int, workers: int | None)
     return {str(row["captioner"]): {side: float(row[side]) for side in sides} for row in table.to_dict("records")}
 
 
+def draw_captions(count: int, *, seed: int = 0) -> list[Sample]:
+    """Random words, captions of COCO's lengths."""
+    rng = np.random.default_rng(seed)
+    return [
+        Sample(str(i), "human", 0, tuple(f"w{w}" for w in rng.integers(3000, size=rng.integers(8, 15))), (i % 2,))
+        for i in range(count)
+    ]
+
+
 def time_steps(repeats: int = 9) -> None:
     """One optimiser step on 64 captions of COCO's lengths: plain, package, plain, ... and the median ratio."""
     torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    samples = [
-        Sample(str(i), "human", 0, tuple(f"w{w}" for w in rng.integers(3000, size=rng.integers(8, 15))), (i % 2,))
-        for i in range(BATCH * 4)
-    ]
+    samples = draw_captions(BATCH * 4)
     blueprint = find_judge("lstm")
     assert blueprint.recipe
     recipe = type(blueprint.recipe)(epochs=1, learning_rate=RATE, batch_size=BATCH)
@@ -134,11 +148,6 @@ def time_steps(repeats: int = 9) -> None:
             samples, seed=0
         )
 
-    def timed(work: Callable[[], object]) -> float:
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-
     pairs = [
         (timed(lambda: train_plain(samples, samples[:1], seed=0, epochs=1)), timed(package)) for _ in range(repeats)
     ]
@@ -147,6 +156,45 @@ def time_steps(repeats: int = 9) -> None:
         f"plain / package, one core, {len(ratios)} pairs: median {statistics.median(ratios):.2f}, "
         f"{min(ratios):.2f} to {max(ratios):.2f}"
     )
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds, the device's work included."""
+    start = time.perf_counter()
+    work()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return time.perf_counter() - start
+
+
+def time_stack(*, judges: int, images: int, epochs: int, plain: int) -> None:
+    """Judges of one program; the package's and plain ones one by one, of which ``plain`` each are timed."""
+    torch.set_num_threads(1)
+    accelerator, blueprint = make_accelerator(), find_judge("lstm")
+    assert blueprint.recipe
+    recipe = type(blueprint.recipe)(epochs=epochs, learning_rate=RATE, batch_size=BATCH)
+    texts = [draw_captions(images, seed=seed % 6) for seed in range(judges)]
+
+    def make() -> NetworkJudge:
+        return NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, Trainer(accelerator))
+
+    def together(few: int) -> None:
+        Ensemble([make() for _ in range(judges)], [own[: few or None] for own in texts], range(judges)).fit()
+
+    def alone(seed: int) -> None:
+        make().fit(texts[seed], seed=seed)
+
+    def first(seed: int) -> None:
+        train_plain(texts[seed], texts[seed][:1], seed=seed, epochs=epochs, device=accelerator.device.type)
+
+    together(2 * BATCH)  # Libraries load, and choose their kernels.
+    seconds = timed(lambda: together(0))
+    whole = seconds * EPOCHS / epochs
+    print(f"{accelerator.device}: {judges} judges together {seconds:.1f} s; {EPOCHS} epochs would take {whole:.0f} s")
+    for name, work in (("the package, one by one", alone), ("plain", first)):
+        each = [timed(lambda seed=seed, work=work: work(seed)) for seed in range(plain)]  # type: ignore[misc]
+        found = statistics.median(each)
+        print(f"{name}: {found:.1f} s a judge, {found * judges / seconds:.2f} times as long")
 
 
 def compare(first: Path, second: Path) -> None:
@@ -167,11 +215,15 @@ def main() -> None:
     what.add_argument("--package", action="store_true")
     what.add_argument("--compare", nargs=2, type=Path, metavar="JSON")
     what.add_argument("--step", action="store_true")
+    what.add_argument("--stack", action="store_true")
     parser.add_argument("--human")
     parser.add_argument("--captions", action="append")
     parser.add_argument("--labels")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--judges", type=int, default=60)
+    parser.add_argument("--images", type=int, default=9700)
+    parser.add_argument("--plain-judges", type=int, default=2)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -181,6 +233,10 @@ def main() -> None:
     if given.step:
         time_steps()
         return
+    if given.stack:
+        time_stack(judges=given.judges, images=given.images, epochs=given.epochs or 1, plain=given.plain_judges)
+        return
+    given.epochs = given.epochs or EPOCHS
     if not (given.human and given.captions and given.labels and given.out):
         parser.error("--human, --captions, --labels and --out are needed")
     corpus = Corpus.read(human=given.human, captions=given.captions, labels=given.labels)

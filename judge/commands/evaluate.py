@@ -324,6 +324,7 @@ def make_setup(config: RunConfig) -> TrainingSetup:
         sharing=config.sharing,
         mixed_precision=config.precision,
         workers=config.workers,
+        stack=config.stack,
         loaders=config.dataloader_workers,
         materials=Materials(
             prompt=make_prompt(" and ".join(config.attributes), config.template, config.answers),

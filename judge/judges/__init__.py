@@ -59,6 +59,24 @@ class Network(Protocol):
         ...
 
 
+class Stacked(Protocol):
+    """K networks as one that a GPU computes at once; it is a ``torch.nn.Module`` too.
+
+    Attributes:
+        drops: how often a forward pass draws dropout.
+    """
+
+    drops: int
+
+    def unstack(self) -> None:
+        """Give the networks that it was made of the weights that it has now."""
+        ...
+
+    def __call__(self, batch: Any) -> Tensor:
+        """A ``StackedBatch`` of :mod:`judge.judges.stacked` -> logits [K, B, A]."""
+        ...
+
+
 class Features(Protocol):
     """Pictures as a frozen backbone sees them or as they are resized, or captions as a frozen reader reads them.
 
@@ -280,6 +298,7 @@ class Blueprint:
             apart; where log odds are linear in terms.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
+        stacked: makes one network of several, separately made, to train together on a GPU; None for none.
         modalities: what it takes in; a judge that sees images measures metrics that hide people.
         backbone: makes the frozen network whose features ``network`` finds among its materials; None for none.
         regions: whether that is a :class:`RegionBackbone`.
@@ -299,6 +318,7 @@ class Blueprint:
     explain: Explaining | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
+    stacked: Callable[[Sequence[Any]], Stacked] | None = None
     modalities: frozenset[Modality] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False

@@ -8,13 +8,17 @@ last layer go to one linear layer; dropout 0.5 on embeddings, between the layers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.scan import final_states
+from judge.judges.stacked import Parts, StackedRecurrent
 from judge.text.alignment import UNKNOWN
 from judge.types import Sample, Target, Words
 
@@ -68,10 +72,12 @@ def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int], quest
         list of ints, which stays on the host where the tensors are moved: what is read there waits for no device.
     """
     unknown = vocabulary[UNKNOWN]
-    lines = [(*sample.words, *question) for sample in samples]
-    ids = [torch.tensor([vocabulary.get(word, unknown) for word in line] or [unknown]) for line in lines]
-    lengths = [len(row) for row in ids]
-    return {"tokens": pad_sequence(ids, batch_first=True), "lengths": torch.tensor(lengths), "host_lengths": lengths}
+    lines = [[vocabulary.get(word, unknown) for word in (*sample.words, *question)] or [unknown] for sample in samples]
+    lengths = list(map(len, lines))
+    tokens = np.zeros((len(lines), max(lengths)), dtype=np.int64)
+    # Of thousands of captions at once a tensor for each would be slow.
+    tokens[np.arange(tokens.shape[1]) < np.array(lengths)[:, None]] = list(chain.from_iterable(lines))
+    return {"tokens": torch.from_numpy(tokens), "lengths": torch.tensor(lengths), "host_lengths": lengths}
 
 
 def pack(embedded: Tensor, batch: Batch) -> PackedSequence:
@@ -91,11 +97,17 @@ def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> Re
     return RecurrentClassifier(build_vocabulary(samples), len(target.classes))
 
 
+def _parts(network: nn.Module) -> Parts:
+    assert isinstance(network, RecurrentClassifier)
+    return Parts(network.embedding, network.encoder, network.dropout.p, [network.output])
+
+
 BLUEPRINTS = {
     "lstm": Blueprint(
         "lstm",
         "hirota2022quantifying, supplement A.1",
         network=_lstm,
+        stacked=partial(StackedRecurrent, parts=_parts),
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
     )
 }

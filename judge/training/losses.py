@@ -50,20 +50,23 @@ class Truth(NamedTuple):
 
 
 def weighted_loss(logits: Tensor, truth: Truth, *, whole: bool = False) -> Tensor:
-    """Weighted sum over samples: cross-entropy, or binary cross-entropy averaged over the target's classes.
+    """Weighted sum over samples of :func:`sample_losses`."""
+    return (truth.weights.to(logits.dtype) * sample_losses(logits, truth.answers, whole=whole)).sum()
+
+
+def sample_losses(logits: Tensor, answers: Tensor, *, whole: bool = False) -> Tensor:
+    """Of each sample the cross-entropy, or the binary cross-entropy averaged over the target's classes; [B].
 
     Args:
         logits: [B, A].
-        truth: of the same samples, on the same device.
+        answers: as in :class:`Truth`, of the same samples, on the same device.
         whole: whether the logits are log-probabilities, of which the true answer's is the loss.
     """
-    if truth.answers.dim() == 1:
+    if answers.dim() == 1:
         measure = nn.functional.nll_loss if whole else nn.functional.cross_entropy
-        losses = measure(logits, truth.answers, reduction="none")
-    else:
-        answers = truth.answers.to(logits.dtype)
-        losses = nn.functional.binary_cross_entropy_with_logits(logits, answers, reduction="none").mean(dim=1)
-    return (truth.weights.to(logits.dtype) * losses).sum()
+        return measure(logits, answers, reduction="none")
+    shown = answers.to(logits.dtype)
+    return nn.functional.binary_cross_entropy_with_logits(logits, shown, reduction="none").mean(dim=1)
 
 
 def to_probabilities(logits: Tensor, target: Target, *, whole: bool = False) -> FloatArray:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -38,13 +39,15 @@ if TYPE_CHECKING:
 # Refits of the same captions that travel to a worker together.
 _TOGETHER = 4
 _MOST_LOADERS = 8
+# Judges of one program: more would not be faster, and are kept together when they are all done.
+_MOST_STACKED = 64
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
 """What is made of a member's predictions where they are: what comes back from workers, and is kept, is small."""
 Alike = list[Member]
 """One judge to train, and all members that it is: the same evidence, whosever captions they are."""
 Batch = list[Alike]
-"""Judges that are trained together: one, or all of one captioner's that are trained jointly."""
+"""Judges that are trained together: one, all of one captioner's that are trained jointly, or one program's."""
 Done = dict[str, list[Any]]
 """Key -> the results of the members that have it."""
 
@@ -80,7 +83,7 @@ def train_members(
     alike: dict[str, Alike] = {}
     for member, key in zip(members, keys, strict=True):
         alike.setdefault(key, []).append(replace(member, key=key))
-    together, own = _share(list(_batches(list(alike.values()))), setup)
+    together, own = _share(list(_batches(list(alike.values()), setup)), setup)
     total = sum(setup.units(same[0]) for batch in (*together, *own) for same in batch)
     told = partial(progress, "training judges") if progress else None
     with listening(total, told, setup.hear) as folder:
@@ -185,17 +188,27 @@ def _launched(
     return [done for part, _ in everybody for done in part]
 
 
-def _batches(judges: Sequence[Alike]) -> Iterator[Batch]:
-    """Networks one by one; those trained jointly, for one captioner's evidence, together."""
+def _batches(judges: Sequence[Alike], setup: TrainingSetup) -> Iterator[Batch]:
+    """Networks one by one, or as one program; those trained jointly, for one captioner's evidence, together."""
     joint: dict[tuple[str, int, bool], Batch] = {}
+    stacks: dict[tuple[object, ...], Batch] = {}
     for same in judges:
         member = same[0]
-        if member.judge.joint is None:
+        if setup.stacks(member.judge):
+            key = member.judge.name, member.target, len(member.split.train), member.validates
+            stacks.setdefault(key, []).append(same)
+        elif member.judge.joint is None:
             yield [same]
         else:
             evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
             joint.setdefault((member.judge.name, id(evidence), member.validates), []).append(same)
     yield from joint.values()
+    # Every process, or core, is to have some.
+    cores = setup.workers or _default_workers([[same] for same in judges])
+    shares = int(os.environ.get("WORLD_SIZE", "1")) if launched() else cores
+    for stack in stacks.values():
+        size = min(_MOST_STACKED, -(-len(stack) // shares))
+        yield from (stack[start : start + size] for start in range(0, len(stack), size))
 
 
 def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
@@ -204,6 +217,8 @@ def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> di
     kept = [_load(member, setup) for member in firsts]
     joint = firsts[0].judge.joint
     reporters = [Reporter.of(folder, member) for member in firsts]
+    if setup.stacks(firsts[0].judge):
+        kept = _stacked(firsts, kept, setup, reporters)
     # Judges trained jointly choose together: all are trained.
     found = [_train(firsts[0], setup, reporters[0])] if joint is None and kept[0] is None else kept
     if joint is not None and any(answers is None for answers in kept):
@@ -272,7 +287,71 @@ def _train(member: Member, setup: TrainingSetup, reporter: Reporter) -> Predicti
     return found
 
 
-def _build(member: Member, setup: TrainingSetup, path: Path | None, reporter: Reporter) -> Judge:
+def _stacked(
+    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, reporters: Sequence[Reporter]
+) -> list[Predictions | None]:
+    """``kept``, and what the others answer: trained as one program for each number of steps, and stored at once."""
+    from judge.training.ensemble import count_steps
+    from judge.training.memory import OutOfMemory, halving
+
+    recipe, found = setup.recipe_of(members[0].judge), list(kept)
+    assert recipe is not None
+    alike: dict[int, list[int]] = {}
+    for place in (place for place, answers in enumerate(kept) if answers is None):
+        learnt = len(members[place].places(members[place].split.train))
+        alike.setdefault(count_steps(learnt, recipe.batch_size), []).append(place)
+
+    def train(size: int) -> None:
+        for steps, places in alike.items():
+            left = [place for place in places if found[place] is None]
+            for some in (left[start : start + size] for start in range(0, len(left), size)):
+                told = [(reporters[at], steps) for at in some]
+                answers = _train_stacked([members[at] for at in some], setup, told)
+                for place, own in zip(some, answers, strict=True):
+                    found[place] = own
+
+    try:
+        halving(train, len(members))
+    except OutOfMemory:
+        what, mend = "memory does not hold a single judge", "take a smaller --batch-size, or --no-stack"
+        raise JudgeError(what, where="training", mend=mend) from None
+    return found
+
+
+def _train_stacked(
+    members: Sequence[Member], setup: TrainingSetup, told: Sequence[tuple[Reporter, int]]
+) -> Sequence[Predictions]:
+    """Train some judges as one program, ask and store them; ``told``: who tells of each, and its steps an epoch."""
+    from judge.training.ensemble import Ensemble
+
+    name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
+    path = setup.file_of(f"stack-{name}")
+
+    def tell(done: int, losses: Sequence[float]) -> None:
+        for (reporter, steps), loss in zip(told, losses, strict=True):
+            reporter.reach(done * steps)
+            reporter.event("epoch", epoch=done, loss=loss, validation=None)
+
+    with threads(1):
+        judges = [cast("NetworkJudge", _build(member, setup, None, None)) for member in members]
+        stack = Ensemble(judges, [member.training() for member in members], [member.stream for member in members])
+        stack.fit(checkpoint=_under_way(path) if path else None, on_epoch=tell)
+        found = stack.predict([member.test() for member in members])
+        if members[0].validates:
+            asked = stack.predict([member.validation() for member in members])
+            found = [_validated(*each) for each in zip(members, found, asked, strict=True)]
+    for member, judge, own in zip(members, judges, found, strict=True):
+        answers = setup.file_of(member.key)
+        if answers and setup.keeps_weights and not member.is_refit:
+            judge.save(weights_beside(answers), training="stacked")
+        _store(member, setup, own)
+    if path:
+        with suppress(OSError):
+            _under_way(path).unlink()
+    return found
+
+
+def _build(member: Member, setup: TrainingSetup, path: Path | None, reporter: Reporter | None) -> Judge:
     blueprint, recipe = member.judge, setup.recipe_of(member.judge)
     if blueprint.judge is not None:
         return blueprint.judge(member.target)

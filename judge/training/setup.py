@@ -31,6 +31,7 @@ class TrainingSetup:
         mixed_precision: Accelerate's ("no", "bf16", "fp16"); None for its own setting.
         workers: members trained at a time on this machine; None for one a core. A launch of several
             processes, or a GPU, has one a process.
+        stack: whether judges that can be are trained together as one program; None for where that pays, on a GPU.
         loaders: processes that collate batches ahead for each judge; None for the judge's and device's own number.
         store: folder of finished members and of trainings under way; None to keep none.
         keeps_weights: whether trained networks are kept there too.
@@ -44,6 +45,7 @@ class TrainingSetup:
     sharing: Sharing | None = None
     mixed_precision: str | None = None
     workers: int | None = None
+    stack: bool | None = None
     loaders: int | None = None
     store: Path | None = None
     keeps_weights: bool = False
@@ -87,6 +89,15 @@ class TrainingSetup:
         """A judge that trains itself is always whole; a network as asked, or as its recipe says."""
         recipe = self.recipe_of(judge)
         return "members" if recipe is None else self.sharing or recipe.sharing
+
+    def stacks(self, judge: Blueprint) -> bool:
+        """Whether judges of this kind are trained together as one program.
+
+        fp16 scales the loss of each judge by itself, and is left to one by one.
+        """
+        if judge.stacked is None or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
+            return False
+        return _device() != "cpu" if self.stack is None else self.stack
 
 
 def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
@@ -137,12 +148,22 @@ def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
     """Precision, device and, where processes train one judge together, their number, and their threads on CPUs."""
     import torch
 
-    precision = setup.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
+    precision, device = _precision(setup), _device()
     if setup.sharing_of(member.judge) == "members":
-        return precision, device, "whole"
+        # Dropout is drawn otherwise, and products may be added up in another order.
+        return precision, device, "stacked" if setup.stacks(member.judge) else "whole"
     threads = str(torch.get_num_threads()) if device == "cpu" else ""
     return precision, device, os.environ.get("WORLD_SIZE", "1"), threads
+
+
+def _precision(setup: TrainingSetup) -> str:
+    return setup.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+
+
+def _device() -> str:
+    import torch
+
+    return str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
 
 
 def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:

@@ -376,7 +376,7 @@ class NetworkJudge:
 
     def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
         """Build the network from ``samples`` and train it; see :meth:`Trainer.fit`."""
-        self.network = self._make(samples, seed, empty=self.trainer.sharded and self.trainer.rank > 0)
+        self.network = self.make(samples, seed, empty=self.trainer.sharded and self.trainer.rank > 0)
         self.history = self.trainer.fit(
             self.network, samples, target=self.target, recipe=self.recipe, seed=seed, validation=validation
         )
@@ -384,18 +384,22 @@ class NetworkJudge:
 
     def restore(self, samples: Sequence[Sample], path: Path, *, seed: int) -> Self:
         """A judge whose weights :meth:`save` kept, and which was fitted to these samples with this seed."""
-        self.network = self._make(samples, seed)
+        self.network = self.make(samples, seed)
         load_weights(path, cast(nn.Module, self.network))
         return self
 
-    def save(self, path: Path | None) -> None:
-        """Keep what training changed, as safetensors; all processes that trained it call this, None for no file."""
+    def save(self, path: Path | None, **notes: str) -> None:
+        """Keep what training changed, as safetensors; all processes that trained it call this, None for no file.
+
+        ``notes`` stand in the file too.
+        """
         meta = {"judge": self.blueprint.name, "target": self.target.kind, "classes": json.dumps(self.target.classes)}
         place = self.trainer.accelerator
         meta |= {"device": place.device.type, "precision": place.mixed_precision, "processes": str(self.trainer.world)}
-        save_weights(path, cast(nn.Module, self.network), meta | {"history": json.dumps(asdict(self.history))})
+        save_weights(path, cast(nn.Module, self.network), meta | notes | {"history": json.dumps(asdict(self.history))})
 
-    def _make(self, samples: Sequence[Sample], seed: int, *, empty: bool = False) -> Network:
+    def make(self, samples: Sequence[Sample], seed: int, *, empty: bool = False) -> Network:
+        """The network as it is before training; ``empty`` where another process sends its weights."""
         assert self.blueprint.network is not None
         torch.manual_seed(derive_seed(seed))
         return self.blueprint.network(self.target, samples, replace(self.materials, empty=empty))
