@@ -495,8 +495,8 @@ class TrainingSettings(Settings):
         None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "the judge's own"
     )
     learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
-    precision: Annotated[Literal["no", "bf16", "fp16"] | None, _NoIsAWord] = option(
-        None, "mixed precision", "Accelerate's setting"
+    precision: Annotated[Literal["no", "bf16", "fp16", "auto"] | None, _NoIsAWord] = option(
+        None, "mixed precision; auto: bf16 where it is faster here, else no", "Accelerate's setting"
     )
     sharing: Literal["members", "data"] | None = option(
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"

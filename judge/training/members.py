@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -260,7 +260,7 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
 def _train(member: Member, setup: TrainingSetup, counter: _Counter) -> Predictions:
     """Train one judge, by itself or with all processes, and ask it."""
     path, alone = setup.file_of(member.key), setup.sharing_of(member.judge) == "members"
-    with threads(1 if alone else None):
+    with threads(1 if alone else None), _kept_memory(member.judge):
         judge = _build(member, setup, path, on_epoch=lambda done, _: counter.reach(done))
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
         found = judge.predict(member.test())
@@ -315,6 +315,15 @@ def weights_beside(path: Path) -> Path:
 
 def _under_way(path: Path) -> Path:
     return path.with_suffix(".training.safetensors")
+
+
+def _kept_memory(judge: Blueprint) -> AbstractContextManager[None]:
+    """Memory that is freed, kept for the next step, of judges that are networks."""
+    if judge.network is None:
+        return nullcontext()
+    from judge.training.memory import kept_memory
+
+    return kept_memory()
 
 
 @contextmanager
