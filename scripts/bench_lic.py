@@ -10,10 +10,11 @@
 ``--plain`` is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier after the other
 on one thread; nothing is shared with the package but the masked and aligned words and the images of each split.
 ``--package`` is the path of ``judge evaluate``, by default with as many judges at a time as there are cores.
-``--step`` times an epoch of either, in turns, in one process: the ratio on one core. ``--stack`` times judges of one
-program, on the GPU if there is one, against the same ones and plain ones one by one, on captions of COCO's lengths: by
-default LIC's protocol for one captioner, 60 judges, an epoch of each, from which the recipe's 20 are reckoned.
-Figures: BENCHMARKS.md.
+``--step`` times an epoch of plain, package and package with the products of ``--precision auto``, in turns, in one
+process: the ratios on one core, and the share of the rate of large products. ``--stack`` times judges of one program,
+on the GPU if there is one, against the same ones and plain ones one by one, on captions of COCO's lengths: by default
+LIC's protocol for one captioner, 60 judges, an epoch of each, from which the recipe's 20 are reckoned. Figures:
+BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from judge.judges import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.ensemble import Ensemble
+from judge.training.memory import kept_memory
+from judge.training.precision import bf16_gain, find_precision
 from judge.training.processes import make_accelerator
 from judge.training.trainer import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
@@ -135,27 +138,50 @@ def draw_captions(count: int, *, seed: int = 0) -> list[Sample]:
     ]
 
 
+def product_rate(dtype: torch.dtype, side: int = 1024, repeats: int = 10) -> float:
+    """FLOP/s of a large matrix product, the best of some."""
+    a = torch.randn(side, side).to(dtype)
+    return 2 * side**3 / min(cpu_seconds(lambda: a @ a) for _ in range(repeats))
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU seconds: what others do on the machine counts little."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
 def time_steps(repeats: int = 9) -> None:
-    """One optimiser step on 64 captions of COCO's lengths: plain, package, plain, ... and the median ratio."""
+    """Four optimiser steps on 64 captions of COCO's lengths each: plain, package, auto, ... and the median ratios."""
     torch.set_num_threads(1)
     samples = draw_captions(BATCH * 4)
     blueprint = find_judge("lstm")
     assert blueprint.recipe
     recipe = type(blueprint.recipe)(epochs=1, learning_rate=RATE, batch_size=BATCH)
 
-    def package() -> None:
-        NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, Trainer(make_accelerator())).fit(
-            samples, seed=0
-        )
+    def package(precision: str) -> None:
+        trainer = Trainer(make_accelerator(mixed_precision=precision))
+        with kept_memory():
+            NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, trainer).fit(samples, seed=0)
 
-    pairs = [
-        (timed(lambda: train_plain(samples, samples[:1], seed=0, epochs=1)), timed(package)) for _ in range(repeats)
-    ]
-    ratios = [plain / ours for plain, ours in pairs[1:]]
-    print(
-        f"plain / package, one core, {len(ratios)} pairs: median {statistics.median(ratios):.2f}, "
-        f"{min(ratios):.2f} to {max(ratios):.2f}"
-    )
+    auto = find_precision()
+    ways: dict[str, Callable[[], object]] = {
+        "plain": lambda: train_plain(samples, samples[:1], seed=0, epochs=1),
+        "float32": lambda: package("no"),
+        f"auto ({auto})": lambda: package(auto),
+    }
+    rounds = [{name: cpu_seconds(work) for name, work in ways.items()} for _ in range(repeats)][1:]
+    rates = [product_rate(torch.float32), product_rate(torch.bfloat16 if auto == "bf16" else torch.float32)]
+    # Forward, and two products backward, of each token: by inputs and states to four gates, two layers, two directions.
+    work = 3 * 2 * 2 * sum(len(s.words) for s in samples) * 4 * 256 * (100 + 256 + 512 + 256)
+    print(f"bf16 products: {bf16_gain():.2f} times float32's; one core, {len(rounds)} rounds")
+    for name, rate in zip(list(ways)[1:], rates, strict=True):
+        ratios = [each["plain"] / each[name] for each in rounds]
+        speed = work / statistics.median(each[name] for each in rounds)
+        print(
+            f"plain / package, {name}: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}; "
+            f"{speed / 1e9:.0f} GFLOP/s, {speed / rate:.2f} of its large products' {rate / 1e9:.0f}"
+        )
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -22,7 +22,7 @@ from judge.calibration.source import Source
 from judge.calibration.trials import WHOLE, Design, Trial, all_images, draw_trials
 from judge.calibration.world import CLASSES
 from judge.commands.demo import QUICK
-from judge.commands.evaluate import make_setup, read_corpus
+from judge.commands.evaluate import make_setup, read_corpus, with_precision
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import load_detector
 from judge.commands.trials import COUNTED, TRIALS, Row, Work, measure_trials
@@ -55,6 +55,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         JudgeError: anything that the user can mend.
     """
     require("quality", "matplotlib")
+    config = with_precision(config)
     if len(config.attributes) > 1:
         # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
         what = f"doses are of one attribute, not of {config.attribute_name}"

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from judge.commands.captioner_checkpoints import (
     add_captions,
@@ -18,7 +18,7 @@ from judge.commands.captioner_checkpoints import (
 )
 from judge.commands.labels import choose_lexicons, complete_labels, read_given
 from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, TrainConfig, make_config
+from judge.config import RunConfig, RunSettings, TrainConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
@@ -41,6 +41,8 @@ from judge.training.telling import Hear
 from judge.types import Progress
 from judge.utils.files import TRACKING, writing
 from judge.utils.launch import is_main_process
+
+S = TypeVar("S", bound=RunSettings)
 
 
 def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, **settings: Any) -> Result:
@@ -118,6 +120,7 @@ def run(
     Raises:
         JudgeError: anything that the user can mend. Judges, captions and features that are finished are kept.
     """
+    config = with_precision(config)
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         directory.check()
@@ -313,6 +316,16 @@ def make_plan(config: RunConfig) -> Plan:
         quality=config.quality,
         breakdown=config.breakdown,
     )
+
+
+def with_precision(config: S) -> S:
+    """The settings with what ``--precision auto`` stands for here: it decides numbers, and is written down."""
+    if config.precision != "auto":
+        return config
+    from judge.training.precision import find_precision
+    from judge.training.processes import in_main_process
+
+    return config.model_copy(update={"precision": in_main_process(find_precision)})
 
 
 def make_setup(config: RunConfig) -> TrainingSetup:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.commands.captioner_checkpoints import models_to_caption
-from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus, told
+from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import RunPictures
 from judge.config import TrainConfig
@@ -60,6 +60,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         JudgeError: anything that the user can mend.
     """
     started = time.monotonic()
+    config = with_precision(config)
     lexicons = choose_lexicons(config)
     corpus = read_corpus(config)
     if silent := models_to_caption(config, corpus):

@@ -17,6 +17,7 @@ It departs from Xu et al. in this:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from judge.judges import Answering, Batch, Blueprint, Features, Recipe
 from judge.judges.backbones import RESNET101, make_backbone
 from judge.judges.cloze import ClozeReader, maker
-from judge.types import Words
+from judge.types import Sample, Words
 
 
 class ShowAttendTell(ClozeReader):
@@ -65,16 +66,23 @@ class ShowAttendTell(ClozeReader):
         self.from_memory, self.from_sight = nn.Linear(hidden, embedding), nn.Linear(hidden, embedding)
         self.output = nn.Linear(embedding, self.outputs)
 
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """As of any; longest first, and ``places``, [B] int64: the row of each sample."""
+        # At every step those that still have a word to read are the first rows. Sorted here, features need not be
+        # copied for it: they are most of what a batch holds.
+        order = sorted(range(len(samples)), key=lambda place: len(samples[place].words), reverse=True)
+        places = torch.tensor(order).argsort()
+        return {**super().collate([samples[place] for place in order]), "places": places}
+
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
-        # Longest first: at every step those that still have a word to read are the first rows.
-        lengths, order = batch["lengths"].sort(descending=True, stable=True)
-        sights = self.sight(batch["features"].float()[order])
-        embedded = self.embedding(batch["tokens"][order])
-        memory, sight = self._read(embedded, sorted(batch["host_lengths"], reverse=True), sights)
+        lengths = batch["lengths"]
+        sights = self.sight(batch["features"].float())
+        embedded = self.embedding(batch["tokens"])
+        memory, sight = self._read(embedded, batch["host_lengths"], sights)
         last = embedded[torch.arange(len(lengths), device=lengths.device), lengths - 1]
         deep = self.from_memory(memory) + self.from_sight(sight) + last
-        return self.answers(self.output(self.dropout(deep.tanh())))[order.argsort()]
+        return self.answers(self.output(self.dropout(deep.tanh())))[batch["places"]]
 
     def _read(self, embedded: Tensor, lengths: list[int], sights: Tensor) -> tuple[Tensor, Tensor]:
         """Memory and attended features at each row's last word, [B, H] each; rows from the longest on."""

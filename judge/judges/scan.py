@@ -4,11 +4,14 @@ PyTorch's packed LSTM adds up the weight gradient step by step and fills buffers
 its time on a CPU goes there. Here the same network, with the same parameters, is computed with one product
 for all steps wherever the recurrence allows: inputs before the scan, weight gradients after it. Equal to
 ``nn.LSTM`` up to rounding (tests), and measured against it in ``scripts/bench_lic.py``.
+
+Under autocast the products are bf16: of weights and states in bf16, which they add up in float32. Gates, cells and
+their gradients stay float32.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -24,7 +27,7 @@ def final_states(encoder: nn.LSTM, packed: PackedSequence) -> Tensor:
         encoder: bidirectional; its dropout acts between the layers while it trains.
         packed: features [N, I] of the batch's real tokens.
     """
-    if packed.data.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+    if packed.data.device.type != "cpu":
         _, (state, _) = encoder(packed)
         return torch.cat([state[-2], state[-1]], dim=1)
     sizes = packed.batch_sizes.tolist()
@@ -34,9 +37,20 @@ def final_states(encoder: nn.LSTM, packed: PackedSequence) -> Tensor:
         forth = _direction(encoder, f"l{layer}", features, sizes)
         back = _direction(encoder, f"l{layer}_reverse", features[backwards], sizes)
         if layer + 1 < encoder.num_layers:
-            features = nn.functional.dropout(torch.cat([forth, back[backwards]], 1), encoder.dropout, encoder.training)
+            features = torch.cat([forth, back[backwards]], 1)
+            if encoder.training:
+                features = _dropout(features, encoder.dropout)
     states = torch.cat([forth[last], back[last]], dim=1)
     return states if packed.unsorted_indices is None else states[packed.unsorted_indices]
+
+
+def _dropout(features: Tensor, rate: float) -> Tensor:
+    """Of bf16 by one random byte a feature where ``rate`` is so many 256ths: torch takes eight for float32's sake."""
+    if features.dtype != torch.bfloat16 or rate == 1 or not (256 * rate).is_integer():
+        return nn.functional.dropout(features, rate)
+    drawn = torch.empty(-(-features.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
+    kept = drawn.view(torch.uint8)[: features.numel()].view_as(features) >= 256 * rate
+    return features * kept.to(features.dtype).div_(1 - rate)
 
 
 def _indices(sizes: list[int]) -> tuple[Tensor, Tensor]:
@@ -52,33 +66,39 @@ def _direction(encoder: nn.LSTM, suffix: str, features: Tensor, sizes: list[int]
     """States of one layer in one direction, [N, H]."""
     bias = getattr(encoder, f"bias_ih_{suffix}") + getattr(encoder, f"bias_hh_{suffix}")
     inputs = torch.addmm(bias, features, getattr(encoder, f"weight_ih_{suffix}").t())
-    states: Tensor = _Scan.apply(inputs, getattr(encoder, f"weight_hh_{suffix}"), sizes)
+    weight = getattr(encoder, f"weight_hh_{suffix}")
+    states: Tensor = _Scan.apply(inputs, weight.to(inputs.dtype), sizes)
     return states
 
 
 class _Scan(torch.autograd.Function):
-    """(input products [N, 4H], recurrent weight [4H, H], rows a step) -> states [N, H]; gates i, f, g, o."""
+    """(input products [N, 4H], recurrent weight [4H, H], rows a step) -> states [N, H]; gates i, f, g, o.
+
+    All in the type of the products; what lies between them in float32 at least. Overwrites the input products.
+    """
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
         hidden = weight.shape[1]
-        gates = inputs.clone()
-        cells, tanhs, states = (inputs.new_empty(len(inputs), hidden) for _ in range(3))
+        exact = inputs.dtype != torch.bfloat16
+        gates = inputs if exact else inputs.float()
+        cells, tanhs = (gates.new_empty(len(gates), hidden) for _ in range(2))
+        states = inputs.new_empty(len(inputs), hidden)
         recurrent = weight.t()
         start = before = 0
         for size in sizes:
             now, past = slice(start, start + size), slice(before, before + size)
             gate = gates[now]
             if start:
-                gate.addmm_(states[past], recurrent)
+                _add_product(gate, states[past], recurrent)
             gate[:, : 2 * hidden].sigmoid_()
-            gate[:, 2 * hidden : 3 * hidden].tanh_()
-            gate[:, 3 * hidden :].sigmoid_()
             i, f, g, o = gate.view(-1, 4, hidden).unbind(1)
+            _tanh(g, out=g, exact=exact)
+            o.sigmoid_()
             cell = torch.mul(i, g, out=cells[now])
             if start:
                 cell.addcmul_(f, cells[past])
-            torch.mul(o, torch.tanh(cell, out=tanhs[now]), out=states[now])
+            torch.mul(o, _tanh(cell, out=tanhs[now], exact=exact), out=states[now])
             before, start = start, start + size
         ctx.save_for_backward(gates, cells, tanhs, states, weight)
         ctx.sizes = sizes
@@ -91,17 +111,18 @@ class _Scan(torch.autograd.Function):
         sizes: list[int] = ctx.sizes
         starts = [0, *accumulate(sizes)]
         hidden = weight.shape[1]
-        # What precedes each row: zeros for the first step, then the rows of the step before.
-        past_states, past_cells = torch.zeros_like(states), torch.zeros_like(cells)
-        for step in range(1, len(sizes)):
-            now, past = slice(starts[step], starts[step + 1]), slice(starts[step - 1], starts[step - 1] + sizes[step])
-            past_states[now], past_cells[now] = states[past], cells[past]
+        past_states, past_cells = _of_step_before(states, sizes), _of_step_before(cells, sizes)
         i, f, g, o = gates.view(-1, 4, hidden).unbind(1)
         # d gate before its nonlinearity / d cell (for o: / d state), for all steps at once.
-        slopes = torch.cat([g * i * (1 - i), past_cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)], dim=1)
+        slopes = torch.empty_like(gates)
+        of_i, of_f, of_g, of_o = slopes.view(-1, 4, hidden).unbind(1)
+        torch.mul(g * i, 1 - i, out=of_i)
+        torch.mul(past_cells.mul_(f), 1 - f, out=of_f)
+        torch.mul(i, 1 - g * g, out=of_g)
+        torch.mul(tanhs * o, 1 - o, out=of_o)
         cell_slope = o * (1 - tanhs * tanhs)
-        inner = torch.empty_like(gates)
-        outer = gradient.clone()
+        inner = slopes if slopes.dtype == states.dtype else states.new_empty(slopes.shape)
+        outer = gradient.to(gates.dtype, copy=True)
         carried: Tensor | None = None
         for step in reversed(range(len(sizes))):
             now = slice(starts[step], starts[step + 1])
@@ -109,11 +130,36 @@ class _Scan(torch.autograd.Function):
             cell = state * cell_slope[now]
             if carried is not None:
                 cell[: len(carried)] += carried
-            slope, into = slopes[now].view(-1, 4, hidden), inner[now].view(-1, 4, hidden)
-            torch.mul(slope[:, :3], cell[:, None], out=into[:, :3])
-            torch.mul(slope[:, 3], state, out=into[:, 3])
+            slope = slopes[now].view(-1, 4, hidden)
+            slope[:, :3].mul_(cell[:, None])
+            slope[:, 3].mul_(state)
+            if inner is not slopes:
+                inner[now] = slopes[now]
             if step:
                 past = slice(starts[step - 1], starts[step - 1] + sizes[step])
-                outer[past].addmm_(inner[now], weight)
+                _add_product(outer[past], inner[now], weight)
                 carried = cell.mul_(f[now])
         return inner, inner.t() @ past_states, None
+
+
+def _tanh(x: Tensor, *, out: Tensor, exact: bool) -> Tensor:
+    """By sigmoids, which take less than half its time, where their last bits are lost in the products anyway."""
+    return torch.tanh(x, out=out) if exact else torch.mul(x, 2, out=out).sigmoid_().mul_(2).sub_(1)
+
+
+def _add_product(to: Tensor, first: Tensor, second: Tensor) -> None:
+    """``to += first @ second``, whatever the type of the product."""
+    if to.dtype == first.dtype:
+        to.addmm_(first, second)
+    else:
+        to += first @ second
+
+
+def _of_step_before(rows: Tensor, sizes: list[int]) -> Tensor:
+    """What precedes each row: zeros for the first step, then the rows of the step before."""
+    found, start = torch.empty_like(rows), sizes[0]
+    found[:start] = 0.0
+    for before, size in pairwise(sizes):
+        found[start : start + size] = rows[start - before : start - before + size]
+        start += size
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -110,7 +110,14 @@ def explain(members: Sequence[Member]) -> Explanation:
 
 
 def _local(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]) -> Iterator[Done]:
-    """Batches on the cores of this machine, in worker processes of joblib's."""
+    """Batches on the cores of this machine; networks, which may have a GPU to themselves, apart from others."""
+    alone, networks = ([b for b in batches if bool(b[0][0].judge.recipe) == trained] for trained in (False, True))
+    yield from _in_workers(alone, setup, work)
+    yield from _in_workers(networks, setup, work)
+
+
+def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]) -> Iterator[Done]:
+    """Batches in worker processes of joblib's."""
     from joblib import delayed
 
     workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
@@ -275,7 +282,7 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
 def _train(member: Member, setup: TrainingSetup, reporter: Reporter) -> Predictions:
     """Train one judge, by itself or with all processes, and ask it."""
     path, alone = setup.file_of(member.key), setup.sharing_of(member.judge) == "members"
-    with threads(1 if alone else None):
+    with threads(1 if alone else None), _kept_memory(member.judge):
         judge = _build(member, setup, path, reporter)
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
         found = judge.predict(member.test())
@@ -394,6 +401,15 @@ def weights_beside(path: Path) -> Path:
 
 def _under_way(path: Path) -> Path:
     return path.with_suffix(".training.safetensors")
+
+
+def _kept_memory(judge: Blueprint) -> AbstractContextManager[None]:
+    """Memory that is freed, kept for the next step, of judges that are networks."""
+    if judge.network is None:
+        return nullcontext()
+    from judge.training.memory import kept_memory
+
+    return kept_memory()
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""How many samples fit into memory, by trying; afterwards everything is as before."""
+"""Memory: how many samples fit, by trying, after which everything is as before; what is freed kept for what follows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -10,6 +12,7 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import nn
 
 T = TypeVar("T")
+_TRIM, _LARGE_APART = -1, -4  # glibc's M_TRIM_THRESHOLD and M_MMAP_MAX.
 
 
 class OutOfMemory(Exception):  # noqa: N818 - a condition, not yet a fault
@@ -83,3 +86,23 @@ def _try(module: nn.Module, step: Callable[[int], object], size: int) -> None:
     moments = [torch.zeros_like(weight) for weight in trained for _ in range(2)]
     step(size)
     del moments
+
+
+@contextmanager
+def kept_memory() -> Iterator[None]:
+    """Memory that is freed stays with this process until the end of the block, where the C library is glibc.
+
+    Otherwise each tensor of tens of megabytes is new pages from the system, which fills them with zeros, at every step.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):  # Not glibc.
+        yield
+        return
+    library.mallopt(_LARGE_APART, 0)
+    library.mallopt(_TRIM, -1)  # Never.
+    try:
+        yield
+    finally:
+        library.mallopt(_LARGE_APART, 1 << 16)
+        library.mallopt(_TRIM, 1 << 26)
+        library.malloc_trim(0)

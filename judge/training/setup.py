@@ -93,9 +93,12 @@ class TrainingSetup:
     def stacks(self, judge: Blueprint) -> bool:
         """Whether judges of this kind are trained together as one program.
 
-        fp16 scales the loss of each judge by itself, and is left to one by one.
+        fp16 scales the loss of each judge by itself, and is left to one by one; so is a learning rate that changes.
         """
+        recipe = self.recipe_of(judge)
         if judge.stacked is None or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
+            return False
+        if recipe is None or recipe.warmup or recipe.decay or recipe.clip is not None:
             return False
         return _device() != "cpu" if self.stack is None else self.stack
 
