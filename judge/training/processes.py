@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -46,7 +47,15 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
         mend = "use the project's accelerate_config.yaml ('distributed_type: MULTI_GPU', on CPUs too), "
         mend += "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)"
         raise JudgeError(what, where="accelerate launch", mend=mend)
+    atexit.unregister(_leave)
+    atexit.register(_leave)
     return accelerator
+
+
+def _leave() -> None:
+    """Leave the others before the interpreter goes: threads of Gloo's that are left behind may abort the process."""
+    if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
+        torch.distributed.destroy_process_group()
 
 
 def gather(item: T) -> list[T]:
