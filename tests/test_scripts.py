@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -59,13 +60,15 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     one, two = run_file.parent / "one", run_file.parent / "two"
     # Refits of the run's judges are shared out like the judges themselves.
-    metrics = "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1
+    metrics = "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1, "--breakdown"
     for processes, out in ((1, one), (2, two)):
         script = ROOT / "scripts" / "evaluate.py"
         done = launch("--num_processes", processes, script, run_file, *metrics, "--out", out)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("The results are in") == 1  # only the main process speaks
-    for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json"):
+    breakdown = [path.relative_to(one) for path in (*one.glob("breakdown/*"), one / "collect.csv")]
+    assert len(breakdown) > 1
+    for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json", *breakdown):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 1
 
@@ -172,6 +175,20 @@ def test_a_fault_that_all_processes_meet_is_told_once(run_file: Path, tmp_path: 
     done = launch("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given)
     lines = [line for line in done.stderr.splitlines() if "judge: " in line]
     assert lines == ["judge: no.json: no such file. Check the path."]
+
+
+def test_intervals_are_made_once_and_their_faults_end_all_processes(run_file: Path) -> None:
+    """By the main process alone, while the others wait for it; where it cannot, all end, with one line and code 2."""
+    script, given = ROOT / "tests" / "fault_in_main.py", [run_file, "--judge", "linear", "--seeds", 1]
+    for kind, out in (("well", run_file.parent / "well"), ("fault", run_file.parent / "fault-main")):
+        done = launch("--num_processes", 2, script, kind, *given, "--out", out, timeout=90)
+        assert done.stdout.count("intervals by rank") == 1, done.stderr
+        assert "intervals by rank 0" in done.stdout
+        assert (done.returncode == 0) == (kind == "well"), done.stderr
+        assert (out / "metrics.json").exists() == (kind == "well")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
+    assert lines == ["judge: rank 0: no interval."]
+    assert re.search(r"exitcode\s*: 2 ", done.stderr)
 
 
 def test_a_launch_that_starts_one_process_for_two_is_refused(run_file: Path, tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ MINIMUM_IMAGES = 10
 # An image's 6th or 7th caption has too few companions to train a judge on.
 INDEX_COVERAGE = 0.9
 
+T = TypeVar("T")
 Row = tuple[str, int, Words]
 """A caption of a side: (image id, index among the image's captions, words)."""
 
@@ -133,6 +134,9 @@ class EvidenceBuilder:
         self.named = cache(partial(_named, words))
         self.truth = Truth(corpus.labels or self._derive_labels(words.attribute), words, corpus.tasks)
         self._built: dict[tuple[object, ...], Evidence] = {}
+        # People's captions, by their images, and what was found out about them: mostly for all captioners alike.
+        self._people: dict[tuple[str, ...], list[Row]] = {}
+        self._known: dict[tuple[int, Hashable], Any] = {}
 
     def _derive_labels(self, lexicon: Lexicon | None) -> Labels:
         """From human captions."""
@@ -179,7 +183,10 @@ class EvidenceBuilder:
         if judged:
             _check_classes(classes, labels, where)
         sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
-        rows = {side: self._flatten(source, list(classes)) for side, source in sources.items()}
+        images = tuple(classes)
+        if images not in self._people:
+            self._people[images] = self._flatten(self.corpus.human, images)
+        rows: dict[Side, list[Row]] = {"human": self._people[images], "generated": self._flatten(captioner, images)}
         return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
 
     def _images(
@@ -196,6 +203,15 @@ class EvidenceBuilder:
             images = [image for image in images if image in found.by_image]
             dropped |= gone
         return {image: labels.by_image[image] for image in images}, dropped, found
+
+    def once(self, rows: Sequence[Row], what: Hashable, find: Callable[[], T]) -> T:
+        """What ``find`` says about the captions ``rows``; about people's, which captioners share, it is asked once."""
+        if not any(rows is people for people in self._people.values()):
+            return find()
+        key = id(rows), what
+        if key not in self._known:
+            self._known[key] = find()
+        return cast(T, self._known[key])
 
     def leave_out_small(self, metrics: Collection[Metric], least: int) -> None:
         """Of several attributes leave out classes of which a captioner has fewer than ``least`` images.
@@ -235,17 +251,24 @@ class EvidenceBuilder:
         rows: dict[Side, tuple[MaskedCaption, ...]] = {}
         for side, captions in joined.rows.items():
             kept, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
-            rows[side] = tuple(
-                MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, words, metric))
-                for image, index, words in captions
-                if index in kept
-            )
+            masked = partial(self._masked, captions, hidden, metric, kept)
+            rows[side] = self.once(captions, (hidden, spared, metric.prior), masked)
         how = self.aligning.how or metric.alignment
         # Vectors are learnt from the run's own captions; refits keep them.
         vectors = self._cache.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
         aligner = Aligner(how, vectors, self.aligning.delta)
         about = metric.uses_images, joined.coverage, dropped
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
+
+    def _masked(
+        self, captions: Sequence[Row], hidden: TargetKind, metric: Metric, kept: Collection[int]
+    ) -> tuple[MaskedCaption, ...]:
+        spared = _spared(metric)
+        return tuple(
+            MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, words, metric))
+            for image, index, words in captions
+            if index in kept
+        )
 
     def _names(self, image: str, words: Words, metric: Metric) -> tuple[str, str]:
         """The classes, and the tasks, that a caption names, where the metric's priors are of them."""
@@ -273,15 +296,13 @@ class EvidenceBuilder:
         lexicon, labels = self.truth.words.attribute, self.truth.labels
         if lexicon is None:
             return None
-        named = {
-            side: [self.named(words, labels.by_image[image]) for image, _, words in rows] for side, rows in raw.items()
-        }
-        return {
-            side: measure_coverage(
-                named[side], lexicon.classes or labels.classes, empty=source.empty, refused=source.refused
-            )
-            for side, source in sources.items()
-        }
+        classes = lexicon.classes or labels.classes
+
+        def cover(side: Side) -> Coverage:
+            named = [self.named(words, labels.by_image[image]) for image, _, words in raw[side]]
+            return measure_coverage(named, classes, empty=sources[side].empty, refused=sources[side].refused)
+
+        return {side: self.once(raw[side], "coverage", partial(cover, side)) for side in sources}
 
     @property
     def task_words(self) -> Lexicon:
@@ -341,7 +362,7 @@ def _spared(metric: Metric) -> frozenset[str]:
 
 def join_names(names: Collection[str]) -> str:
     """Sorted, joined by "|"."""
-    return "|".join(sorted(names))
+    return "|".join(sorted(names)) if names else ""
 
 
 def check_names(names: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
@@ -121,6 +122,10 @@ def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
 
 def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, Mapping[str, int], int]:
     """A row for each image that is annotated; what of the annotation was left out; and how many objects there are."""
+    return builder.once(joined.rows["human"], "annotated", partial(_annotate, builder, joined))
+
+
+def _annotate(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, Mapping[str, int], int]:
     tasks, dropped = builder.find_tasks(list(joined.classes))
     objects = {*tasks.names} - PEOPLE
     if not objects:
@@ -154,17 +159,13 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     Captions of both sides choose: words of people alone (LIC's) would hold those that people happened to say often, and
     that the captioner says less by chance alone; exchanged captions could not tell that from amplification.
     """
-    rows = [row for side in joined.rows.values() for row in side]
-    vocabularies = [frozenset(builder.mask(words, "attribute")) for _, _, words in rows]
-    counts = Counter(word for words in vocabularies for word in words)
+    parts = [builder.once(rows, "words", partial(_count_words, builder, joined, rows)) for rows in joined.rows.values()]
+    counts = sum((counter for part in parts for counter in part.values()), Counter[str]())
     content = filter(is_content, counts)
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
-    least = vocabulary.threshold(len(rows))
+    least = vocabulary.threshold(sum(len(rows) for rows in joined.rows.values()))
     classes = sorted(set(joined.classes.values()))
-    together = {name: Counter[str]() for name in classes}
-    for named, held in zip(_named(builder, joined, rows), vocabularies, strict=True):
-        if len(named) == 1 and named[0] in together:  # Captions that name several classes name none.
-            together[named[0]].update(held & common)
+    together = {name: sum((part[name] for part in parts if name in part), Counter[str]()) for name in classes}
     kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
     if not kept:
         what = f"no word stands in {least} captions with each of {', '.join(classes)}"
@@ -172,9 +173,18 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     return kept, least
 
 
-def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> list[list[str]]:
+def _count_words(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> dict[str, Counter[str]]:
+    """Class -> how many captions that name it alone hold each word; "": of the captions that name none, or several."""
+    found: dict[str, Counter[str]] = {}
+    for named, (_, _, words) in zip(_named(builder, joined, rows), rows, strict=True):
+        name = next(iter(named)) if len(named) == 1 else ""
+        found.setdefault(name, Counter()).update(set(builder.mask(words, "attribute")))
+    return found
+
+
+def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> list[frozenset[str]]:
     """The classes that each caption names; where the attribute has no words, the annotated one."""
-    return [sorted(builder.named(words, joined.classes[image])) for image, _, words in rows]
+    return [builder.named(words, joined.classes[image]) for image, _, words in rows]
 
 
 def _caption_rows(
@@ -182,12 +192,19 @@ def _caption_rows(
 ) -> pd.DataFrame:
     """The rows of a side's captions."""
     rows = joined.rows[side]
+    said = builder.once(rows, ("said", objects), partial(_said, builder, joined, side, objects=objects))
+    return said.assign(words=[join_names(words.intersection(caption)) if words else "" for _, _, caption in rows])
+
+
+def _said(builder: EvidenceBuilder, joined: Joined, side: Side, *, objects: bool) -> pd.DataFrame:
+    """The same without words."""
+    rows = joined.rows[side]
     return _frame(
         joined,
         side,
         rows,
         named=_named(builder, joined, rows),
-        words=[words.intersection(caption) for _, _, caption in rows],
+        words=[()] * len(rows),
         objects=[builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows],
     )
 

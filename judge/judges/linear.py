@@ -21,7 +21,7 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 # Of the training images one in so many is held out to choose C by.
 INNER_FOLDS = 3
-# Problems times answers that are solved at a time: with more, their weights no longer fit the processor's cache.
+# Problems times answers that are fitted at a time: their weights and probabilities are held together.
 _COLUMNS = 128
 
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from judge.types import FloatArray, IntArray
 
@@ -24,6 +25,10 @@ TOLERANCE = 1e-5
 MAX_ITERATIONS = 1000
 # How far conjugate gradients go in a Newton step. Anything from 0.1 to 0.5 takes as long.
 FORCING = 0.1
+# Columns that are solved in step: of more, what is multiplied leaves the processor's cache.
+_COLUMNS = 16
+# Copying what is left pays where it is that share, or less.
+_CROWD = 0.8
 TINY = np.finfo(np.float64).tiny
 # Log odds are kept within: at 37 a probability is 1 in float64, and the loss of a miss infinite.
 _SURE = 36.0
@@ -52,6 +57,31 @@ class Features:
     def unmerge(self, weights: FloatArray) -> FloatArray:
         """Weights [F, Q] of the table's columns, out of those of the rows' [G + 1, Q]; the ones' are left out."""
         return np.asarray(self._merge @ weights[:-1])
+
+
+class _Narrow:
+    """Features of the samples that weigh anything, as far as these have them: what is left out adds zeros.
+
+    Args:
+        features: of N samples.
+        used: which samples, [N].
+
+    Attributes:
+        samples, kept: those and the features that are left.
+    """
+
+    def __init__(self, features: Features | _Narrow, used: npt.NDArray[np.bool_]) -> None:
+        self.used, self.samples, self.kept = used, np.arange(len(used)), np.arange(features.rows.shape[1])
+        self.rows: Any = features.rows
+        self.columns: Any = features.columns
+        self.squares: Any = features.squares
+        if np.count_nonzero(used) <= _CROWD * len(used):
+            self.samples = np.flatnonzero(used)
+            rows = features.rows[self.samples]
+            self.kept = np.flatnonzero(np.bincount(rows.indices, minlength=rows.shape[1]))
+            self.rows = rows[:, self.kept]
+            self.columns = self.rows.T.tocsr()
+            self.squares = self.columns.power(2)
 
 
 class Logistic:
@@ -146,7 +176,7 @@ class _Design:
     Every problem has ``width`` columns: one of its own, or one for each answer of a softmax.
     """
 
-    def __init__(self, features: Features, weights: FloatArray, width: int) -> None:
+    def __init__(self, features: Features | _Narrow, weights: FloatArray, width: int) -> None:
         self.features, self.weights, self.width = features, weights, width
 
     def spread(self, values: FloatArray) -> FloatArray:
@@ -158,6 +188,26 @@ class _Design:
         if self.width == 1:
             return values
         return np.asarray(values.reshape(*values.shape[:-1], -1, self.width).sum(axis=-1))
+
+    def dot(self, left: FloatArray, right: FloatArray, spare: FloatArray) -> FloatArray:
+        """Products of each problem's vectors, [F, Q * width] both, for each of its columns; ``spare`` is written."""
+        return self.spread(self.gather(_total(np.multiply(left, right, out=spare))))
+
+    def bend(self, direction: FloatArray, curve: FloatArray, p: FloatArray | None = None) -> FloatArray:
+        """X^T D X times ``direction`` [F, Q * width]; D: ``curve``, of a softmax of probabilities ``p``."""
+        odds = self.features.rows @ direction
+        if p is not None:
+            odds -= self.spread(self.gather(p * odds))
+        odds *= curve
+        return np.asarray(self.features.columns @ odds)
+
+    def columns(self, problems: IntArray) -> IntArray:
+        """The columns of some problems."""
+        return np.asarray((problems[:, None] * self.width + np.arange(self.width)).ravel())
+
+    def part(self, problems: IntArray) -> _Design:
+        """That of some problems."""
+        return _Design(self.features, self.weights[:, problems], self.width)
 
 
 def _total(values: FloatArray) -> FloatArray:
@@ -207,74 +257,101 @@ def _probabilities(odds: FloatArray, width: int) -> FloatArray:
 def _solve(design: _Design, answers: FloatArray, start: FloatArray, *, c: FloatArray) -> FloatArray:
     """Weights [F, Q * width] of the least penalised log loss: Newton's method, its systems by conjugate gradients.
 
-    As scikit-learn's "newton-cg" and to the same tolerance, but for all problems in step: one whose gradient is within
-    TOLERANCE is left alone from then on. No digit depends on which problems are solved beside, or on threads (no
-    product of dense matrices is taken).
+    As scikit-learn's "newton-cg" and to the same tolerance, but for several problems in step, so many that what is
+    multiplied stays near the processor: one whose gradient is within TOLERANCE is left alone from then on. No digit
+    depends on which problems are solved beside, or on threads (no product of dense matrices is taken).
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    found, features = start.copy(), design.features
-    # Added to second derivatives, [F, Q * width]: of the intercept nothing.
-    penalties = np.tile(1 / design.spread(c), (len(found), 1))
-    penalties[-1] = 0
-    limits, odds = TOLERANCE * _total(design.weights), features.rows @ found
+    step, found, unsolved, narrow = max(1, _COLUMNS // design.width), start.copy(), 0, None
+    for first in range(0, len(c), step):
+        some = np.arange(first, min(first + step, len(c)))
+        part, columns = design.part(some), design.columns(some)
+        used = np.asarray(part.weights.any(axis=1))
+        if narrow is None or not np.array_equal(narrow.used, used):
+            narrow = _Narrow(design.features, used)
+        part = _Design(narrow, part.weights[narrow.samples], design.width)
+        place, truth = np.ix_(narrow.kept, columns), answers[np.ix_(narrow.samples, columns)]
+        found[place], left = _solve_some(part, truth, start[place], penalty=1 / c[some])
+        unsolved += left
+    if unsolved:
+        warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
+    return found
+
+
+def _solve_some(
+    design: _Design, answers: FloatArray, found: FloatArray, *, penalty: FloatArray
+) -> tuple[FloatArray, int]:
+    """Their weights, begun with ``found``, and how many problems have not converged; ``penalty`` [Q]."""
+    features, penalty = design.features, design.spread(penalty)
+    limits, odds, weights = TOLERANCE * _total(design.weights), features.rows @ found, design.spread(design.weights)
     for _ in range(MAX_ITERATIONS):
         p = _probabilities(odds, design.width)
-        gradient = features.columns @ (design.spread(design.weights) * (p - answers)) + penalties * found
+        gradient = _penalised(features.columns @ (weights * (p - answers)), penalty, found)
         steepest = np.abs(gradient).max(axis=0).reshape(-1, design.width).max(axis=1)
         unsolved = np.flatnonzero(steepest > limits)
         if not len(unsolved):
-            return found
-        part = _Design(features, design.weights[:, unsolved], design.width)
-        columns = (unsolved[:, None] * design.width + np.arange(design.width)).ravel()
-        gradient, penalty = gradient[:, columns], penalties[:, columns]
-        step = _newton_step(part, p[:, columns], gradient, penalty)
+            return found, 0
+        part, columns = design.part(unsolved), design.columns(unsolved)
+        gradient = gradient[:, columns]
+        step = _newton_step(part, p[:, columns], gradient, penalty[columns])
         change = features.rows @ step
         places = (odds[:, columns], change), (found[:, columns], step)
-        loss = _along(part, answers[:, columns], *places, penalty)
+        loss = _along(part, answers[:, columns], *places, penalty[columns])
         length = part.spread(_step_length(loss, part.gather(_total(gradient * step))))
         found[:, columns] += length * step
         odds[:, columns] += length * change
-    warnings.warn(f"{len(unsolved)} problems have not converged", ConvergenceWarning, stacklevel=2)
-    return found
+    return found, len(unsolved)
 
 
 def _newton_step(design: _Design, p: FloatArray, gradient: FloatArray, penalty: FloatArray) -> FloatArray:
     """-H^-1 gradient of each problem, roughly: conjugate gradients, preconditioned by the diagonal of H.
 
     H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Until the residual is
-    FORCING of the first, by the preconditioner's norm; a problem that is there waits for the others.
+    FORCING of the first, by the preconditioner's norm; problems that are there wait for others, or are put aside.
     """
-    features, weights = design.features, design.spread(design.weights)
+    weights = design.spread(design.weights)
     # Above 0 even where all samples are sure: the intercept has no penalty to divide by instead.
     own = weights * np.maximum(p * (1 - p), 1e-12)
-
-    def bend(odds: FloatArray) -> FloatArray:
-        if design.width == 1:
-            return np.asarray(own * odds)
-        return np.asarray(weights * p * (odds - design.spread(design.gather(p * odds))))
-
-    def dot(left: FloatArray, right: FloatArray) -> FloatArray:
-        return design.spread(design.gather(_total(left * right)))
-
-    scale = 1 / (features.squares @ own + penalty)
+    scale = 1 / _penalised(design.features.squares @ own, penalty, np.ones_like(gradient))
+    curves = [own] if design.width == 1 else [weights * p, p]
+    found, places = np.empty_like(gradient), np.asarray(np.arange(gradient.shape[1]))
     step, residual = np.zeros_like(gradient), -gradient
     direction = scale * residual
-    size = dot(residual, direction)
+    spare = np.empty_like(direction)
+    size = design.dot(residual, direction, spare)
     goal = FORCING**2 * size
     for _ in range(MAX_ITERATIONS):
-        image = features.columns @ bend(features.rows @ direction) + penalty * direction
-        length = np.where(size > goal, size / np.maximum(dot(direction, image), TINY), 0.0)
-        step += length * direction
+        image = _penalised(design.bend(direction, *curves), penalty, direction, spare)
+        length = np.where(size > goal, size / np.maximum(design.dot(direction, image, spare), TINY), 0.0)
+        step += np.multiply(length, direction, out=spare)
         image *= length
         residual -= image
-        solved = scale * residual
-        size, before = dot(residual, solved), size
-        if (size <= goal).all():
+        solved = np.multiply(scale, residual, out=image)
+        size, before = design.dot(residual, solved, spare), size
+        far = np.flatnonzero((size > goal)[:: design.width])
+        if not len(far):
             break
         direction *= size / np.maximum(before, TINY)
         direction += solved
-    return step
+        if len(far) * design.width <= _CROWD * len(size):
+            found[:, places] = step
+            columns = design.columns(far)
+            design, spare = design.part(far), np.empty((len(step), len(columns)))
+            places = places[columns]
+            size, goal, penalty = (of[columns] for of in (size, goal, penalty))
+            scale, step, residual, direction = (of[:, columns] for of in (scale, step, residual, direction))
+            curves = [of[:, columns] for of in curves]
+    found[:, places] = step
+    return found
+
+
+def _penalised(
+    values: FloatArray, penalty: FloatArray, found: FloatArray, spare: FloatArray | None = None
+) -> FloatArray:
+    """``values`` and ``penalty`` [Q * width] times ``found``, both [F, Q * width], but of the intercept, the last."""
+    values[:-1] += np.multiply(penalty, found[:-1], out=None if spare is None else spare[:-1])
+    return values
 
 
 def _along(
@@ -285,8 +362,8 @@ def _along(
     penalty: FloatArray,
 ) -> Callable[[FloatArray], FloatArray]:
     """Penalised log loss [Q] at any part of a step [Q]; ``odds`` and ``found`` are (where it starts, whole step)."""
-    tilt = design.gather(_total(penalty * found[0] * found[1]))
-    bend = design.gather(_total(penalty * found[1] ** 2)) / 2
+    tilt = design.gather(_total(penalty * found[0][:-1] * found[1][:-1]))
+    bend = design.gather(_total(penalty * found[1][:-1] ** 2)) / 2
 
     def loss(part: FloatArray) -> FloatArray:
         losses = design.weights * _log_loss(odds[0] + design.spread(part) * odds[1], answers, design.width)

@@ -24,10 +24,9 @@ from judge.statistics.collect import estimate
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
-from judge.training.members import train_members
+from judge.training.members import by_main_process, train_members
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Labels, Progress
-from judge.utils.launch import is_main_process
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
 
@@ -45,6 +44,9 @@ def measure(
     ready: Callable[[], None] | None = None,
 ) -> Result:
     """Measure every metric of ``plan`` for every captioner of ``corpus``.
+
+    Of several processes each reads captions and trains its share of the judges; intervals, tests and tables are made by
+    the main process alone, and every process returns them.
 
     Args:
         corpus: captions of both sides, and labels.
@@ -68,19 +70,20 @@ def measure(
     if progress and work.count_rows:
         progress("counting", 0, 0)
     # Before the judges, who take longer: it may find what has to be refused.
-    counted = summarise_counts(counts, names, **plan.resampling)
+    counted = by_main_process(lambda: summarise_counts(counts, names, **plan.resampling))
     if ready:
         ready()
     _, answers, refits = _train(work.jobs, plan, setup, progress)
     if progress:
         progress("intervals and tests", 0, 0)
     scores = score_table(work.jobs, [rows for rows, _ in answers])
-    summaries = [*summarise(scores, refits, _settings(work, plan, setup)), *counted]
+    settings = _settings(work, plan, setup)
+    summaries = [*by_main_process(lambda: summarise(scores, refits, settings)), *counted]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric.name)))
-    quality = _qualities(corpus, plan, work.truth.labels, progress)
+    quality = by_main_process(lambda: _qualities(corpus, plan, work.truth.labels, progress)) if plan.quality else {}
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
-    run = describe(work, [chosen for _, chosen in answers], counts, plan)
+    run = by_main_process(lambda: describe(work, [chosen for _, chosen in answers], counts, plan))
     result = Result(tuple(summaries), scores, counts, replicates, run, quality)
     if work.said is None:
         return result
@@ -102,8 +105,11 @@ def _break_down(
     if progress:
         progress("contributions of tasks and words", 0, 0)
     read = result.scores, result.counts, said, [metric.name for metric in work.metrics], _settings(work, plan, setup)
-    cells = measure_cells(estimate(*read), work, notes, plan, setup, progress=progress)
-    return replace(break_down(*read), collect=cells, words=word_contributions(work.jobs, notes, plan))
+    table = by_main_process(lambda: estimate(*read))
+    cells = measure_cells(table, work, notes, plan, setup, progress=progress)
+    return by_main_process(
+        lambda: replace(break_down(*read), collect=cells, words=word_contributions(work.jobs, notes, plan))
+    )
 
 
 def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
@@ -124,13 +130,12 @@ def _replicates(summaries: Sequence[Summary]) -> pd.DataFrame:
 
 
 def _qualities(corpus: Corpus, plan: Plan, labels: Labels, progress: Progress | None) -> dict[str, Quality]:
-    """How well each captioner describes; by the main process alone, which writes it."""
+    """How well each captioner describes."""
     found: dict[str, Quality] = {}
     for number, captioner in enumerate(corpus.generated):
-        if plan.quality and is_main_process():
-            if progress:
-                progress("quality of captions", number, len(corpus.generated))
-            found[captioner.name] = measure_quality(corpus.human, captioner, labels=labels, **plan.resampling)
+        if progress:
+            progress("quality of captions", number, len(corpus.generated))
+        found[captioner.name] = measure_quality(corpus.human, captioner, labels=labels, **plan.resampling)
     return found
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -120,12 +121,15 @@ def _summarise(
 
 def draw_halves(counts: pd.DataFrame, held: CountedRows, seed: int) -> npt.NDArray[np.bool_]:
     """Which images each half holds, [P, N]."""
-    classes = dict(zip(counts["image_id"], counts["class"], strict=True))
-    draws = [
-        Resample("half", number, seed).classes({image: classes[image] for image in held.images})
-        for number in range(HALVES)
-    ]
-    return np.array([[image in draw for image in held.images] for draw in draws])
+    classes = dict(zip(counts["image_id"].tolist(), counts["class"].tolist(), strict=True))
+    return _halves(tuple((image, classes[image]) for image in held.images), seed)
+
+
+# Metrics and captioners mostly have the same images.
+@lru_cache(maxsize=4)
+def _halves(images: tuple[tuple[str, str], ...], seed: int) -> npt.NDArray[np.bool_]:
+    draws = [Resample("half", number, seed).classes(dict(images)) for number in range(HALVES)]
+    return np.array([[image in draw for image, _ in images] for draw in draws])
 
 
 def generator_of(metric: Metric, seed: int) -> np.random.Generator:

@@ -97,7 +97,7 @@ class Rows:
         captions an image may pass).
         """
         counts = [np.bincount(self.image[of]) for of in (~self.generated, self.generated)]
-        common = math.lcm(*{count for side in counts for count in side.tolist()})
+        common = math.lcm(*(count for side in counts for count in np.unique(side).tolist()))
         human, generated = (common / side.astype(np.float64)[self.image] for side in counts)
         return human, generated
 
@@ -196,6 +196,16 @@ def _by_roles(
     """The statistic as a function of which rows play the generated side, [C, B] -> [..., B]."""
     human, generated = rows.weights()
     columns = _columns(table)
+    if len(np.unique(human)) == len(np.unique(generated)) == 1 and not (columns.data % 1).any():
+        # Of whole numbers one product will do, to the last digit.
+        shares = float(human[0]), float(generated[0])
+        total = np.asarray(columns.sum(axis=1), dtype=np.float64)[:, None]
+
+        def of_sums(chosen: FloatArray) -> FloatArray:
+            drawn = columns @ chosen
+            return statistic(shares[0] * (total - drawn), shares[1] * drawn)
+
+        return of_sums
     as_human, as_generated = columns.multiply(human[None]).tocsr(), columns.multiply(generated[None]).tocsr()
     whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
     return lambda chosen: statistic(whole - as_human @ chosen, as_generated @ chosen)
@@ -219,8 +229,8 @@ def permutation_p(value: float, draws: FloatArray) -> float:
 
 
 def _batch(rows: Rows) -> int:
-    """Permutations that are made at a time."""
-    return max(1, int(_CELLS // max(rows.table.shape)))
+    """Permutations that are made at a time; the draws are the same, however many."""
+    return max(8, int(_CELLS // max(rows.table.shape)))
 
 
 def excess_of_parts(
@@ -248,8 +258,9 @@ def excess_of_parts(
     places = csr_array((np.ones(len(rows.image)), (rows.image, np.arange(len(rows.image)))))
     adds = csr_array(rows.table if table is None else table)
 
+    human, generated = rows.weights()
+
     def values(roles: FloatArray) -> FloatArray:
-        human, generated = rows.weights()
         sides = [
             places @ (diags_array(weight * played) @ adds)
             for weight, played in ((human, 1 - roles), (generated, roles))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -154,18 +155,18 @@ def align(
 
 def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vectors | None) -> Gaps:
     """The words that ``generated`` lacks, and their neighbours in it; none without ``vectors``."""
-    counts = Counter(word for words in human for word in words)
+    counts = Counter(chain.from_iterable(human))
     for word in [word for word in counts if is_special(word)]:
         del counts[word]
-    vocabulary = {word for words in generated for word in words}
+    vocabulary = set(chain.from_iterable(generated))
     lacking = sorted(word for word in counts if word not in vocabulary)
     return Gaps(counts, tuple(lacking), nearest(lacking, vocabulary, vectors) if vectors else {})
 
 
 def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Words]:
     """``captions`` with each word of ``table`` replaced."""
-    get = table.get
-    return [tuple([get(word, word) for word in words]) for words in captions]
+    get, spares = table.get, table.keys().isdisjoint
+    return [words if spares(words) else tuple([get(word, word) for word in words]) for words in captions]
 
 
 def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -> dict[str, tuple[str, float]]:

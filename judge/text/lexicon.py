@@ -65,16 +65,18 @@ class Lexicon:
 
         The class is None for words that are hidden without naming a class.
         """
-        position = 0
-        while position < len(words):
-            for entry, name in self._entries.get(words[position], ()):
-                stop = position + len(entry)
-                if tuple(words[position:stop]) == entry:
-                    yield position, stop, name
-                    position = stop
+        entries, free = self._entries, 0
+        if entries.keys().isdisjoint(words):
+            return
+        for start, word in enumerate(words):
+            if start < free or word not in entries:
+                continue
+            for entry, name in entries[word]:
+                stop = start + len(entry)
+                if tuple(words[start:stop]) == entry:
+                    yield start, stop, name
+                    free = stop
                     break
-            else:
-                position += 1
 
     def mentions(self, words: Sequence[str]) -> frozenset[str]:
         """The classes that ``words`` name. Only whole words count: "a woman's bag" names nobody."""

@@ -18,9 +18,11 @@ def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[st
     """
     if lexicon is None:
         return tuple(words)
+    spellings = [words]
+    if "'" in "".join(words):
+        spellings.append([word.partition("'")[0] or word for word in words])
     hidden: list[str | None] = list(words)
-    stems = [word.partition("'")[0] or word for word in words]
-    for spelling in (words, stems):
+    for spelling in spellings:
         for start, stop, name in lexicon.find(spelling):
             if name in spared:
                 continue

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import cache
 from string import ascii_lowercase
+from sys import intern
 from typing import Literal
 
 import regex
@@ -18,6 +20,8 @@ _LETTER = r"[\p{L}\p{M}\p{N}_\u200c\u200d]"
 _OTHER = r"(?![\s\p{Cc}])\X"
 _WHOLE = regex.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|{_OTHER}")
 _SPLIT = regex.compile(rf"'?{_LETTER}+|{_OTHER}")
+# The same of lower-case ASCII, which nearly all captions are: the standard library's engine is twice as fast.
+_ASCII = {"whole": re.compile(r"[a-z0-9_]+(?:'[a-z0-9_]+)*|[!-~]"), "split": re.compile(r"'?[a-z0-9_]+|[!-~]")}
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\uff07": "'"})
 # Nouns, verbs and adjectives that scikit-learn's list of stop words holds beside function words.
 # fmt: off
@@ -50,8 +54,13 @@ def tokenize(caption: str, *, contractions: Contractions = "whole") -> tuple[str
     Unicode NFC; hyphens split ("t-shirt" is three tokens). ``whole`` keeps "woman's" and "don't" as one
     word, so that a possessive does not count as a mention; ``split`` gives "woman", "'s".
     """
-    text = unicodedata.normalize("NFC", caption).lower().translate(_APOSTROPHES)
-    return tuple((_WHOLE if contractions == "whole" else _SPLIT).findall(text))
+    if caption.isascii():
+        found = _ASCII[contractions].findall(caption.lower())
+    else:
+        text = unicodedata.normalize("NFC", caption).lower().translate(_APOSTROPHES)
+        found = (_WHOLE if contractions == "whole" else _SPLIT).findall(text)
+    # A word is kept once, however many captions say it.
+    return tuple(map(intern, found))
 
 
 def first_sentence(caption: str) -> str:

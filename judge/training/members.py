@@ -412,6 +412,19 @@ def _kept_memory(judge: Blueprint) -> AbstractContextManager[None]:
     return kept_memory()
 
 
+def by_main_process(work: Callable[[], R]) -> R:
+    """What ``work`` returns, in every process: the main one does it, the others wait. Alone, torch is not imported.
+
+    Raises:
+        JudgeError: what ``work`` raised; in all processes.
+    """
+    if not launched():
+        return work()
+    from judge.training.processes import in_main_process
+
+    return in_main_process(work)
+
+
 @contextmanager
 def threads(limit: int | None) -> Iterator[None]:
     """Arithmetic on ``limit`` threads: sums in another order would change the last digits."""

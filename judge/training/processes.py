@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,8 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
         mend = "use the project's accelerate_config.yaml ('distributed_type: MULTI_GPU', on CPUs too), "
         mend += "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)"
         raise JudgeError(what, where="accelerate launch", mend=mend)
+    atexit.unregister(_leave)
+    atexit.register(_leave)
     return accelerator
 
 
@@ -73,6 +76,12 @@ def _repeat_exactly() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
+
+
+def _leave() -> None:
+    """Leave the others before the interpreter goes: threads of Gloo's that are left behind may abort the process."""
+    if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
+        torch.distributed.destroy_process_group()
 
 
 def gather(item: T) -> list[T]:

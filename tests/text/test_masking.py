@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from judge.errors import JudgeError
 from judge.text.coverage import measure_coverage
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
-from judge.text.tokens import first_sentence, tokenize
+from judge.text.tokens import Contractions, first_sentence, tokenize
 
 GENDER, WIDE = load_lexicon("gender"), load_lexicon("gender-wide")
 
@@ -193,6 +194,11 @@ def test_any_text(text: str) -> None:
     assert not GENDER.mentions(hidden)
 
 
+@given(st.text(st.characters(max_codepoint=127), max_size=60), st.sampled_from(["whole", "split"]))
+def test_plain_english_is_cut_as_any_script(text: str, how: Contractions) -> None:
+    assert (*tokenize(text, contractions=how), "é") == tokenize(f"{text} é", contractions=how)
+
+
 entries = sorted({word for words in GENDER.classes.values() for word in words} | GENDER.hidden_only)
 
 
@@ -202,6 +208,46 @@ def test_no_lexicon_word_survives_in_any_case(words: list[str], shout: bool) -> 
     hidden = mask(tokenize(text.upper() if shout else text), GENDER)
     assert not set(hidden) & set(entries)
     assert [word for word in hidden if word != GENDER.token] == [word for word in words if word not in entries]
+
+
+def find_one_by_one(words: Sequence[str], lexicon: Lexicon) -> Iterator[tuple[int, int, str | None]]:
+    """The longest entry at each place in turn."""
+    known = {tokenize(entry): name for name, of in lexicon.classes.items() for entry in of}
+    known |= {tokenize(entry): None for entry in lexicon.hidden_only}
+    known |= {tokenize(" ".join(entry), contractions="split"): name for entry, name in known.items()}
+    place = 0
+    while place < len(words):
+        stops = [stop for stop in range(len(words), place, -1) if tuple(words[place:stop]) in known]
+        if stops:
+            yield place, stops[0], known[tuple(words[place : stops[0]])]
+        place = stops[0] if stops else place + 1
+
+
+def mask_one_by_one(words: Sequence[str], lexicon: Lexicon, spared: Collection[str]) -> tuple[str, ...]:
+    """Both spellings, whether they differ or not."""
+    hidden: dict[int, str | None] = {}
+    for spelling in (words, [word.partition("'")[0] or word for word in words]):
+        for start, stop, name in find_one_by_one(spelling, lexicon):
+            if name not in spared:
+                new = not any(place in hidden for place in range(start, stop))
+                hidden = dict.fromkeys(range(start, stop)) | hidden
+                hidden |= {start: lexicon.token} if new else {}
+    found = (hidden.get(place, word) for place, word in enumerate(words))
+    return tuple(word for word in found if word is not None)
+
+
+OBJECTS = load_lexicon("coco-objects")
+said = sorted({word for of in OBJECTS.classes.values() for entry in of for word in entry.split()})
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(said), st.sampled_from(["on", "dog's", "it's", "'", "fire hydrant's"]))),
+    st.sampled_from([frozenset[str](), frozenset({"person"}), frozenset({"dog", "fire hydrant"})]),
+)
+def test_hiding_equals_hiding_one_by_one(words: list[str], spared: frozenset[str]) -> None:
+    caption = tuple(word for text in words for word in text.split())
+    assert list(OBJECTS.find(caption)) == list(find_one_by_one(caption, OBJECTS))
+    assert mask(caption, OBJECTS, spared=spared) == mask_one_by_one(caption, OBJECTS, spared)
 
 
 def test_lexicon_is_the_papers() -> None:
