@@ -35,6 +35,7 @@ class TrainingSetup:
         keeps_weights: whether trained networks are kept there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
+        masking: how pictures are hidden, as settings of ``judge evaluate``; for files of weights, which say it.
         precomputed: features of pictures and captions; None where none are needed, or none were computed yet.
     """
 
@@ -47,6 +48,7 @@ class TrainingSetup:
     keeps_weights: bool = False
     materials: Materials = NOTHING
     features: Path = Path("runs/features")
+    masking: Mapping[str, Any] = field(default_factory=dict)
     precomputed: Precomputed | None = None
 
     def precompute(self, members: Sequence[Member], progress: Progress | None = None) -> TrainingSetup:
