@@ -35,7 +35,7 @@ def card_of(saved: Saved, *, merged: bool) -> str:
     use = ["judge predict --judge-weights THIS_FOLDER --captions new.json"]
     use += ["    --images DIR"] if saved.sees else []
     sections = {
-        "What it is": f"A judge (`{saved.judge}`) of Caption Judge: it reads captions from which words were hidden, and "
+        "What it is": f"A judge (`{saved.judge}`) of Caption Judge: it reads captions in which words are hidden, and "
         "guesses. How well it can is evidence of what else in captions goes with the attribute.",
         "Data": _bullets(_data(saved, attribute, guesses)),
         "What was hidden": _bullets(_hidden(saved)),
