@@ -147,6 +147,11 @@ def _hub_name(reference: str) -> str:
 
 NETWORKS = DETECTORS[1:]
 JUDGES = Path("checkpoints/judges")
+# What decides which pixels of a picture a judge is shown, the detector's weights apart.
+MASKING = {
+    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold", "seed"),
+    "detector",
+}
 Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
 LabelFiles = Path | dict[str, Path] | None
 CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
@@ -184,6 +189,7 @@ class Settings(BaseModel):
     only_in_file: ClassVar[frozenset[str]] = frozenset()
     files_or_names: ClassVar[frozenset[str]] = frozenset(
         {"lexicon", "weights", "start", "backbone_weights", "reader", "model", "models", "tasks", "vectors"}
+        | {"judge_weights", "base"}
     )
 
     overwrite: bool = option(False, "replace earlier results in --out", exclude=True)
@@ -384,6 +390,55 @@ class CaptionConfig(CaptioningSettings, PictureSettings, MaskedSettings):
     precision: Annotated[Literal["no", "bf16"], _NoIsAWord] = option("no", "mixed precision; bf16 halves the memory")
     mask: MaskMode = option("none", MASK)
     out: Path = option(..., "file for the captions", "runs/captions.json")
+
+
+class SavedJudgeSettings(Settings):
+    """A trained judge in a file."""
+
+    panel = "Judges"
+
+    judge_weights: str = option(
+        ..., "NAME.weights.safetensors of judge train, a folder of judge export, or its name on the Hugging Face hub",
+        min_length=1,
+    )  # fmt: skip
+    revision: str | None = option(None, "branch, tag or commit, on the hub", "the newest")
+    base: Checkpoint | None = option(
+        None, "checkpoint or text encoder that the judge started from, if it has moved", "as in training"
+    )
+    backbone_weights: str | None = option(None, "backbone weights: pretrained, random, or a file", "as in training")
+
+
+class PredictConfig(SavedJudgeSettings, HidingSettings):
+    """Options of ``judge predict``; what is hidden, in words and pictures, its judge's file says."""
+
+    command = "judge predict"
+    essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
+    only_in_file = frozenset(
+        {"attribute", "lexicon", "labels", "id_column", "label_column", "label_values"}
+        | {"hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold"}
+    )
+
+    captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
+    columns: dict[str, str] = option(
+        {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
+    )
+    split: str | None = option(None, "split of a Karpathy file, e.g. test")
+    images: Path | None = option(None, f"{IMAGES}, for judges that use images")
+    detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network", "as in training")
+    features: Path = option(Path("runs/features"), "feature cache folder")
+    out: Path = option(..., "CSV file for the answers", "runs/predictions.csv")
+
+
+class ExportConfig(SavedJudgeSettings):
+    """Options of ``judge export``."""
+
+    command = "judge export"
+    essential = ("judge_weights", "merge", "push_to_hub", "out", "overwrite")
+
+    merge: bool = option(False, "hf: judges: a whole checkpoint of transformers, with LoRA adapters merged")
+    push_to_hub: str | None = option(None, "name on the Hugging Face hub to upload the folder to, as NAME/JUDGE")
+    public: bool = option(False, "let everybody see a repository that --push-to-hub makes")
+    out: Path = option(..., "folder for the judge", "runs/judge")
 
 
 class TrainDetectorConfig(Settings):

@@ -16,8 +16,10 @@ from judge.cli.caption import caption
 from judge.cli.compare import compare
 from judge.cli.demo import demo
 from judge.cli.evaluate import evaluate
+from judge.cli.export import export
 from judge.cli.mask import mask
 from judge.cli.options import add_command
+from judge.cli.predict import predict
 from judge.cli.train import train
 from judge.cli.train_detector import train_detector
 from judge.utils.launch import is_main_process, tells_fault
@@ -74,6 +76,8 @@ app.command(no_args_is_help=True)(compare)
 app.add_typer(trains, name="train")
 add_command(trains, "judges", train)
 add_command(trains, "detector", train_detector)
+add_command(app, "predict", predict)
+add_command(app, "export", export)
 add_command(app, "caption", caption)
 add_command(app, "calibrate", calibrate)
 add_command(app, "mask", mask)

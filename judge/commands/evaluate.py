@@ -18,7 +18,7 @@ from judge.commands.captioner_checkpoints import (
 )
 from judge.commands.labels import choose_lexicons, complete_labels, read_given
 from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, RunSettings, TrainConfig, make_config
+from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
@@ -352,4 +352,5 @@ def make_setup(config: RunConfig) -> TrainingSetup:
             reader=config.reader,
         ),
         features=config.features,
+        masking=config.model_dump(mode="json", include=MASKING) if config.images else {},
     )

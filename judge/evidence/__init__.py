@@ -1,19 +1,18 @@
 """From a corpus to evidence: joined, masked, drawn anew for refits, aligned; and counts of what captions name."""
 
 from judge.evidence.builder import (
-    DEFAULT_TEXT,
     MINIMUM_IMAGES,
     PEOPLE,
     Aligning,
     EvidenceBuilder,
     Joined,
     Row,
-    TextOptions,
     Truth,
     check_names,
     join_names,
     mention_table,
 )
+from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides, Slot
 
 __all__ = [
@@ -26,6 +25,7 @@ __all__ = [
     "EvidenceBuilder",
     "Joined",
     "MaskedCaption",
+    "Preparation",
     "Resample",
     "ResampleKind",
     "Row",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from judge.corpus.labels import derive_labels
 from judge.corpus.products import ProductLabels
 from judge.corpus.tasks import Tasks, derive_tasks, usable
 from judge.errors import JudgeError
+from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
 from judge.masking.instances import PERSON
 from judge.metrics import Metric
@@ -23,7 +24,6 @@ from judge.text.alignment import AlignmentName
 from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
-from judge.text.tokens import Contractions, first_sentence, tokenize
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
@@ -36,22 +36,6 @@ INDEX_COVERAGE = 0.9
 T = TypeVar("T")
 Row = tuple[str, int, Words]
 """A caption of a side: (image id, index among the image's captions, words)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """How captions become words: ``contractions`` whole or split, ``text`` whole or first-sentence."""
-
-    contractions: Contractions = "whole"
-    text: Literal["whole", "first-sentence"] = "whole"
-
-    def words(self, caption: str) -> Words:
-        """The caption's tokens, before any masking."""
-        text = first_sentence(caption) if self.text == "first-sentence" else caption
-        return tokenize(text, contractions=self.contractions)
-
-
-DEFAULT_TEXT = TextOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +241,9 @@ class EvidenceBuilder:
         # Vectors are learnt from the run's own captions; refits keep them.
         vectors = self._cache.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
         aligner = Aligner(how, vectors, self.aligning.delta)
-        about = metric.uses_images, joined.coverage, dropped
+        lexicon = self.truth.words.tasks if hidden == "tasks" else self.truth.words.attribute
+        prepared = Preparation(self.truth.labels.attribute, self.options, lexicon, spared)
+        about = metric.uses_images, joined.coverage, dropped, prepared
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
     def _masked(

@@ -12,7 +12,8 @@ from typing import Literal, overload
 
 import numpy as np
 
-from judge.text.alignment import AlignmentName, AlignmentReport, align
+from judge.evidence.preparation import Preparation
+from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
 from judge.text.coverage import Coverage
 from judge.text.vectors import Vectors
 from judge.types import Sample, Side, Target, Words
@@ -68,6 +69,7 @@ class Sides:
         uses_images: whether judges see the pictures too.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
         dropped: reason -> images, captions or tasks left out.
+        prepared: how captions became the words of ``rows``.
     """
 
     captioner: str
@@ -79,6 +81,7 @@ class Sides:
     uses_images: bool = False
     coverage: Mapping[Side, Coverage] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
+    prepared: Preparation | None = None
 
     @cached_property
     def images(self) -> Mapping[tuple[Side, int], frozenset[str]]:
@@ -236,6 +239,16 @@ class Evidence:
     def written(self) -> Mapping[Side, Mapping[str, int]]:
         """Side -> image id -> how many captions the image has there."""
         return {side: Counter(row.image for row in rows) for side, rows in self.drawn.rows.items()}
+
+    def preparation(self, side: Side) -> Preparation | None:
+        """What new captions pass through to be like those of ``side``; None where that is not known."""
+        prepared, drawn = self.sides.prepared, self.drawn
+        if prepared is None or side == "generated" or drawn.aligner.how == "none":
+            return prepared
+        generated = frozenset(word for row in drawn.rows["generated"] for word in row.words)
+        pairs = zip(drawn.rows["human"], self._aligned[0], strict=True)
+        near = {word: new for row, words in pairs for word, new in zip(row.words, words, strict=True) if word != new}
+        return prepared.aligned_with(generated, {word: new for word, new in near.items() if new != UNKNOWN})
 
     def weight(self, image: str) -> float:
         """What an image counts."""

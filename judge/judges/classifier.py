@@ -42,6 +42,11 @@ class ImageTextClassifier(nn.Module):
         self.sight = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], width))
         self.output = nn.Sequential(nn.ReLU(), nn.Dropout(dropout), nn.Linear(2 * width, classes))
 
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Word -> row of the embedding."""
+        return self.reader.vocabulary
+
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Word ids, padded; pictures' features."""
         return {**self.reader.collate(samples), "features": self.features.rows(samples)}

@@ -11,6 +11,7 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
 from judge.masking.hidden import HiddenPictures
+from judge.masking.instances import PERSON
 from judge.measure.answers import Answers, answer_rows, score_table
 from judge.measure.collect import measure_cells
 from judge.measure.description import describe
@@ -189,4 +190,7 @@ def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: Ope
         names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.uses_images)
         what = f"judges of {', '.join(names)} see pictures, and there are none"
         raise JudgeError(what, where="--images", mend="give the folder of pictures")
-    return replace(setup, materials=replace(setup.materials, pictures=open_pictures(images)))
+    pictures, masking = open_pictures(images), setup.masking
+    if pictures.hiding and masking.get("hide", PERSON) != PERSON:
+        masking = {**masking, "category": pictures.hiding.labels[-1]}  # Chosen by now.
+    return replace(setup, materials=replace(setup.materials, pictures=pictures), masking=masking)

@@ -145,11 +145,15 @@ def load_weights(path: Path, module: torch.nn.Module) -> None:
     """What :func:`save_weights` wrote, into a network made of the same samples.
 
     Raises:
-        JudgeError: no file there, or a damaged one.
+        JudgeError: no file there, or a damaged one; weights of another network.
     """
     kept = _read(path)
     if kept is None:
         raise JudgeError("there are no weights, or not all of them", where=str(path), mend="train the judge again")
+    own = {name: tensor.shape for name, tensor in _trained(module).items()}
+    if own != {name: tensor.shape for name, tensor in kept[0].items()}:
+        what = "its weights do not fit the judge that it names, or what that started from"
+        raise JudgeError(what, where=str(path), mend="use what the judge was trained with, or train it again")
     _load(module, kept[0])
 
 

@@ -25,6 +25,7 @@ from judge.judges import Blueprint, Explanation, Features, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member, assign
+from judge.training.saved import describe_member
 from judge.training.setup import TrainingSetup, name_members
 from judge.training.telling import Reporter, listening
 from judge.types import Predictions, Progress
@@ -285,12 +286,13 @@ def _train(member: Member, setup: TrainingSetup, reporter: Reporter) -> Predicti
     with threads(1 if alone else None), _kept_memory(member.judge):
         judge = _build(member, setup, path, reporter)
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
-        found = judge.predict(member.test())
+        found = tested = judge.predict(member.test())
         if member.validates:
             found = _validated(member, found, judge.predict(member.validation()))
         # Judges that train themselves do so again in seconds, and have no safe file.
         if path and setup.keeps_weights and not member.is_refit and member.judge.network is not None:
-            cast("NetworkJudge", judge).save(weights_beside(path) if alone or is_main_process() else None)
+            about = describe_member(member, setup.masking, setup.sharing_of(member.judge), tested)
+            cast("NetworkJudge", judge).save(weights_beside(path) if alone or is_main_process() else None, about)
     return found
 
 
@@ -350,7 +352,8 @@ def _train_stacked(
     for member, judge, own in zip(members, judges, found, strict=True):
         answers = setup.file_of(member.key)
         if answers and setup.keeps_weights and not member.is_refit:
-            judge.save(weights_beside(answers), training="stacked")
+            about = describe_member(member, setup.masking, "members", own)
+            judge.save(weights_beside(answers), about, training="stacked")
         _store(member, setup, own)
     if path:
         with suppress(OSError):

@@ -38,6 +38,7 @@ class TrainingSetup:
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
         hear: called with what happens in training: losses of epochs, trainings that go on.
+        masking: how pictures are hidden, as settings of ``judge evaluate``; for files of weights, which say it.
         precomputed: features of pictures and captions; None where none are needed, or none were computed yet.
     """
 
@@ -51,6 +52,7 @@ class TrainingSetup:
     keeps_weights: bool = False
     materials: Materials = NOTHING
     features: Path = Path("runs/features")
+    masking: Mapping[str, Any] = field(default_factory=dict)
     precomputed: Precomputed | None = None
     hear: Hear | None = None
 

@@ -8,8 +8,7 @@ and dropout come from that seed, so it does not matter what trained before it, b
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -31,6 +30,7 @@ from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, to_pr
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
+from judge.training.saved import Saved, describe_features, words_of
 from judge.training.sharding import is_sharded, shard
 from judge.training.steps import Steps
 from judge.training.telling import Reporter
@@ -388,15 +388,33 @@ class NetworkJudge:
         load_weights(path, cast(nn.Module, self.network))
         return self
 
-    def save(self, path: Path | None, **notes: str) -> None:
-        """Keep what training changed, as safetensors; all processes that trained it call this, None for no file.
+    def save(self, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
+        """Keep what training changed, as safetensors, and what the judge needs to be asked again.
 
-        ``notes`` stand in the file too.
+        All processes that trained it call this, None for no file.
+
+        Args:
+            path: the file.
+            about: from :func:`~judge.training.saved.describe_member`; without, new captions cannot be asked about.
+            notes: stand in the file too.
         """
-        meta = {"judge": self.blueprint.name, "target": self.target.kind, "classes": json.dumps(self.target.classes)}
-        place = self.trainer.accelerator
-        meta |= {"device": place.device.type, "precision": place.mixed_precision, "processes": str(self.trainer.world)}
-        save_weights(path, cast(nn.Module, self.network), meta | notes | {"history": json.dumps(asdict(self.history))})
+        place, materials = self.trainer.accelerator, self.materials
+        # What memory held is what it answered with.
+        recipe = replace(self.recipe, micro_batch=self.trainer.micro_batch)
+        saved = Saved(
+            path or Path(),
+            self.blueprint.name,
+            self.target,
+            recipe,
+            materials,
+            place.mixed_precision,
+            words_of(self.network),
+            describe_features(materials.features),
+            history=asdict(self.history),
+            **(about or {}),
+        )
+        meta = saved.notes() | notes | {"device": place.device.type, "processes": str(self.trainer.world)}
+        save_weights(path, cast(nn.Module, self.network), meta)
 
     def make(self, samples: Sequence[Sample], seed: int, *, empty: bool = False) -> Network:
         """The network as it is before training; ``empty`` where another process sends its weights."""

@@ -1,0 +1,91 @@
+"""``judge export``: a trained judge as a folder to share, with a card; and its upload."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from judge.commands.saved_judges import WEIGHTS, open_saved
+from judge.config import ExportConfig
+from judge.errors import JudgeError, require
+from judge.judges import HUGGING_FACE
+from judge.report.card import card_of
+from judge.training.saved import Saved
+from judge.utils.files import OutputFolder
+from judge.utils.hub import first_line, quiet
+
+SETTINGS = "judge.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What ``judge export`` made: the judge's name, and the address that it was uploaded to, if it was."""
+
+    judge: str
+    address: str | None
+
+
+def export(config: ExportConfig) -> Exported:
+    """Write a judge's weights, ``judge.json`` (what they say) and ``README.md`` (a model card) to a folder.
+
+    ``merge``: the folder is a checkpoint of transformers too, which ``hf:FOLDER`` loads: whatever the judge learnt is
+    in its weights, adapters included.
+
+    Raises:
+        JudgeError: anything that the user can mend. Where the upload failed, the folder stays.
+    """
+    out = OutputFolder(config.out, marker=SETTINGS, what="exported judge", overwrite=config.overwrite)
+    out.check()
+    out.keep(config.inputs())
+    saved = open_saved(config)
+    if config.merge and not saved.judge.startswith(HUGGING_FACE):
+        what = f"judge '{saved.judge}' is no captioner of transformers"
+        raise JudgeError(what, where="--merge", mend="leave it out: the folder holds all that was trained")
+    out.begin()
+    with out.working(), out.writing():
+        if config.merge:
+            _merge(saved, out.partial)
+        else:
+            (out.partial / WEIGHTS).write_bytes(saved.path.read_bytes())
+        (out.partial / SETTINGS).write_text(_as_json(saved, merged=config.merge), encoding="utf-8")
+        (out.partial / "README.md").write_text(card_of(saved, merged=config.merge), encoding="utf-8")
+        out.publish()
+    return Exported(saved.judge, _push(config) if config.push_to_hub else None)
+
+
+def _as_json(saved: Saved, *, merged: bool) -> str:
+    """What the file of weights says, to be read."""
+    notes = saved.notes()
+    told = {name: notes[name] for name in ("format", "judge", "target", "precision")} | {"merged": merged}
+    told |= {name: json.loads(notes[name]) for name in ("classes", "history", "about")}
+    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+
+
+def _merge(saved: Saved, folder: Path) -> None:
+    """The whole checkpoint, and beside it a judge that asks it as it is."""
+    from judge.training.asking import merge
+
+    merge(saved, folder, folder / WEIGHTS)
+
+
+def _push(config: ExportConfig) -> str:
+    """Upload the folder; a repository that is made for it is private unless told otherwise.
+
+    Raises:
+        JudgeError: no right to write there, or no network.
+    """
+    require("vision", "huggingface_hub")
+    from huggingface_hub import HfApi
+
+    name = str(config.push_to_hub)
+    try:
+        with quiet():
+            hub = HfApi()
+            repository = hub.create_repo(name, private=not config.public, exist_ok=True)
+            hub.upload_folder(repo_id=repository.repo_id, folder_path=config.out, commit_message="A trained judge")
+    except Exception as error:  # The hub's client, requests and the file system each have their own.
+        what = f"cannot be uploaded ({first_line(error)})"
+        mend = f"log in (hf auth login), and upload {config.out}, which is whole: hf upload {name} {config.out}"
+        raise JudgeError(what, where=f"--push-to-hub {name}", mend=mend) from error
+    return str(repository)

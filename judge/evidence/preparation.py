@@ -1,0 +1,117 @@
+"""What a caption passes through before a judge reads it, as a value that a file of weights can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from judge.text.alignment import UNKNOWN, is_special
+from judge.text.lexicon import Lexicon
+from judge.text.masking import mask
+from judge.text.products import ProductLexicon
+from judge.text.tokens import Contractions, first_sentence, tokenize
+from judge.types import Words
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How captions become words: ``contractions`` whole or split, ``text`` whole or first-sentence."""
+
+    contractions: Contractions = "whole"
+    text: Literal["whole", "first-sentence"] = "whole"
+
+    def words(self, caption: str) -> Words:
+        """The caption's tokens, before any masking."""
+        text = first_sentence(caption) if self.text == "first-sentence" else caption
+        return tokenize(text, contractions=self.contractions)
+
+
+DEFAULT_TEXT = TextOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """From a caption as it is written to the words that a judge reads.
+
+    Attributes:
+        attribute: the protected attribute of the run, whether it is guessed or not.
+        options: how captions become words.
+        lexicon: the words that are hidden; None where none are.
+        spared: classes of it whose words stay.
+        vocabulary: words that stay where people's captions are aligned with a captioner's; None where they are not.
+        substitutes: other word -> what stands in its place; a word in neither becomes ``<unk>``.
+    """
+
+    attribute: str
+    options: TextOptions = DEFAULT_TEXT
+    lexicon: Lexicon | None = None
+    spared: frozenset[str] = frozenset()
+    vocabulary: frozenset[str] | None = None
+    substitutes: Mapping[str, str] | None = None
+
+    def words(self, caption: str) -> Words:
+        """What a judge reads of ``caption``: its words, masked and, if the judge learnt from such, aligned."""
+        words = mask(self.options.words(caption), self.lexicon, spared=self.spared)
+        return words if self.vocabulary is None else tuple(map(self._aligned, words))
+
+    def _aligned(self, word: str) -> str:
+        assert self.vocabulary is not None
+        if word in self.vocabulary or is_special(word):
+            return word
+        return (self.substitutes or {}).get(word, UNKNOWN)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it; :meth:`from_json` reads it."""
+        return {
+            "attribute": self.attribute,
+            "contractions": self.options.contractions,
+            "text": self.options.text,
+            "lexicon": self.lexicon and _lexicon_json(self.lexicon),
+            "spared": sorted(self.spared),
+            "vocabulary": None if self.vocabulary is None else sorted(self.vocabulary),
+            "substitutes": dict(self.substitutes or {}),
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """What :meth:`to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, AttributeError: it did not write this.
+        """
+        lexicon, vocabulary = told["lexicon"], told["vocabulary"]
+        return cls(
+            str(told["attribute"]),
+            TextOptions(told["contractions"], told["text"]),
+            None if lexicon is None else _lexicon_of(lexicon),
+            frozenset(told["spared"]),
+            None if vocabulary is None else frozenset(vocabulary),
+            dict(told["substitutes"]),
+        )
+
+    def aligned_with(self, vocabulary: frozenset[str], substitutes: Mapping[str, str]) -> Self:
+        """The same for captions that are aligned."""
+        return replace(self, vocabulary=vocabulary, substitutes=substitutes)
+
+
+def _lexicon_json(lexicon: Lexicon) -> dict[str, Any]:
+    """What hides words; of a product the words of each attribute."""
+    parts = lexicon.parts if isinstance(lexicon, ProductLexicon) else None
+    return {
+        "name": lexicon.name,
+        "token": lexicon.token,
+        "source": lexicon.source,
+        "classes": {name: sorted(words) for name, words in lexicon.classes.items()},
+        "hidden_only": sorted(lexicon.hidden_only),
+        "parts": None if parts is None else [part and _lexicon_json(part) for part in parts],
+    }
+
+
+def _lexicon_of(told: Mapping[str, Any]) -> Lexicon:
+    classes = {str(name): frozenset(words) for name, words in told["classes"].items()}
+    name, token, hidden_only = str(told["name"]), str(told["token"]), frozenset(told["hidden_only"])
+    if told["parts"] is None:
+        return Lexicon(name, token, classes, hidden_only, source=told["source"])
+    parts = tuple(None if part is None else _lexicon_of(part) for part in told["parts"])
+    return ProductLexicon(name, token, classes, hidden_only, source=told["source"], parts=parts)
