@@ -115,7 +115,7 @@ def test_commands_are_found() -> None:
 def options(command: Any) -> set[str]:
     """Of a command and of those below it."""
     context = command.make_context("judge", ["x"], resilient_parsing=True)
-    own = {name for parameter in command.get_params(context) for name in parameter.opts}
+    own = {name for parameter in command.get_params(context) for name in parameter.opts + parameter.secondary_opts}
     return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
 
 
