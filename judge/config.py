@@ -587,7 +587,7 @@ class TrainingSettings(Settings):
     workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1)
     stack: bool | None = option(
         None,
-        "train lstm, rnn and their kin together, many judges as one program; --no-stack: one by one",
+        "train lstm, rnn and their kin together, many judges as one program, or one by one",
         "on GPUs",
     )
     dataloader_workers: int | None = option(

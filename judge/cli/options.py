@@ -76,7 +76,10 @@ def _option(kind: type[Settings], name: str) -> Any:
     text += f" [default: {default}]" if default else ""
     settings: dict[str, Any] = {"help": text.replace("[", "\\["), "rich_help_panel": kind.panel_of(name)}
     if bool in types:
-        return Annotated[bool | None, typer.Option(flag_of(kind, name), metavar="", **settings)]
+        flag = flag_of(kind, name)
+        # What is on by default somewhere can be switched off.
+        flag += f"/--no-{flag.removeprefix('--')}" if field.default is None else ""
+        return Annotated[bool | None, typer.Option(flag, metavar="", **settings)]
     metavar = repeated or next((METAVARS[part] for part in types if part in METAVARS), "TEXT")
     made = typer.Option(flag_of(kind, name), metavar=metavar, **settings)
     return Annotated[list[str] | None, made] if repeated else Annotated[str | None, made]
