@@ -29,7 +29,11 @@ README = ROOT / "README.md"
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("checkpoints/*.md"), *ROOT.glob("docs/**/*.md")]
 )
-SCRIPTS = {"scripts/evaluate.py": ["evaluate"], "scripts/train.py": ["train", "judges"]}
+SCRIPTS = {
+    "scripts/evaluate.py": ["evaluate"],
+    "scripts/train.py": ["train", "judges"],
+    "scripts/caption.py": ["caption"],
+}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -115,7 +119,7 @@ def test_commands_are_found() -> None:
 def options(command: Any) -> set[str]:
     """Of a command and of those below it."""
     context = command.make_context("judge", ["x"], resilient_parsing=True)
-    own = {name for parameter in command.get_params(context) for name in parameter.opts + parameter.secondary_opts}
+    own = {name for part in command.get_params(context) for name in (*part.opts, *part.secondary_opts)}
     return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
 
 
