@@ -26,7 +26,7 @@ from judge.types import Predictions, Sample, Target
 
 FORMAT = "2"  # Format 1 had neither a number nor what decides how captions are read.
 _ABSENT = {"pictures", "features"}  # Materials that no file holds.
-_AGAIN = "train the judge again, with judge train"
+_AGAIN = "train the judge again, into another --checkpoints"
 
 
 @dataclass(frozen=True)
@@ -254,6 +254,8 @@ def _materials_json(materials: Materials) -> dict[str, Any]:
 
 def _materials_of(told: Mapping[str, Any]) -> Materials:
     prompt = told["prompt"]
+    if held := _ABSENT & told.keys():
+        raise ValueError(f"it holds {min(held)}")
     return Materials(**{**told, "prompt": None if prompt is None else Prompt(**prompt)})
 
 
