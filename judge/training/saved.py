@@ -86,8 +86,11 @@ class Saved:
         prefix, _, rest = self.judge.partition(":")
         if f"{prefix}:" in PREFIXES:
             return rest.removesuffix(self._suffix)
-        reads = self.blueprint.fingerprint or self.blueprint.reader
-        return self.materials.reader or "bert-base-uncased" if reads else None
+        if not (self.blueprint.fingerprint or self.blueprint.reader):
+            return None
+        from judge.judges.readers import READER
+
+        return self.materials.reader or READER
 
     @property
     def _suffix(self) -> str:
