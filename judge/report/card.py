@@ -69,7 +69,7 @@ def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, obj
     if side == "human" and saved.preparation and saved.preparation.vocabulary is not None:
         yield "aligned with", f"{data.get('captioner')}'s words ({data.get('alignment')})"
     yield "caption of each image", f"number {int(data.get('index', 0)) + 1}"
-    yield "learnt from, captions by class", counts
+    yield "captions that it learnt from", counts
     yield "seed and fold", f"{data.get('seed')} and {data.get('fold')}"
     yield (
         "epochs, learning rate, batch",

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import cast
 
+import torch
 from torch import nn
 
 from judge.corpus.splits import Split
@@ -76,7 +77,9 @@ def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
     if judge.network is None:
         what, mend = f"judge '{saved.judge}' is no network", "use the version of caption-judge that wrote it"
         raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
-    trainer = Trainer(make_accelerator(mixed_precision=saved.precision))
+    # Accelerate has fp16 on GPUs alone: elsewhere answers are those of float32.
+    precise = saved.precision == "fp16" and not torch.accelerator.is_available()
+    trainer = Trainer(make_accelerator(mixed_precision="no" if precise else saved.precision))
     made = NetworkJudge(judge, saved.target, saved.recipe, trainer, materials or saved.materials)
     return made.restore(saved.as_samples(), saved.path, seed=0)
 

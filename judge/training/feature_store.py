@@ -92,7 +92,7 @@ class ResidentFeatures:
     """
 
     def __init__(self, store: FeatureStore, device: torch.device) -> None:
-        self.shape, self.regions, self._key = store.shape, store.regions, store._key
+        self.shape, self.regions, self.key, self._key = store.shape, store.regions, store.key, store._key
         self._rows: dict[str, int] = {}
         blank = torch.zeros(1, *store.shape, dtype=torch.float16)  # Of samples without a picture.
         parts, count = [blank.to(device)], 1

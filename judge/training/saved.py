@@ -25,8 +25,13 @@ from judge.training.member import Member
 from judge.types import Predictions, Sample, Target
 
 FORMAT = "2"  # Format 1 had neither a number nor what decides how captions are read.
+<<<<<<< HEAD
 _ABSENT = {"pictures", "features", "empty"}  # Materials that no file holds.
 _AGAIN = "train the judge again, with judge train"
+=======
+_ABSENT = {"pictures", "features"}  # Materials that no file holds.
+_AGAIN = "train the judge again, into another --checkpoints"
+>>>>>>> wG
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,11 @@ class Saved:
         prefix, _, rest = self.judge.partition(":")
         if f"{prefix}:" in PREFIXES:
             return rest.removesuffix(self._suffix)
-        reads = self.blueprint.fingerprint or self.blueprint.reader
-        return self.materials.reader or "bert-base-uncased" if reads else None
+        if not (self.blueprint.fingerprint or self.blueprint.reader):
+            return None
+        from judge.judges.readers import READER
+
+        return self.materials.reader or READER
 
     @property
     def _suffix(self) -> str:
@@ -254,6 +262,8 @@ def _materials_json(materials: Materials) -> dict[str, Any]:
 
 def _materials_of(told: Mapping[str, Any]) -> Materials:
     prompt = told["prompt"]
+    if held := _ABSENT & told.keys():
+        raise ValueError(f"it holds {min(held)}")
     return Materials(**{**told, "prompt": None if prompt is None else Prompt(**prompt)})
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from helpers import done_well, few, refusal, save_captioner
 from safetensors import safe_open
@@ -167,6 +168,27 @@ def test_lora_merged_is_a_checkpoint_that_answers_alike(trained: Trained, tmp_pa
     assert "started from: git" in (folder / "README.md").read_text()
 
 
+def test_half_precision_without_a_gpu(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bf16 is that of training; fp16, which CPUs lack, becomes float32."""
+    job, = [
+        job for job in trained.train(metrics=["lic"], judge=["lstm"], precision="bf16", checkpoints=tmp_path / "kept")
+        if job.member.side == "human"
+    ]  # fmt: skip
+    captions, weights = trained.captions(job, tmp_path), tmp_path / "kept" / f"{job.member.key}.weights.safetensors"
+    found = predicted(trained, weights, captions, tmp_path / "bf16.csv")
+    kept = load_predictions(tmp_path / "kept" / f"{job.member.key}.safetensors")
+    assert kept is not None
+    assert found.tolist() == kept[0].tolist()
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    half = tmp_path / "fp16.safetensors"
+    with safe_open(weights, framework="np") as file:
+        tensors = {name: file.get_tensor(name) for name in tensors_of(weights)}
+        save_file(tensors, half, file.metadata() | {"precision": "fp16"})
+    whole = predicted(trained, half, captions, tmp_path / "fp16.csv")
+    assert whole == pytest.approx(found, abs=0.02)
+    assert whole.tolist() != found.tolist()
+
+
 def tensors_of(path: Path) -> list[str]:
     with safe_open(path, framework="np") as file:
         return [*file.keys()]
@@ -224,6 +246,10 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
     save_file(one, wrong, notes)
     newer = tmp_path / "newer.safetensors"
     save_file(one, newer, notes | {"format": "3"})
+    about = json.loads(notes["about"])
+    foreign = tmp_path / "foreign.safetensors"
+    about["materials"]["pictures"] = "x"
+    save_file(one, foreign, notes | {"about": json.dumps(about)})
     bare = tmp_path / "bare.safetensors"
     save_file(one, bare, replace(read_saved(lstm), preparation=None).notes())
     empty = tmp_path / "empty.json"
@@ -239,6 +265,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         (own, new, [], "holds a judge's answers, and no weights"),
         (odd, new, [], "does not say what a judge's file must"),
         (wrong, new, [], "its weights do not fit the judge that it names"),
+        (foreign, new, [], "does not say what a judge's file must (ValueError: it holds pictures)"),
         (bare, new, [], "does not say what hid the attribute from its judge"),
         (trained.kept, new, [], "holds no judge.safetensors"),
         (lstm, empty, [], "empty.json"),
