@@ -25,13 +25,8 @@ from judge.training.member import Member
 from judge.types import Predictions, Sample, Target
 
 FORMAT = "2"  # Format 1 had neither a number nor what decides how captions are read.
-<<<<<<< HEAD
 _ABSENT = {"pictures", "features", "empty"}  # Materials that no file holds.
-_AGAIN = "train the judge again, with judge train"
-=======
-_ABSENT = {"pictures", "features"}  # Materials that no file holds.
 _AGAIN = "train the judge again, into another --checkpoints"
->>>>>>> wG
 
 
 @dataclass(frozen=True)
