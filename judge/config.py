@@ -597,7 +597,7 @@ class TrainingSettings(Settings):
         ge=0,
     )
     log_with: Names = option(
-        (), "trackers for losses, comma-separated: tensorboard, wandb, mlflow or another of Accelerate's", "none"
+        (), "trackers for losses, comma-separated: tensorboard, wandb or another of Accelerate's", "none"
     )
     checkpoints: Path | None = option(None, "folder of trained judges to reuse and to add to", "none")
 

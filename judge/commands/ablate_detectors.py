@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from judge.commands.ablate_masks import metrics_with_images, open_ablation, run_each, write_ablation
+from judge.commands.evaluate import with_precision
 from judge.commands.pictures import choose_hiding, open_detector, picture_names
 from judge.config import AblateDetectorsConfig
 from judge.masking.detectors import Detector, Failures, detect_pictures
@@ -66,7 +67,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     Raises:
         JudgeError: what concerns all pictures; faults of single ones are in the result's ``failures``.
     """
-    out = open_ablation(config, FIGURES)
+    config, out = with_precision(config), open_ablation(config, FIGURES)
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or GroundTruth.read(config.instances, labels=hiding.labels)).only(hiding.labels)
     detectors = {

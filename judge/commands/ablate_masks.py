@@ -6,11 +6,12 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from judge.commands.caption import caption
-from judge.commands.evaluate import run
+from judge.commands.evaluate import run, with_precision
 from judge.config import (
     AblateDetectorsConfig,
     AblateMasksConfig,
@@ -26,6 +27,7 @@ from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
 from judge.report.ablations import MaskRow
 from judge.report.directory import summary_row
+from judge.training.members import by_main_process
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, fingerprint_of
 
@@ -87,7 +89,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
     Raises:
         JudgeError: anything that the user can mend; nothing that is asked for depends on pictures.
     """
-    out = open_ablation(config, MASKS)
+    config, out = with_precision(config), open_ablation(config, MASKS)
     if not config.models:
         metrics_with_images(config.metrics)
     with out.working():
@@ -111,7 +113,7 @@ def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, marker: str
     out = ResumableFolder(
         config.out, marker=marker, what="ablation", command=config.command, overwrite=config.overwrite
     )
-    out.check()
+    by_main_process(out.check)
     out.keep(config.inputs())
     return out
 
@@ -122,12 +124,16 @@ def write_ablation(
     """Write ``entries`` as JSON under the marker's name, ``files``, and the settings as ``ablate.yaml``."""
     text = json.dumps(entries, indent=2, allow_nan=False) + "\n"
     contents = {out.marker: text.encode(), **(files or {}), "ablate.yaml": config.to_yaml().encode()}
-    with out.writing():
-        for name, data in contents.items():
-            (out.partial / name).write_bytes(data)
-        shutil.rmtree(out.store)
-        out.log("finished")
-    out.publish()
+
+    def write() -> None:
+        with out.writing():
+            for name, data in contents.items():
+                (out.partial / name).write_bytes(data)
+            shutil.rmtree(out.store)
+            out.log("finished")
+        out.publish()
+
+    by_main_process(write)
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
@@ -164,8 +170,12 @@ def _captions(
 
 def _name_of(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A name for captions: of their settings, checkpoint and pictures, as they lie on the disk."""
-    given = [settings["model"], config.images, *([config.instances.parent] if config.instances else [])]
-    content = sorted(settings.items(), key=str), [fingerprint_of(str(folder)) for folder in given]
+    # Pictures may lie in folders of the folder, as COCO's do.
+    given = [config.images, config.instances, *settings.get("weights", {}).values()]
+    below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
+    stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
+    versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
+    content = sorted(settings.items(), key=str), fingerprint_of(str(settings["model"])), stamps, versions
     return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 

@@ -124,6 +124,8 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     from judge.judges.hf_merge import save_merged
     from judge.judges.huggingface import AnswerJudge
 
+    # In bf16 small changes would be rounded away as they are added.
+    saved = replace(saved, materials=replace(saved.materials, dtype="float32"))
     network = restore(saved).network
     assert isinstance(network, AnswerJudge)
     save_merged(network, folder)

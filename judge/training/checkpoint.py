@@ -159,8 +159,13 @@ def load_weights(path: Path, module: torch.nn.Module) -> None:
 
 def read_history(path: Path) -> History | None:
     """How the training went whose weights :func:`save_weights` wrote; None without a whole file."""
-    kept = _read(path)
-    return History(**json.loads(kept[1]["history"])) if kept else None
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            return History(**json.loads((file.metadata() or {})["history"]))
+    except (OSError, SafetensorError, KeyError):
+        return None
 
 
 def _read(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, str]] | None:

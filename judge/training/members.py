@@ -1,7 +1,8 @@
 """Train many judges, shared out among the processes of a launch, or among the cores of one machine.
 
 A member is trained whole and on one thread wherever it lands, so that any number of processes and workers gives the
-same numbers. Large judges apart (``Recipe.sharing`` is "data"): all processes and threads train one together.
+same numbers; up to rounding where several train as one program. Large judges apart (``Recipe.sharing`` is "data"):
+all processes and threads train one together.
 """
 
 from __future__ import annotations

@@ -93,6 +93,7 @@ def kept_memory() -> Iterator[None]:
     """Memory that is freed stays with this process until the end of the block, where the C library is glibc.
 
     Otherwise each tensor of tens of megabytes is new pages from the system, which fills them with zeros, at every step.
+    Afterwards the thresholds are fixed ones.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):  # Not glibc.

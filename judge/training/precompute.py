@@ -114,8 +114,8 @@ def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None)
         # All look for what is missing before any computes: what one finds another must not pass over.
         cache = make()
         missing = cache.missing() if cache else []
-        full = isinstance(cache, PixelCache) and not cache.has_room()
-    if cache is None or any(gather(full) if launched() else [full]):
+        lacking = cache is None or (isinstance(cache, PixelCache) and not cache.has_room())
+    if any(gather(lacking)) or cache is None:
         return None
     with together():
         device = accelerator.device if accelerator else choose_device(None)

@@ -76,6 +76,8 @@ def _repeat_exactly() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    # Nothing of ours reads what it has not written.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a property
 
 
 def _leave() -> None:

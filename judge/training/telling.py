@@ -81,6 +81,10 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
             (folder / file).touch()
 
         def tell() -> None:
+            with suppress(OSError):  # Who cleans up temporary folders ends no training.
+                tell_all()
+
+        def tell_all() -> None:
             nonlocal read
             if progress:
                 progress((folder / _STEPS).stat().st_size, total)
@@ -110,6 +114,8 @@ def _pass_on(event: str, facts: Mapping[str, Any], hear: Hear | None) -> None:
     if event == "goes on":
         whose = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in {"judge", "epoch"})
         _logger.info("%s (%s) goes on from epoch %d", facts["judge"], whose, facts["epoch"])
-    if hear:
-        with suppress(OSError):  # Where no log can be written, training goes on.
+    try:
+        if hear:
             hear(event, facts)
+    except Exception as error:
+        _logger.warning("what trainings tell cannot be kept (%s)", str(error).partition("\n")[0])

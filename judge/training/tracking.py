@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,6 +57,7 @@ def tracking(
         if event != "epoch":
             return
         whose = "/".join(str(value) for name, value in facts.items() if name not in {"epoch", "loss", "validation"})
+        whose = re.sub(r"[^\w\-. :/]", "-", whose)  # Not every tracker takes all signs.
         losses = {"loss": facts["loss"], "validation loss": facts["validation"]}
         values = {f"{name}/{whose}": value for name, value in losses.items() if value is not None}
         for tracker in accelerator.trackers:

@@ -202,21 +202,25 @@ class Trainer:
             return module, optimiser, self.accelerator.prepare_optimizer(optimiser)
         module.to(self.accelerator.device)
         # Captioners may bring along weights that no answer passes through.
-        idle, vary = getattr(task.network, "has_idle_weights", False), _passes_vary(module)
-        if idle and not vary:
-            self._freeze_idle(task)
-        self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=idle and vary)
+        has_idle, vary = getattr(task.network, "has_idle_weights", False), _passes_vary(module)
+        self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=has_idle and vary)
+        # Of all weights: checkpoints tell its moments by their places, which are the same on one process.
         optimiser = make_optimiser(module, task.recipe)
+        idle = self._find_idle(task) if has_idle and not vary else []
+        for weight in idle:
+            weight.requires_grad = False
         model, scaled = self.accelerator.prepare(module, optimiser)
+        for weight in idle:  # They are part of what a judge's file holds.
+            weight.requires_grad = True
         return model, optimiser, scaled
 
-    def _freeze_idle(self, task: _Task) -> None:
-        """Weights without a gradient are none that DistributedDataParallel could wait for; Adam leaves them alone."""
+    def _find_idle(self, task: _Task) -> list[nn.Parameter]:
+        """Weights that no answer passes through: DistributedDataParallel would wait for their gradients."""
         module = task.module.eval()
         self._backward(module, task, task.feed.of([0]), scale=1.0)
-        for weight in module.parameters():
-            weight.requires_grad_(weight.requires_grad and weight.grad is not None)
+        idle = [weight for weight in module.parameters() if weight.requires_grad and weight.grad is None]
         module.zero_grad(set_to_none=True)
+        return idle
 
     def _epoch(self, model: nn.Module, optimiser: Any, task: _Task, *, seed: int) -> float:
         """One pass; returns the mean loss."""
@@ -324,7 +328,9 @@ class Trainer:
             else:
                 # Nothing is kept for a backward pass. On CPUs that would move the last digits, and save no time.
                 size = size if self.accelerator.device.type == "cpu" else self.asked or EVALUATION_BATCH
-                rows, self.asked = halving(answer, min(size, len(samples)))
+                most = min(size, len(samples))
+                rows, fitting = halving(answer, most)
+                self.asked = fitting if fitting < most else self.asked
         if not self.parallel:
             return rows
         whole = torch.empty(len(samples), rows.shape[-1], dtype=torch.float64)
