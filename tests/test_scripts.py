@@ -187,7 +187,8 @@ def test_intervals_are_made_once_and_their_faults_end_all_processes(run_file: Pa
         assert (done.returncode == 0) == (kind == "well"), done.stderr
         assert (out / "metrics.json").exists() == (kind == "well")
     lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
-    assert lines == ["judge: rank 0: no interval."]
+    go_on = f"Go on from what is finished with: judge evaluate --out {out}"
+    assert lines == [f"judge: rank 0: no interval. {go_on}."]
     assert re.search(r"exitcode\s*: 2 ", done.stderr)
 
 
