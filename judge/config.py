@@ -184,6 +184,8 @@ class Settings(BaseModel):
     # Each model is built when it is first used: --help needs the fields alone.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     command: ClassVar[str]
+    launched: ClassVar[bool] = False
+    """Whether the processes of a launch share the command's work; others run in one process."""
     panel: ClassVar[str] = "Output"
     essential: ClassVar[Sequence[str]] = ()
     only_in_file: ClassVar[frozenset[str]] = frozenset()
@@ -379,6 +381,7 @@ class CaptionConfig(CaptioningSettings, PictureSettings, MaskedSettings):
     """Options of ``judge caption``."""
 
     command = "judge caption"
+    launched = True
     panel = "Captions"
     essential = ("model", "images", "instances", "prompt", "beams", "max_tokens", "mask", "out", "overwrite")
 
@@ -548,7 +551,7 @@ class JudgeSettings(Settings):
     reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased")
     tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
     dtype: Literal["float32", "bf16"] = option(
-        "float32", "of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
+        "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
     )
     checkpointing: bool = option(
         False, "compute a Hugging Face captioner's layers twice, for less memory; equal up to rounding"
@@ -570,14 +573,14 @@ class TrainingSettings(Settings):
     )
     learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
     patience: int | None = option(
-        None, "epochs without a better validation loss that end training, for judges that have one", "no number", ge=1
+        None, "epochs without a better validation loss that end training, for judges that have one", "all epochs", ge=1
     )
     warmup: float | None = option(
         None, "share of all steps in which the learning rate rises from 0; usual for fine-tuning: 0.03 to 0.1", "0",
         ge=0, lt=1,
     )  # fmt: skip
     decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
-    clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "any", gt=0)
+    clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
     precision: Annotated[Literal["no", "bf16", "fp16", "auto"] | None, _NoIsAWord] = option(
         None, "mixed precision; auto: bf16 where it is faster here, else no", "Accelerate's setting"
     )
@@ -635,6 +638,7 @@ class RunSettings(
     """What is measured, and how judges are trained."""
 
     panel = "Output"
+    launched = True
     essential: ClassVar[Sequence[str]] = (
         "human", "captions", "models", "labels", "images", "metrics", "judge", "protocol", "out", "overwrite"
     )  # fmt: skip

@@ -55,4 +55,4 @@ def require(extra: str, *modules: str) -> None:
 
     for module in modules:
         if find_spec(module) is None:
-            raise JudgeError(f"needs the package '{module}'", mend=f"pip install 'caption-judge[{extra}]'")
+            raise JudgeError(f"needs the package '{module}'", mend=f"install it: pip install 'caption-judge[{extra}]'")

@@ -24,7 +24,8 @@ from bench_judge import Drawn, cached, clock, draw, machine, save_blip, threads,
 
 from judge.judges import Blueprint, Materials
 from judge.training.feeding import Feed
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.network_judge import NetworkJudge
+from judge.training.trainer import Trainer
 
 PIECE = 8
 SMALL: dict[str, Any] = {
@@ -62,7 +63,7 @@ def time_feed(blueprint: Blueprint, drawn: Drawn, folder: Path, pairs: int) -> N
     def feeding(materials: Materials, workers: int) -> Callable[[], float]:
         judge = NetworkJudge(blueprint, drawn.target, blueprint.recipe, Trainer(use()), materials)  # type: ignore[arg-type]
         network = judge.make(drawn.samples, 0)
-        feed = Feed(network, drawn.samples, drawn.target, judge.trainer.accelerator.device, workers=workers)
+        feed = Feed(network, drawn.samples, drawn.target, judge.trainer.accelerator.device, workers=workers, stay=True)
 
         def once() -> float:
             start = clock()

@@ -38,11 +38,12 @@ from judge.evidence import EvidenceBuilder
 from judge.judges import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
+from judge.training.accelerator import make_accelerator
 from judge.training.ensemble import Ensemble
 from judge.training.memory import kept_memory
+from judge.training.network_judge import NetworkJudge
 from judge.training.precision import bf16_gain, find_precision
-from judge.training.processes import make_accelerator
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample, Target
 
 EPOCHS, BATCH, RATE = 20, 64, 5e-5
@@ -151,10 +152,10 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def time_steps(repeats: int = 9) -> None:
-    """Four optimiser steps on 64 captions of COCO's lengths each: plain, package, auto, ... and the median ratios."""
+def time_steps(repeats: int = 6) -> None:
+    """32 optimiser steps on 64 captions of COCO's lengths each: plain, package, auto, ... and the median ratios."""
     torch.set_num_threads(1)
-    samples = draw_captions(BATCH * 4)
+    samples = draw_captions(BATCH * 32)
     blueprint = find_judge("lstm")
     assert blueprint.recipe
     recipe = type(blueprint.recipe)(epochs=1, learning_rate=RATE, batch_size=BATCH)

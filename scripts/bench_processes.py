@@ -32,7 +32,8 @@ from judge.captioning.writer import Writing
 from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.masking.hidden import HiddenPictures
-from judge.training.processes import gather, make_accelerator, share_out
+from judge.training.accelerator import make_accelerator
+from judge.training.processes import end_launch, gather, share_out
 
 ROOT = Path(__file__).parents[1]
 SIZE = 160
@@ -91,7 +92,7 @@ def take_time(part: str, folder: Path) -> None:
     busiest = max(gather(time.process_time() - before))
     if accelerator.is_main_process:
         print(time.perf_counter() - start, busiest)
-    accelerator.end_training()
+    end_launch()
 
 
 def launch(part: str, folder: Path, processes: int) -> tuple[float, float]:

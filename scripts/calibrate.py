@@ -13,4 +13,4 @@ import sys
 from judge.cli import app
 
 if __name__ == "__main__":
-    app(["calibrate", *sys.argv[1:]])
+    app(["calibrate", *sys.argv[1:]], prog_name="judge")

@@ -14,4 +14,4 @@ import sys
 from judge.cli import app
 
 if __name__ == "__main__":
-    app(["evaluate", *sys.argv[1:]])
+    app(["evaluate", *sys.argv[1:]], prog_name="judge")

@@ -26,7 +26,8 @@ from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
 from judge.masking.detectors.weights import choose_device
 from judge.masking.hidden import HiddenPictures
-from judge.training.processes import gather, in_main_process, make_accelerator, share_out, together
+from judge.training.accelerator import make_accelerator, repeat_exactly
+from judge.training.processes import gather, in_main_process, share_out, together
 from judge.types import Progress
 from judge.utils.files import fingerprint_of, write_whole, writing
 from judge.utils.hub import quiet
@@ -74,6 +75,7 @@ def caption_pictures(
             not writable.
     """
     accelerator = make_accelerator() if launched() else None
+    repeat_exactly()
     with together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
     images, size = list(pictures.names), writing.pictures_at_a_time(place)

@@ -66,7 +66,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 trains = typer.Typer(
-    cls=_TrainGroup, help="Train the judges of a run (judge train RUN.yaml), or a detector.", no_args_is_help=True
+    cls=_TrainGroup,
+    help="Train the judges of a run (judge train RUN.yaml; its options: judge train judges --help), or a detector.",
+    no_args_is_help=True,
 )
 ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
 

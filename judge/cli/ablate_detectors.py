@@ -21,9 +21,12 @@ def ablate_detectors(config: AblateDetectorsConfig) -> None:
     from judge.report.ablations import agreement_lines, detector_scores
     from judge.report.render import print_table
     from judge.report.tables import detector_table
+    from judge.utils.launch import is_main_process
 
     with show_progress() as progress:
         found = run_ablation(config, progress=progress)
+    if not is_main_process():
+        return
     if not found.rows:
         tell_failures(found.failures, len(found.failures), "read")
     print_table(detector_table(found.rows))

@@ -19,8 +19,10 @@ def ablate_masks(config: AblateMasksConfig) -> None:
     from judge.commands.ablate_masks import ablate_masks as run_ablation
     from judge.report.ablations import mask_table
     from judge.report.render import print_table
+    from judge.utils.launch import is_main_process
 
     with show_progress() as progress:
         rows = run_ablation(config, progress=progress)
-    print_table(mask_table(rows))
-    say(f"\nThe results are in {config.out}")
+    if is_main_process():
+        print_table(mask_table(rows))
+        say(f"\nThe results are in {config.out}")

@@ -49,7 +49,7 @@ def _with_options(body: Callable[[Any], None]) -> Callable[..., None]:
     kind = getattr(config, body.__annotations__["config"])
 
     def command(file: Path | None, **given: Any) -> None:
-        with one_line_errors():
+        with one_line_errors(shared=kind.launched):
             body(resolve(file, given, kind))
 
     argument = typer.Argument(metavar="SETTINGS.yaml", help="settings; options override them")

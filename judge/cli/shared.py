@@ -23,10 +23,13 @@ _A_MINUTE, _SOON = 60.0, 10.0
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """A mendable fault is one line on standard error and exit code 2; no traceback. Of a launch, one line in all."""
+def one_line_errors(*, shared: bool = False) -> Iterator[None]:
+    """A mendable fault is one line on standard error and exit code 2; no traceback. Of a launch, one line in all.
+
+    ``shared``: whether the processes of a launch share the command's work.
+    """
     try:
-        check_launch()
+        check_launch(shared=shared)
         yield
         if shared_store() is not None:
             from judge.training.processes import end_launch
@@ -38,7 +41,8 @@ def one_line_errors() -> Iterator[None]:
             fault_told()
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("judge: interrupted; give the same command again", err=True)
+        if is_main_process():
+            typer.echo("judge: interrupted; give the same command again", err=True)
         raise typer.Exit(130) from None
 
 

@@ -27,7 +27,7 @@ from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
 from judge.report.ablations import MaskRow
 from judge.report.directory import summary_row
-from judge.training.members import by_main_process
+from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, fingerprint_of
 
@@ -113,7 +113,7 @@ def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, marker: str
     out = ResumableFolder(
         config.out, marker=marker, what="ablation", command=config.command, overwrite=config.overwrite
     )
-    by_main_process(out.check)
+    in_main_process(out.check)
     out.keep(config.inputs())
     return out
 
@@ -133,7 +133,7 @@ def write_ablation(
             out.log("finished")
         out.publish()
 
-    by_main_process(write)
+    in_main_process(write)
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:

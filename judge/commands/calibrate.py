@@ -36,7 +36,7 @@ from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.report.calibration import calibration_json, draw_calibration, title
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.members import by_main_process
+from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, fingerprint_of
 from judge.utils.launch import is_main_process, launched
@@ -72,7 +72,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     # What is quickly refused first.
     on_scenes = _of_scenes(config, seen, folder.store) if seen else []
     work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]
-    by_main_process(folder.begin)
+    in_main_process(folder.begin)
     with folder.working():
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)
     found = calibrate(*_tables(rows, config))

@@ -272,14 +272,13 @@ def open_checkpoints(folder: Path) -> set[str]:
     Returns:
         The names of those that it holds.
 
-
     Raises:
         JudgeError: it cannot be made, or nothing can be written into it.
     """
     with writing(f"--checkpoints {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".judge.", dir=folder):
-            return {path.stem for path in folder.glob("*.safetensors")}
+            return {path.stem for path in folder.glob("*.safetensors") if path.stat().st_size}
 
 
 def read_corpus(config: RunConfig) -> Corpus:

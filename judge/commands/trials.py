@@ -19,11 +19,10 @@ from judge.calibration.trials import WHOLE, Trial
 from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.statistics.summary import Summary
-from judge.training.members import threads
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, write_whole
 from judge.utils.launch import is_main_process, launched
-from judge.utils.parallel import unordered
+from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
 COUNTED = "counted"

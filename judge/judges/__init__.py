@@ -408,7 +408,7 @@ def _find_registered(name: str) -> Blueprint:
         module = _load("encoders" if head else FILES[base])
     except ModuleNotFoundError as error:
         what = f"judge '{key}' needs the package '{error.name}'"
-        raise JudgeError(what, where="--judge", mend="pip install 'caption-judge[all]'") from error
+        raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
     blueprint: Blueprint = module.BLUEPRINTS[key]
     return blueprint
 

@@ -371,6 +371,10 @@ def pass_again(captioner: Captioner, frozen: Sequence[nn.Module]) -> list[nn.Mod
     except ValueError as error:
         what = f"a '{captioner.architecture}' model cannot pass its layers again"
         raise JudgeError(what, where="--checkpointing", mend="leave it out") from error
+    # A cache of keys is for writing; where layers are passed again transformers keeps none, and warns of it.
+    for part in model.modules():
+        if getattr(getattr(part, "config", None), "use_cache", False):
+            part.config.use_cache = False
     # Embeddings of which a gradient is asked, as reentrant checkpoints need it: ours are none.
     if getattr(model, "_require_grads_hooks", None):
         model.disable_input_require_grads()

@@ -5,8 +5,8 @@ its time on a CPU goes there. Here the same network, with the same parameters, i
 for all steps wherever the recurrence allows: inputs before the scan, weight gradients after it. Equal to
 ``nn.LSTM`` up to rounding (tests), and measured against it in ``scripts/bench_lic.py``.
 
-Under autocast the products are bf16: of weights and states in bf16, which they add up in float32. Gates, cells and
-their gradients stay float32.
+Under autocast products are bf16, as are states and what products are added to; gates, cells and their gradients stay
+float32.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def final_states(encoder: nn.LSTM, packed: PackedSequence) -> Tensor:
     features = packed.data
     for layer in range(encoder.num_layers):
         forth = _direction(encoder, f"l{layer}", features, sizes)
-        back = _direction(encoder, f"l{layer}_reverse", features[backwards], sizes)
+        back = _direction(encoder, f"l{layer}_reverse", features.index_select(0, backwards), sizes)
         if layer + 1 < encoder.num_layers:
-            features = torch.cat([forth, back[backwards]], 1)
+            features = torch.cat([forth, back.index_select(0, backwards)], 1)
             if encoder.training:
                 features = _dropout(features, encoder.dropout)
-    states = torch.cat([forth[last], back[last]], dim=1)
-    return states if packed.unsorted_indices is None else states[packed.unsorted_indices]
+    states = torch.cat([forth.index_select(0, last), back.index_select(0, last)], dim=1)
+    return states if packed.unsorted_indices is None else states.index_select(0, packed.unsorted_indices)
 
 
 def _dropout(features: Tensor, rate: float) -> Tensor:
@@ -49,7 +49,8 @@ def _dropout(features: Tensor, rate: float) -> Tensor:
     if features.dtype != torch.bfloat16 or rate == 1 or not (256 * rate).is_integer():
         return nn.functional.dropout(features, rate)
     drawn = torch.empty(-(-features.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
-    kept = drawn.view(torch.uint8)[: features.numel()].view_as(features) >= 256 * rate
+    # In place: of comparisons that make booleans torch has slow ones.
+    kept = drawn.view(torch.uint8)[: features.numel()].view_as(features).ge_(round(256 * rate))
     return features * kept.to(features.dtype).div_(1 - rate)
 
 
@@ -67,38 +68,36 @@ def _direction(encoder: nn.LSTM, suffix: str, features: Tensor, sizes: list[int]
     bias = getattr(encoder, f"bias_ih_{suffix}") + getattr(encoder, f"bias_hh_{suffix}")
     inputs = torch.addmm(bias, features, getattr(encoder, f"weight_ih_{suffix}").t())
     weight = getattr(encoder, f"weight_hh_{suffix}")
-    states: Tensor = _Scan.apply(inputs, weight.to(inputs.dtype), sizes)
+    scan = _HalfScan if inputs.dtype == torch.bfloat16 else _Scan
+    states: Tensor = scan.apply(inputs, weight.to(inputs.dtype), sizes)
     return states
 
 
 class _Scan(torch.autograd.Function):
     """(input products [N, 4H], recurrent weight [4H, H], rows a step) -> states [N, H]; gates i, f, g, o.
 
-    All in the type of the products; what lies between them in float32 at least. Overwrites the input products.
+    Overwrites the input products.
     """
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
+    def forward(ctx: Any, gates: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
         hidden = weight.shape[1]
-        exact = inputs.dtype != torch.bfloat16
-        gates = inputs if exact else inputs.float()
-        cells, tanhs = (gates.new_empty(len(gates), hidden) for _ in range(2))
-        states = inputs.new_empty(len(inputs), hidden)
+        cells, tanhs, states = (gates.new_empty(len(gates), hidden) for _ in range(3))
         recurrent = weight.t()
         start = before = 0
         for size in sizes:
             now, past = slice(start, start + size), slice(before, before + size)
             gate = gates[now]
             if start:
-                _add_product(gate, states[past], recurrent)
+                gate.addmm_(states[past], recurrent)
             gate[:, : 2 * hidden].sigmoid_()
             i, f, g, o = gate.view(-1, 4, hidden).unbind(1)
-            _tanh(g, out=g, exact=exact)
+            g.tanh_()
             o.sigmoid_()
             cell = torch.mul(i, g, out=cells[now])
             if start:
                 cell.addcmul_(f, cells[past])
-            torch.mul(o, _tanh(cell, out=tanhs[now], exact=exact), out=states[now])
+            torch.mul(o, torch.tanh(cell, out=tanhs[now]), out=states[now])
             before, start = start, start + size
         ctx.save_for_backward(gates, cells, tanhs, states, weight)
         ctx.sizes = sizes
@@ -121,8 +120,7 @@ class _Scan(torch.autograd.Function):
         torch.mul(i, 1 - g * g, out=of_g)
         torch.mul(tanhs * o, 1 - o, out=of_o)
         cell_slope = o * (1 - tanhs * tanhs)
-        inner = slopes if slopes.dtype == states.dtype else states.new_empty(slopes.shape)
-        outer = gradient.to(gates.dtype, copy=True)
+        outer = gradient.clone()
         carried: Tensor | None = None
         for step in reversed(range(len(sizes))):
             now = slice(starts[step], starts[step + 1])
@@ -133,26 +131,78 @@ class _Scan(torch.autograd.Function):
             slope = slopes[now].view(-1, 4, hidden)
             slope[:, :3].mul_(cell[:, None])
             slope[:, 3].mul_(state)
-            if inner is not slopes:
-                inner[now] = slopes[now]
             if step:
                 past = slice(starts[step - 1], starts[step - 1] + sizes[step])
-                _add_product(outer[past], inner[now], weight)
+                outer[past].addmm_(slopes[now], weight)
                 carried = cell.mul_(f[now])
-        return inner, inner.t() @ past_states, None
+        return slopes, slopes.t() @ past_states, None
 
 
-def _tanh(x: Tensor, *, out: Tensor, exact: bool) -> Tensor:
-    """By sigmoids, which take less than half its time, where their last bits are lost in the products anyway."""
-    return torch.tanh(x, out=out) if exact else torch.mul(x, 2, out=out).sigmoid_().mul_(2).sub_(1)
+class _HalfScan(torch.autograd.Function):
+    """As :class:`_Scan`, of bf16; what lies between products is float32.
 
+    Products are so fast here that memory counts: all of a step is computed while it is in the processor's cache.
+    tanh(x) is 2 sigmoid(2x) - 1, which takes less than half its time; the last bits are lost in the products anyway.
+    """
 
-def _add_product(to: Tensor, first: Tensor, second: Tensor) -> None:
-    """``to += first @ second``, whatever the type of the product."""
-    if to.dtype == first.dtype:
-        to.addmm_(first, second)
-    else:
-        to += first @ second
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
+        hidden = weight.shape[1]
+        gates = inputs.new_empty(inputs.shape, dtype=torch.float32)
+        cells, tanhs = (gates.new_empty(len(gates), hidden) for _ in range(2))
+        states, minus_one = inputs.new_empty(len(inputs), hidden), gates.new_tensor(-1.0)
+        inputs[:, 2 * hidden : 3 * hidden] *= 2
+        recurrent = weight.clone()
+        recurrent[2 * hidden : 3 * hidden] *= 2
+        start = before = 0
+        for size in sizes:
+            now, past = slice(start, start + size), slice(before, before + size)
+            gate = gates[now]
+            gate.copy_(inputs[now].addmm_(states[past], recurrent.t()) if start else inputs[now])
+            i, f, g, o = gate.sigmoid_().view(-1, 4, hidden).unbind(1)
+            torch.add(minus_one, g, alpha=2, out=g)
+            cell = torch.mul(i, g, out=cells[now])
+            if start:
+                cell.addcmul_(f, cells[past])
+            tanh = torch.add(cell, cell, out=tanhs[now]).sigmoid_()
+            torch.mul(o, torch.add(minus_one, tanh, alpha=2, out=tanh), out=states[now])
+            before, start = start, start + size
+        ctx.save_for_backward(gates, cells, tanhs, states, weight)
+        ctx.sizes = sizes
+        return states
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        gates, cells, tanhs, states, weight = ctx.saved_tensors
+        sizes: list[int] = ctx.sizes
+        starts = [0, *accumulate(sizes)]
+        hidden, one = weight.shape[1], gates.new_tensor(1.0)
+        outer, inner = gradient.clone(), states.new_empty(gates.shape)
+        carried: Tensor | None = None
+        for step in reversed(range(len(sizes))):
+            now = slice(starts[step], starts[step + 1])
+            gate, tanh, state = gates[now], tanhs[now], outer[now].float()
+            i, f, g, o = gate.view(-1, 4, hidden).unbind(1)
+            cell = torch.addcmul(o, o, tanh * tanh, value=-1).mul_(state)
+            if carried is not None:
+                cell[: len(carried)] += carried
+            slope = torch.addcmul(gate, gate, gate, value=-1)
+            of_i, of_f, of_g, of_o = slope.view(-1, 4, hidden).unbind(1)
+            of_i *= g
+            torch.addcmul(one, g, g, value=-1, out=of_g).mul_(i)
+            of_o.mul_(tanh).mul_(state)
+            if step:
+                past = slice(starts[step - 1], starts[step - 1] + sizes[step])
+                of_f *= cells[past]
+            else:
+                of_f.zero_()
+            slope.view(-1, 4, hidden)[:, :3].mul_(cell[:, None])
+            inner[now] = slope
+            if step:
+                outer[past].addmm_(inner[now], weight)
+                carried = cell.mul_(f)
+        return inner, inner.t() @ _of_step_before(states, sizes), None
 
 
 def _of_step_before(rows: Tensor, sizes: list[int]) -> Tensor:

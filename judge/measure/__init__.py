@@ -25,7 +25,8 @@ from judge.statistics.collect import estimate
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
-from judge.training.members import by_main_process, train_members
+from judge.training.members import train_members
+from judge.training.processes import in_main_process
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Labels, Progress
 
@@ -71,7 +72,7 @@ def measure(
     if progress and work.count_rows:
         progress("counting", 0, 0)
     # Before the judges, who take longer: it may find what has to be refused.
-    counted = by_main_process(lambda: summarise_counts(counts, names, **plan.resampling))
+    counted = in_main_process(lambda: summarise_counts(counts, names, **plan.resampling))
     if ready:
         ready()
     _, answers, refits = _train(work.jobs, plan, setup, progress)
@@ -79,12 +80,12 @@ def measure(
         progress("intervals and tests", 0, 0)
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     settings = _settings(work, plan, setup)
-    summaries = [*by_main_process(lambda: summarise(scores, refits, settings)), *counted]
+    summaries = [*in_main_process(lambda: summarise(scores, refits, settings)), *counted]
     places = [captioner.name for captioner in corpus.generated], names
     summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric.name)))
-    quality = by_main_process(lambda: _qualities(corpus, plan, work.truth.labels, progress)) if plan.quality else {}
+    quality = in_main_process(lambda: _qualities(corpus, plan, work.truth.labels, progress)) if plan.quality else {}
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
-    run = by_main_process(lambda: describe(work, [chosen for _, chosen in answers], counts, plan))
+    run = in_main_process(lambda: describe(work, [chosen for _, chosen in answers], counts, plan))
     result = Result(tuple(summaries), scores, counts, replicates, run, quality)
     if work.said is None:
         return result
@@ -106,9 +107,9 @@ def _break_down(
     if progress:
         progress("contributions of tasks and words", 0, 0)
     read = result.scores, result.counts, said, [metric.name for metric in work.metrics], _settings(work, plan, setup)
-    table = by_main_process(lambda: estimate(*read))
+    table = in_main_process(lambda: estimate(*read))
     cells = measure_cells(table, work, notes, plan, setup, progress=progress)
-    return by_main_process(
+    return in_main_process(
         lambda: replace(break_down(*read), collect=cells, words=word_contributions(work.jobs, notes, plan))
     )
 

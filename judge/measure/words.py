@@ -21,8 +21,8 @@ from judge.measure.plan import Plan
 from judge.measure.refits import chosen_settings, seeds_that_count
 from judge.metrics import Metric
 from judge.metrics.scores import VALIDATION_LOSS
+from judge.training.fitting import explain
 from judge.training.member import Member
-from judge.training.members import explain
 from judge.types import FloatArray, IntArray
 
 # Terms of a table that have rows of their own, and captions shown for each.

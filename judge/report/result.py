@@ -83,5 +83,6 @@ def _print_briefly(result: Result, console: Console) -> None:
     for number, line in enumerate(found[:room], 1):
         more = f" (+{len(found) - room} more: --verbose)" if number == room < len(found) else ""
         # Each begins with what matters most.
-        brief = shorten(f"NOTE: {line}", console.width - len(more), placeholder=" ...")
+        rest = " ..." if more else " ... (--verbose)"
+        brief = shorten(f"NOTE: {line}", console.width - len(more), placeholder=rest)
         print_text(brief + more, console, bold=True)

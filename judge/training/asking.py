@@ -15,15 +15,16 @@ from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Materials
 from judge.masking.hidden import HiddenPictures
+from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import save_weights
 from judge.training.feature_store import FeatureStore
 from judge.training.member import Member
-from judge.training.members import threads
+from judge.training.network_judge import NetworkJudge
 from judge.training.precompute import precompute
-from judge.training.processes import make_accelerator
 from judge.training.saved import Saved, concatenate, describe_features
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.trainer import Trainer
 from judge.types import Predictions, Progress, Sample
+from judge.utils.parallel import threads
 
 
 def ask(
@@ -125,7 +126,7 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     from judge.judges.huggingface import AnswerJudge
 
     # In bf16 small changes would be rounded away as they are added.
-    saved = replace(saved, materials=replace(saved.materials, dtype="float32"))
+    saved = replace(saved, materials=replace(saved.materials, dtype="float32", checkpointing=False))
     network = restore(saved).network
     assert isinstance(network, AnswerJudge)
     save_merged(network, folder)

@@ -19,9 +19,11 @@ from judge.errors import JudgeError
 from judge.judges import Network
 from judge.judges.stacked import StackedBatch
 from judge.training.checkpoint import Checkpoint, History
-from judge.training.losses import Truth, make_optimiser, sample_losses, to_probabilities
+from judge.training.feeding import cut_up
+from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of, to_probabilities
 from judge.training.member import derive_seed
-from judge.training.trainer import _SUMS, EVALUATION_BATCH, NetworkJudge, _batches
+from judge.training.network_judge import NetworkJudge
+from judge.training.trainer import EVALUATION_BATCH
 from judge.types import IntArray, Predictions, Sample, Target
 
 # Names the stream of dropout's keys, beside seed and epoch.
@@ -33,8 +35,8 @@ class Ensemble:
 
     Args:
         judges: of one blueprint that can be stacked, target, recipe and device.
-        samples: what each learns from, in equally many batches: :func:`count_steps`.
-        seeds: each one's, as in :meth:`~judge.training.trainer.NetworkJudge.fit`.
+        samples: what each learns from, in equally many batches.
+        seeds: each one's, as in :meth:`~judge.training.network_judge.NetworkJudge.fit`.
     """
 
     def __init__(
@@ -50,10 +52,9 @@ class Ensemble:
             judge.network = judge.make(own, seed)
         self.stacked = first.blueprint.stacked([judge.network for judge in judges])
         self.module = cast(nn.Module, self.stacked).to(self.device)
-        kind = _SUMS.get(self.device.type, torch.float64)
         # Mean losses by epoch and judge; a buffer, for checkpoints to hold it.
         self.module.register_buffer(
-            "losses", torch.zeros(self.recipe.epochs, len(judges), dtype=kind, device=self.device)
+            "losses", torch.zeros(self.recipe.epochs, len(judges), dtype=sums_of(self.device), device=self.device)
         )
 
     def fit(
@@ -81,7 +82,8 @@ class Ensemble:
             losses = self._epoch(optimiser, captions, epoch)
             if not np.isfinite(losses).all():
                 mend = "lower --learning-rate, or --precision no"
-                raise JudgeError(f"loss is {float(np.sum(losses))} in epoch {epoch + 1}", where="training", mend=mend)
+                what, where = f"loss is {float(np.sum(losses))} in epoch {epoch + 1}", self.judges[0].trainer.where
+                raise JudgeError(what, where=where, mend=mend)
             state.history.training.append(float(np.mean(losses)))
             state.save(self.module, optimiser, seed=seed)
             if on_epoch:
@@ -100,7 +102,7 @@ class Ensemble:
             np.random.default_rng(derive_seed(seed, epoch)).permutation(len(own)).tolist()
             for seed, own in zip(self.seeds, self.samples, strict=True)
         ]
-        batches = [_batches(order, self.recipe.batch_size) for order in orders]
+        batches = [cut_up(order, self.recipe.batch_size) for order in orders]
         keys = self._draw_keys(epoch, len(batches[0])).to(self.device)
         # As in the trainer: a batch's mean loss counts as often as it has samples.
         shares = torch.tensor([[len(batch) / sum(map(len, own)) for batch in own] for own in batches])
@@ -143,11 +145,6 @@ class Ensemble:
             Predictions(to_probabilities(found[: len(own)], self.target), self.target)
             for found, own in zip(answers, samples, strict=True)
         ]
-
-
-def count_steps(samples: int, batch_size: int) -> int:
-    """Batches of an epoch: those train together that have as many."""
-    return len(_batches(list(range(samples)), batch_size))
 
 
 def _cut(samples: int) -> list[list[int]]:

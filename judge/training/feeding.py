@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,13 +58,21 @@ class Feed:
         samples: of which batches are made.
         target: what is guessed.
         device: where batches go; pinned memory is copied to GPUs while they compute.
-        workers: processes that collate ahead; 0 for this one. They stay from pass to pass.
+        workers: processes that collate ahead; 0 for this one.
+        stay: whether they stay from pass to pass; of what is read now and then they would hold memory in vain.
     """
 
     def __init__(
-        self, network: Network, samples: Sequence[Sample], target: Target, device: torch.device, *, workers: int = 0
+        self,
+        network: Network,
+        samples: Sequence[Sample],
+        target: Target,
+        device: torch.device,
+        *,
+        workers: int = 0,
+        stay: bool = False,
     ) -> None:
-        self.samples, self.device, self.workers = samples, device, workers
+        self.samples, self.device, self.workers, self.stay = samples, device, workers, stay
         self.target = target
         self._collated = _Collated(network, samples, target)
         self._asked: list[Piece] = []
@@ -91,7 +100,7 @@ class Feed:
             collate_fn=_as_it_is,
             num_workers=self.workers,
             multiprocessing_context="fork" if self.workers else None,
-            persistent_workers=self.workers > 0,
+            persistent_workers=self.stay and self.workers > 0,
             pin_memory=self.device.type == "cuda",
             # Its own: of the global one dropout draws.
             generator=torch.Generator(),
@@ -102,6 +111,31 @@ class Feed:
             raise found
         batch, truth = send_to_device(found, self.device, non_blocking=True)
         return Fed(self._gather(batch) if self._gather else batch, truth)
+
+
+@contextmanager
+def workers_watched() -> Iterator[None]:
+    """A process that collates ahead and is ended is told in one line; torch raises its error wherever it is just then.
+
+    Raises:
+        JudgeError: in place of that error.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker"):
+            raise
+        what = "a process that prepares batches was ended: memory, or what processes share of it, has run out"
+        mend = "take fewer, or 0; a container may need a larger --shm-size"
+        raise JudgeError(what, where="--dataloader-workers", mend=mend) from error
+
+
+def cut_up(order: Piece, size: int) -> list[Piece]:
+    """Places in the order of an epoch, in batches of ``size``; one that were left over joins the batch before."""
+    starts = list(range(0, len(order), size))
+    if len(starts) > 1 and len(order) - starts[-1] == 1:
+        starts.pop()  # Batch normalisation cannot stand a batch of one.
+    return [order[start:stop] for start, stop in zip(starts, [*starts[1:], len(order)], strict=True)]
 
 
 def _as_it_is(found: Any) -> Any:

@@ -49,6 +49,11 @@ class Truth(NamedTuple):
         return cls(answers, torch.tensor(counts, dtype=torch.float64))
 
 
+def sums_of(device: torch.device) -> torch.dtype:
+    """The type in which losses are added up: float64, where a device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def weighted_loss(logits: Tensor, truth: Truth, *, whole: bool = False) -> Tensor:
     """Weighted sum over samples of :func:`sample_losses`."""
     return (truth.weights.to(logits.dtype) * sample_losses(logits, truth.answers, whole=whole)).sum()

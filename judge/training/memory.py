@@ -12,6 +12,8 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import nn
 
 T = TypeVar("T")
+# What drivers and libraries say that allocate for themselves; Accelerate knows torch's own.
+_SAID = "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
 _TRIM, _LARGE_APART = -1, -4  # glibc's M_TRIM_THRESHOLD and M_MMAP_MAX.
 
 
@@ -28,7 +30,7 @@ def watched(work: Callable[[], T]) -> T:
     try:
         return work()
     except RuntimeError as error:
-        if not should_reduce_batch_size(error):
+        if not should_reduce_batch_size(error) and not any(said in str(error) for said in _SAID):
             raise
     # Out here the error is gone, and the frames with it.
     raise OutOfMemory

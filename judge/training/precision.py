@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from judge.training.members import threads
+from judge.utils.parallel import threads
 
 # One step of LIC's LSTM: [64, 256] by [256, 1024].
 _ROWS, _INNER, _COLUMNS = 64, 256, 1024

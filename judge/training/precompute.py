@@ -10,10 +10,11 @@ from pathlib import Path
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Resizer
 from judge.masking.detectors.weights import choose_device
+from judge.training.accelerator import make_accelerator, repeat_exactly
 from judge.training.feature_store import FeatureStore
 from judge.training.features import CaptionCache, FeatureCache, PictureCache, PixelCache
 from judge.training.member import Member, one_by_one
-from judge.training.processes import gather, make_accelerator, together
+from judge.training.processes import gather, together
 from judge.types import Progress, Words
 from judge.utils.launch import launched
 
@@ -109,6 +110,7 @@ def _cache(
 def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None) -> FeatureStore | None:
     """Compute what a cache lacks, each process of a launch its share; None where there is nothing to keep."""
     accelerator = make_accelerator() if launched() else None
+    repeat_exactly()
     rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
     with together():
         # All look for what is missing before any computes: what one finds another must not pass over.

@@ -16,7 +16,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 
 _LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
-_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_TYPES = {"bf16": torch.bfloat16}
 
 
 def is_asked_for() -> bool:

@@ -27,11 +27,12 @@ class Steps:
         self, accelerator: Accelerator, module: nn.Module, optimiser: Any, *, recipe: Recipe, total: int
     ) -> None:
         self.accelerator, self.module, self.optimiser = accelerator, module, optimiser
-        self.recipe, self.total = recipe, total
+        self.recipe, self.total, self.done = recipe, total, 0
         self.scheduler: LambdaLR | None = None
 
     def begin(self, plain: torch.optim.Optimizer, done: int) -> None:
-        """Set the learning rate of ``plain``, the optimiser that is wrapped, after ``done`` steps."""
+        """Go on after ``done`` steps, with the learning rate of ``plain``, the optimiser that is wrapped."""
+        self.done = done
         if not (self.recipe.warmup or self.recipe.decay):
             return
         for group in plain.param_groups:
@@ -55,5 +56,6 @@ class Steps:
             trained = [weight for weight in self.module.parameters() if weight.requires_grad]
             self.accelerator.clip_grad_norm_(trained, self.recipe.clip)
         self.optimiser.step()
+        self.done += 1
         if self.scheduler is not None:
             self.scheduler.step()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 from judge.training.telling import Hear
 
 PROJECT = "caption-judge"
@@ -32,18 +32,19 @@ def tracking(
         JudgeError: a tracker that is unknown, not installed, or cannot start.
     """
     from accelerate import Accelerator
+    from accelerate.utils import LoggerType
 
-    from judge.training.processes import make_accelerator
+    from judge.training.accelerator import make_accelerator
 
     where = f"--log-with {','.join(names)}"
     cpu = make_accelerator().device.type == "cpu"
-    try:
-        with warnings.catch_warnings(action="ignore"):  # What is not installed is refused below.
-            accelerator = Accelerator(cpu=cpu, log_with=list(names), project_dir=str(folder))
-    except ValueError as error:
-        raise JudgeError(str(error), where=where, mend="leave it out") from error
+    known = [str(name) for name in LoggerType]
+    if strange := [name for name in names if name not in known]:
+        raise JudgeError(f"unknown tracker '{strange[0]}'", where="--log-with", mend=nearest(strange[0], known))
+    with warnings.catch_warnings(action="ignore"):  # What is not installed is refused below.
+        accelerator = Accelerator(cpu=cpu, log_with=list(names), project_dir=str(folder))
     if missing := sorted({*names} - {"all", *map(str, accelerator.log_with)}):
-        raise JudgeError(f"'{missing[0]}' is not installed", where=where, mend=f"pip install {missing[0]}")
+        raise JudgeError(f"'{missing[0]}' is not installed", where=where, mend=f"install it: pip install {missing[0]}")
 
     def start() -> None:
         kept = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}

@@ -8,13 +8,13 @@ and dropout come from that seed, so it does not matter what trained before it, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -23,23 +23,21 @@ from accelerate.utils import DistributedDataParallelKwargs, DistributedType
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Blueprint, Materials, Network, Recipe, Sharing
-from judge.training.checkpoint import Checkpoint, History, load_weights, save_weights
-from judge.training.feeding import Fed, Feed, Piece
-from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, to_probabilities, weighted_loss
+from judge.judges import Network, Recipe, Sharing
+from judge.training.checkpoint import Checkpoint, History, read_history
+from judge.training.feeding import Fed, Feed, Piece, cut_up, workers_watched
+from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, sums_of, to_probabilities, weighted_loss
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.processes import gather
-from judge.training.saved import Saved, describe_features, words_of
 from judge.training.sharding import is_sharded, shard
 from judge.training.steps import Steps
 from judge.training.telling import Reporter
-from judge.types import FloatArray, Predictions, Sample, Target
+from judge.types import FloatArray, Sample, Target
 
 EVALUATION_BATCH = 256
 # Of judges that leave their micro-batch to the device, where memory is not tried out.
 _USUAL = 8
-_SUMS = {"mps": torch.float32}  # Losses are added up in float64, where a device has it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Trainer:
     """Trains one network at a time.
 
     Args:
-        accelerator: from :func:`~judge.training.processes.make_accelerator`.
+        accelerator: from :func:`~judge.training.accelerator.make_accelerator`.
         sharing: "members": this process trains alone, other processes train other members;
             "data": all processes train this one, each on its share of every batch.
         checkpoint: file that makes an interrupted training resumable from an epoch's end; None for none.
@@ -80,6 +78,9 @@ class Trainer:
         workers: processes that collate batches ahead; 0 for this one.
         on_epoch: told (epochs done, mean training loss) after each epoch.
         reporter: told of steps and epochs, too.
+
+    Attributes:
+        where: what is trained, in messages.
     """
 
     def __init__(
@@ -99,8 +100,7 @@ class Trainer:
         self.rank = accelerator.process_index if self.parallel else 0
         self.world = accelerator.num_processes if self.parallel else 1
         self.checkpoint, self.seconds = checkpoint, seconds
-        self.workers, self.on_epoch, self.reporter = workers, on_epoch, reporter
-        self.steps = 0
+        self.workers, self.on_epoch, self.reporter, self.where = workers, on_epoch, reporter, "training"
         self.micro_batch: int | None = None
         self.asked: int | None = None
 
@@ -130,7 +130,7 @@ class Trainer:
         if recipe.keep == "best" and not validation:
             raise JudgeError("nothing to choose the best epoch by", where="recipe", mend="give validation samples")
         asked = self._feed(network, validation, target) if recipe.keep == "best" else None
-        task = _Task(network, self._feed(network, samples, target), target, recipe, seed, asked)
+        task = _Task(network, self._feed(network, samples, target, stay=True), target, recipe, seed, asked)
         if task.normalises:
             self._refuse_pieces(recipe)
             self.micro_batch = None
@@ -138,9 +138,13 @@ class Trainer:
             size = self._micro_batch(recipe)
             self.micro_batch = self._fitting(task) if size == "auto" else size
         try:
-            return watched(lambda: self._train(task))
+            with workers_watched():
+                history = watched(lambda: self._train(task))
         except OutOfMemory:
+            self._let_go(module)
             raise self._too_large(task) from None
+        self._let_go(module)
+        return history
 
     def _micro_batch(self, recipe: Recipe) -> int | Literal["auto"] | None:
         """What a recipe leaves to the device is tried out on a GPU, unless weights are in shards."""
@@ -161,12 +165,11 @@ class Trainer:
         model, optimiser, scaled = self._prepare(task)
         writes = self.checkpoint if self.rank == 0 else None
         scaler = self.accelerator.scaler
-        state = Checkpoint(writes, read_from=self.checkpoint, seconds=self.seconds, scaler=scaler, agree=self._agree)
+        state = Checkpoint(writes, read_from=self._begun(), seconds=self.seconds, scaler=scaler, agree=self._agree)
         first = state.load(module, optimiser, seed=seed)
-        each = len(_batches(range(len(task.samples)), recipe.batch_size))
+        each = len(cut_up(range(len(task.samples)), recipe.batch_size))
         steps = Steps(self.accelerator, module, scaled, recipe=recipe, total=recipe.epochs * each)
         steps.begin(optimiser, first * each)
-        self.steps = first * each
         if first:
             self._tell("goes on", epoch=first + 1)
         for epoch in range(first, recipe.epochs):
@@ -177,7 +180,7 @@ class Trainer:
             loss = self._epoch(model, steps, task, seed=derive_seed(seed, epoch))
             if not np.isfinite(loss):
                 mend = "lower --learning-rate, or --precision no"
-                raise JudgeError(f"loss is {loss} in epoch {epoch + 1}", where="training", mend=mend)
+                raise JudgeError(f"loss is {loss} in epoch {epoch + 1}", where=self.where, mend=mend)
             state.history.training.append(loss)
             if recipe.keep == "best":
                 state.keep_best(module, self._mean_loss(task))
@@ -187,6 +190,12 @@ class Trainer:
                 self.on_epoch(epoch + 1, loss)
         state.restore_best(module)
         return state.history
+
+    def _let_go(self, module: nn.Module) -> None:
+        """Free gradients and Adam's moments: Accelerate holds on to the optimiser, of a GPU most of the memory."""
+        module.zero_grad(set_to_none=True)
+        if self.accelerator.device.type != "cpu":
+            self.accelerator.free_memory()
 
     def _prepare(self, task: _Task) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
         """The model that training calls, its optimiser, and the optimiser as Accelerate wraps it."""
@@ -203,7 +212,10 @@ class Trainer:
         module.to(self.accelerator.device)
         # Captioners may bring along weights that no answer passes through.
         has_idle, vary = getattr(task.network, "has_idle_weights", False), _passes_vary(module)
-        self.accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=has_idle and vary)
+        # Gradients are kept once, where they are summed up: what fits was tried without a second copy.
+        self.accelerator.ddp_handler = DistributedDataParallelKwargs(
+            find_unused_parameters=has_idle and vary, gradient_as_bucket_view=True
+        )
         # Of all weights: checkpoints tell its moments by their places, which are the same on one process.
         optimiser = make_optimiser(module, task.recipe)
         idle = self._find_idle(task) if has_idle and not vary else []
@@ -222,25 +234,24 @@ class Trainer:
         module.zero_grad(set_to_none=True)
         return idle
 
-    def _epoch(self, model: nn.Module, optimiser: Any, task: _Task, *, seed: int) -> float:
+    def _epoch(self, model: nn.Module, steps: Steps, task: _Task, *, seed: int) -> float:
         """One pass; returns the mean loss."""
         # A batch's gradient is that of its weighted mean loss, however many processes and micro-batches it is cut
         # into: each piece adds its weighted sum over the whole batch's weight.
-        batches = _batches(np.random.default_rng(seed).permutation(len(task.samples)).tolist(), task.recipe.batch_size)
+        batches = cut_up(np.random.default_rng(seed).permutation(len(task.samples)).tolist(), task.recipe.batch_size)
         cut = [self._pieces(batch, self.micro_batch) for batch in batches]
         fed = task.feed(chain.from_iterable(cut))
         # Where the loss is computed, and read once an epoch: reading waits for the device.
-        total = torch.zeros((), dtype=_SUMS.get(self.accelerator.device.type, torch.float64), device=task.feed.device)
+        total = torch.zeros((), dtype=sums_of(task.feed.device), device=task.feed.device)
         for batch, pieces in zip(batches, cut, strict=True):
             scale = self.world / sum(task.samples[place].weight for place in batch)
-            optimiser.zero_grad()
+            steps.zero_grad()
             for i, _ in enumerate(pieces):
                 with self.accelerator.no_sync(model) if i + 1 < len(pieces) else nullcontext():
                     total += self._backward(model, task, next(fed), scale=scale).to(total.dtype) * len(batch)
-            optimiser.step()
-            self.steps += 1
+            steps.step()
             if self.reporter and self.rank == 0:
-                self.reporter.step(self.steps)
+                self.reporter.step(steps.done)
         if self.parallel:
             total = self.accelerator.reduce(total, reduction="mean")
         return float(total) / len(task.samples)
@@ -260,8 +271,8 @@ class Trainer:
         step = size or max(1, most)
         return [mine[start : start + step] or [~batch[0]] for start in range(0, most, step)]
 
-    def _feed(self, network: Network, samples: Sequence[Sample], target: Target) -> Feed:
-        return Feed(network, samples, target, self.accelerator.device, workers=self.workers)
+    def _feed(self, network: Network, samples: Sequence[Sample], target: Target, *, stay: bool = False) -> Feed:
+        return Feed(network, samples, target, self.accelerator.device, workers=self.workers, stay=stay)
 
     def _fitting(self, task: _Task) -> int:
         """The samples of a forward pass for which memory suffices in every process: a share of a batch, or a half..."""
@@ -271,7 +282,7 @@ class Trainer:
         found = self._most(task, -(-min(task.recipe.batch_size, len(task.samples)) // self.world))
         found = min(gather(found)) if self.parallel else found
         if not found:
-            raise _hopeless("training", "--tuning lora or frozen, or --precision bf16")
+            raise _hopeless(self.where, "--tuning lora or frozen, or --precision bf16")
         return found
 
     def _most(self, task: _Task, most: int) -> int:
@@ -288,10 +299,10 @@ class Trainer:
         # Of a judge that all train together, no process can try alone.
         found = tried // 2 if self.parallel else self._most(task, tried // 2)
         if not found:
-            return _hopeless("training", "--tuning lora or frozen, or --precision bf16")
+            return _hopeless(self.where, "--tuning lora or frozen, or --precision bf16")
         mend = f"--micro-batch {found} {'may' if self.parallel else 'would'} fit, and adds up to the same batches"
         mend = f"--batch-size {found} would fit" if task.normalises else f"{mend}; or auto"
-        return JudgeError(f"memory does not hold {tried} samples a forward pass", where="training", mend=mend)
+        return JudgeError(f"memory does not hold {tried} samples a forward pass", where=self.where, mend=mend)
 
     def predict(self, network: Network, samples: Sequence[Sample], *, target: Target, recipe: Recipe) -> FloatArray:
         """Probabilities [N, A] float64 in (0, 1): :func:`~judge.training.losses.to_probabilities`.
@@ -308,7 +319,8 @@ class Trainer:
         if self.micro_batch is None and size != "auto":
             self.micro_batch = size
         try:
-            logits = watched(lambda: self._logits(network, self._feed(network, samples, target)))
+            with workers_watched():
+                logits = watched(lambda: self._logits(network, self._feed(network, samples, target)))
         except OutOfMemory:
             raise _hopeless("predicting", "or --precision bf16") from None
         return to_probabilities(logits, target, whole=is_of_vocabulary(network))
@@ -351,88 +363,16 @@ class Trainer:
         if self.reporter and self.rank == 0:
             self.reporter.event(event, **facts)
 
+    def _begun(self) -> Path | None:
+        """The file to go on from: of processes that train together the same, though disks may be their own."""
+        if not self.parallel or self.checkpoint is None:
+            return self.checkpoint
+        own = read_history(self.checkpoint)
+        return self.checkpoint if all(other == own for other in gather(own)) else None
+
     def _agree(self, due: bool) -> bool:
         """Shards are put together by all processes: the writing one decides when."""
         return bool(gather(due)[0]) if self.sharded else due
-
-
-def _batches(order: Piece, size: int) -> list[Piece]:
-    """Places in the order of an epoch, cut up."""
-    starts = list(range(0, len(order), size))
-    if len(starts) > 1 and len(order) - starts[-1] == 1:
-        starts.pop()  # Batch normalisation cannot stand a batch of one: it joins the batch before.
-    return [order[start:stop] for start, stop in zip(starts, [*starts[1:], len(order)], strict=True)]
-
-
-class NetworkJudge:
-    """A :class:`~judge.judges.Judge` made of a blueprint's network and the trainer."""
-
-    def __init__(
-        self,
-        blueprint: Blueprint,
-        target: Target,
-        recipe: Recipe,
-        trainer: Trainer,
-        materials: Materials = NOTHING,
-    ) -> None:
-        assert blueprint.network is not None
-        self.blueprint, self.target, self.recipe, self.trainer = blueprint, target, recipe, trainer
-        self.materials = materials
-        self.history = History()
-
-    def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
-        """Build the network from ``samples`` and train it; see :meth:`Trainer.fit`."""
-        self.network = self.make(samples, seed, empty=self.trainer.sharded and self.trainer.rank > 0)
-        self.history = self.trainer.fit(
-            self.network, samples, target=self.target, recipe=self.recipe, seed=seed, validation=validation
-        )
-        return self
-
-    def restore(self, samples: Sequence[Sample], path: Path, *, seed: int) -> Self:
-        """A judge whose weights :meth:`save` kept, and which was fitted to these samples with this seed."""
-        self.network = self.make(samples, seed)
-        load_weights(path, cast(nn.Module, self.network))
-        return self
-
-    def save(self, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
-        """Keep what training changed, as safetensors, and what the judge needs to be asked again.
-
-        All processes that trained it call this, None for no file.
-
-        Args:
-            path: the file.
-            about: from :func:`~judge.training.saved.describe_member`; without, new captions cannot be asked about.
-            notes: stand in the file too.
-        """
-        place, materials = self.trainer.accelerator, self.materials
-        # What memory held is what it answered with.
-        recipe = replace(self.recipe, micro_batch=self.trainer.micro_batch)
-        saved = Saved(
-            path or Path(),
-            self.blueprint.name,
-            self.target,
-            recipe,
-            materials,
-            place.mixed_precision,
-            words_of(self.network),
-            describe_features(materials.features),
-            history=asdict(self.history),
-            **(about or {}),
-        )
-        meta = saved.notes() | notes | {"device": place.device.type, "processes": str(self.trainer.world)}
-        save_weights(path, cast(nn.Module, self.network), meta)
-
-    def make(self, samples: Sequence[Sample], seed: int, *, empty: bool = False) -> Network:
-        """The network as it is before training; ``empty`` where another process sends its weights."""
-        assert self.blueprint.network is not None
-        torch.manual_seed(derive_seed(seed))
-        return self.blueprint.network(self.target, samples, replace(self.materials, empty=empty))
-
-    def predict(self, samples: Sequence[Sample]) -> Predictions:
-        """Probabilities [N, A], rows in the order of ``samples``."""
-        found = self.trainer.predict(self.network, samples, target=self.target, recipe=self.recipe)
-        best = self.history.best
-        return Predictions(found, self.target, {} if best is None else {"epoch": best})
 
 
 def _passes_vary(module: nn.Module) -> bool:

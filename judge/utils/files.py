@@ -224,11 +224,11 @@ class ResumableFolder(OutputFolder):
 
     def holds_work(self) -> bool:
         """Whether anything in the working folder would have to be done again without it."""
-        for path in self.partial.rglob("*"):
-            with suppress(FileNotFoundError):  # Other processes may be at work still.
-                told = path.name == LOG or TRACKING in path.parts
-                if path.is_file() and not told and path.stat().st_size:
-                    return True
+        for folder, _, names in os.walk(self.partial):  # Other processes may be at work still, or remove it.
+            for path in (Path(folder, name) for name in names):
+                with suppress(FileNotFoundError):
+                    if path.name != LOG and TRACKING not in path.parts and path.stat().st_size:
+                        return True
         return False
 
     def discard(self) -> None:

@@ -26,14 +26,26 @@ def is_main_process() -> bool:
     return _rank() == 0
 
 
-def check_launch() -> None:
-    """Refuse processes that do not know of each other: each would do all the work, and write the same files.
+def promised() -> int:
+    """Processes that the launch was asked for."""
+    return max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+
+
+def check_launch(*, shared: bool) -> None:
+    """Refuse processes that do not share their work: each would do all of it, and write the same files.
+
+    Args:
+        shared: whether the command's work is shared out.
 
     Raises:
-        JudgeError: ``srun`` started several without a launcher; in the first of them.
-        SystemExit: in the others.
+        JudgeError: a command that runs in one process was launched; ``srun`` started several without a launcher, in
+            the first of these.
+        SystemExit: in the others that ``srun`` started.
     """
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if not shared and promised() > 1:
+        what = "this command runs in one process"
+        raise JudgeError(what, where="accelerate launch", mend="give it without a launcher")
     if tasks.isdigit() and int(tasks) > 1 and "RANK" not in os.environ:
         what = f"srun started {tasks} processes that do not know of each other"
         mend = "let srun start one task a machine, accelerate launch (or torchrun) with one process a GPU"

@@ -1,11 +1,14 @@
-"""Work on the cores of this machine, in worker processes of joblib's or in threads."""
+"""Work on the cores of this machine: in worker processes of joblib's or in threads, and how many there are."""
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -40,3 +43,25 @@ def in_order(jobs: Iterable[Callable[[], T]], workers: int, *, ahead: int) -> Ge
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def threads(limit: int | None) -> Iterator[None]:
+    """Arithmetic on ``limit`` threads: sums in another order would change the last digits."""
+    from threadpoolctl import threadpool_limits
+
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 0
+    with threadpool_limits(limits=limit):
+        if torch and limit:
+            torch.set_num_threads(limit)
+        try:
+            yield
+        finally:
+            if torch and limit:
+                torch.set_num_threads(before)
