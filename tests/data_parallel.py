@@ -24,9 +24,11 @@ from training.test_trainer import KilledError, Normed, Plain
 
 from judge.errors import JudgeError
 from judge.judges import Blueprint, Recipe, Sharing
-from judge.training.processes import gather, in_main_process, make_accelerator, share_out
+from judge.training.accelerator import make_accelerator
+from judge.training.network_judge import NetworkJudge
+from judge.training.processes import end_launch, gather, in_main_process, share_out
 from judge.training.sharding import is_sharded
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.trainer import Trainer
 from judge.types import Sample
 
 
@@ -93,13 +95,19 @@ def main() -> None:
     resumed = probabilities("data", on_epoch=lambda done, loss: epochs.append(done), **kept)
     assert epochs == [4, 5, 6], epochs
     assert np.abs(alone - resumed).max() < 1e-5
+    # On disks of their own: the main process's file is not the other's.
+    apart = kept | {"checkpoint": Path(sys.argv[1]) / str(accelerator.process_index) / "training.safetensors"}
+    with contextlib.suppress(KilledError):
+        probabilities("data", on_epoch=kill, **apart)
+    assert np.abs(alone - probabilities("data", on_epoch=lambda done, loss: epochs.append(done), **apart)).max() < 1e-5
+    assert epochs[3:] == [1, 2, 3, 4, 5, 6], epochs
     check_families(Path(sys.argv[1]))
     meet()
     if accelerator.is_main_process:
         print("equal")  # noqa: T201 - test_scripts.py reads it
     # Threads of a process group that is left to the interpreter's end may abort it.
     accelerator.wait_for_everyone()
-    accelerator.end_training()
+    end_launch()
 
 
 if __name__ == "__main__":

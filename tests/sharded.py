@@ -17,9 +17,11 @@ from judges.test_huggingface import FAMILIES, PROMPT, SAMPLES, Pictures
 from torch import nn
 
 from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
-from judge.training.processes import in_main_process, make_accelerator
+from judge.training.accelerator import make_accelerator
+from judge.training.network_judge import NetworkJudge
+from judge.training.processes import in_main_process
 from judge.training.sharding import is_sharded
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.trainer import Trainer
 
 TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]
 ASKED = Materials(pictures=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]

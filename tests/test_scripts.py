@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -15,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 import yaml
-from helpers import few, judge, save_captioner
+from helpers import few, judge, pictures_of, save_captioner
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL, Captioner
@@ -45,8 +46,7 @@ def launcher(*arguments: object, config: Path = ROOT / "accelerate_config.yaml")
 @pytest.fixture(scope="module")
 def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scripts")
-    captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
-    files = few(write_world(make_world(120, seed=5), captioners, folder / "world"))
+    files = few(write_world(make_world(120, seed=5), {"much": Captioner(stereotype=0.9)}, folder / "world"))
     settings = {
         "human": str(files.human), "captions": [*map(str, files.captions.values())], "labels": str(files.labels),
         "judge": ["lstm", "linear"], "protocol": "paper", "seeds": 2, "epochs": 2, "learning_rate": 0.002,
@@ -57,15 +57,16 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     one, two = run_file.parent / "one", run_file.parent / "two"
     # Refits of the run's judges are shared out like the judges themselves.
     metrics = "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1, "--breakdown"
-    for processes, out in ((1, one), (2, two)):
-        script = ROOT / "scripts" / "evaluate.py"
-        done = launch("--num_processes", processes, script, run_file, *metrics, "--out", out)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("The results are in") == 1  # only the main process speaks
+    assert judge("evaluate", run_file, *metrics, "--workers", 1, "--out", one).exit_code == 0
+    done = launch("--num_processes", 2, ROOT / "tests" / "fault_in_main.py", "well", run_file, *metrics, "--out", two)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("intervals by rank") == done.stdout.count("intervals by rank 0") == 1
+    assert done.stdout.count("The results are in") == 1  # only the main process speaks
     breakdown = [path.relative_to(one) for path in (*one.glob("breakdown/*"), one / "collect.csv")]
     assert len(breakdown) > 1
     for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json", *breakdown):
@@ -73,16 +74,17 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
     assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 1
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_calibration_on_two_processes_equals_one(tmp_path: Path) -> None:
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
     given = ["--human", files.human, "--labels", files.labels, "--metrics", "lic,error,imagecaptioner2"]
     given += ["--changes", "T->A", "--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
     given += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--epochs", 1]
     outs = [tmp_path / f"calibration{processes}" for processes in (1, 2)]
-    for processes, out in enumerate(outs, 1):
-        done = launch("--num_processes", processes, ROOT / "scripts" / "calibrate.py", *given, "--out", out)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("Everything is in") == 1
+    assert judge("calibrate", *given, "--workers", 1, "--out", outs[0]).exit_code == 0
+    done = launch("--num_processes", 2, ROOT / "scripts" / "calibrate.py", *given, "--out", outs[1])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Everything is in") == 1
     for name in ("calibration.json", "trials.parquet"):
         assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes(), name
 
@@ -148,6 +150,22 @@ def test_a_run_on_two_processes_captions_on_both(tmp_path: Path) -> None:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_an_ablation_on_two_processes_equals_one(tmp_path: Path) -> None:
+    files = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "world", pictures=64)
+    save_captioner(tmp_path / "git", "git", seed=3)
+    given = ["ablate", "masks", "--human", files.human, "--labels", files.labels, *pictures_of(files)]
+    given += ["--metrics", "lic", "--model", tmp_path / "git", "--masks", "none,box", "--hides", "person"]
+    given += ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0, "--workers", 1, "--out"]
+    assert judge(*given, tmp_path / "one").exit_code == 0
+    done = launch("--num_processes", 2, "-m", "judge", *given, tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The results are in") == 1
+    one, two = (json.loads((tmp_path / name / "masks.json").read_text())["results"] for name in ("one", "two"))
+    assert one == two
+    assert len(one) == 2
+
+
 def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:
     """Data-parallel and sharded, without dropout's share in it: gradients of two halves are the whole batch's."""
     done = launch("--num_processes", 2, ROOT / "tests" / "data_parallel.py", tmp_path)
@@ -177,15 +195,13 @@ def test_a_fault_that_all_processes_meet_is_told_once(run_file: Path, tmp_path: 
     assert lines == ["judge: no.json: no such file. Check the path."]
 
 
-def test_intervals_are_made_once_and_their_faults_end_all_processes(run_file: Path) -> None:
-    """By the main process alone, while the others wait for it; where it cannot, all end, with one line and code 2."""
-    script, given = ROOT / "tests" / "fault_in_main.py", [run_file, "--judge", "linear", "--seeds", 1]
-    for kind, out in (("well", run_file.parent / "well"), ("fault", run_file.parent / "fault-main")):
-        done = launch("--num_processes", 2, script, kind, *given, "--out", out, timeout=90)
-        assert done.stdout.count("intervals by rank") == 1, done.stderr
-        assert "intervals by rank 0" in done.stdout
-        assert (done.returncode == 0) == (kind == "well"), done.stderr
-        assert (out / "metrics.json").exists() == (kind == "well")
+def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: Path) -> None:
+    """The others wait for the main process; all end, with one line and code 2."""
+    out, given = run_file.parent / "fault-main", [run_file, "--judge", "linear", "--seeds", 1]
+    script = ROOT / "tests" / "fault_in_main.py"
+    done = launch("--num_processes", 2, script, "fault", *given, "--out", out, timeout=90)
+    assert done.stdout.count("intervals by rank") == 1, done.stderr
+    assert not (out / "metrics.json").exists()
     lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
     go_on = f"Go on from what is finished with: judge evaluate --out {out}"
     assert lines == [f"judge: rank 0: no interval. {go_on}."]

@@ -183,6 +183,7 @@ def test_faulty_files(files: WorldFiles, tmp_path: Path, name: str, content: str
         (["--seeds", "0"], "'seeds'"),
         (["--lexicon", "gendr"], "no lexicon 'gendr'. Did you mean 'gender'?"),
         (["--column", "caption"], "'caption' is not KEY=VALUE"),
+        (["--log-with", "tensorbord"], "--log-with: unknown tracker 'tensorbord'. Did you mean 'tensorboard'?"),
         (["--human", "nowhere.json"], "nowhere.json"),
         (["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--learning-rate", "1e38"], "loss is"),
     ],

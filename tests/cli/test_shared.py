@@ -20,6 +20,14 @@ def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.Monkey
     assert "none.json: no such file" in judge(*arguments).stderr
 
 
+def test_a_command_of_one_process_is_not_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told = "judge: accelerate launch: this command runs in one process. Give it without a launcher.\n"
+    for arguments in (["demo"], ["compare", "a", "b"], ["mask", "--images", "a", "--out", "b"]):
+        done = judge(*arguments)
+        assert (done.exit_code, done.stderr) == (2, told)
+
+
 def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """None of short work; then one where work changes, one a minute, with the time left at the speed so far."""
     now = 0.0

@@ -16,8 +16,9 @@ from helpers import GENDER, done_well, make_samples, refusal
 from judge.evidence import Preparation
 from judge.judges import Recipe, find_judge
 from judge.text.lexicon import load_lexicon
-from judge.training.processes import make_accelerator
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.accelerator import make_accelerator
+from judge.training.network_judge import NetworkJudge
+from judge.training.trainer import Trainer
 
 COMMIT = "0123456789" * 4
 

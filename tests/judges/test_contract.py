@@ -14,8 +14,9 @@ import torch
 from helpers import GENDER, THREE, accuracy, make_glimpses, make_samples
 
 from judge.judges import FILES, SENTENCE, Judge, Materials, find_judge
-from judge.training.processes import make_accelerator
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.accelerator import make_accelerator
+from judge.training.network_judge import NetworkJudge
+from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")

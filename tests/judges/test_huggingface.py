@@ -27,8 +27,8 @@ from judge.judges.hf_pixels import make_processor
 from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge, read_for
 from judge.judges.prompts import Prompt, make_prompt
+from judge.training.accelerator import make_accelerator
 from judge.training.features import PixelCache
-from judge.training.processes import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
@@ -638,7 +638,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 def test_packages_missing(package: str, checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint("git")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == package else find_spec(name))
-    message = f"needs the package '{package}'. Pip install 'caption-judge[vision]'"
+    message = f"needs the package '{package}'. Install it: pip install 'caption-judge[vision]'"
     if package == "peft":
         assert message in fault_of(load, folder, "lora")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -18,12 +19,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, Tuning, find_judge, huggingface
+from judge.training.accelerator import make_accelerator
 from judge.training.losses import make_optimiser
 from judge.training.member import Member
 from judge.training.members import train_members
-from judge.training.processes import make_accelerator
+from judge.training.network_judge import NetworkJudge
 from judge.training.setup import TrainingSetup, name_members
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.trainer import Trainer
 
 __all__ = ["checkpoint"]
 
@@ -77,8 +79,15 @@ def test_what_is_not_trained_may_be_bf16(family: str, tuning: Tuning, checkpoint
 
 @pytest.mark.parametrize("tuning", ["full", "lora"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_layers_passed_again_make_the_same_numbers(family: str, tuning: Tuning, checkpoint: Checkpoints) -> None:
+def test_layers_passed_again_make_the_same_numbers(
+    family: str,
+    tuning: Tuning,
+    checkpoint: Checkpoints,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Dropout too; of frozen parts it stays off. Each layer's inside runs twice, and is not kept in between."""
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     found, passes = [], []
     for again in (False, True):
         network = network_of(f"hf:{checkpoint(family)}", SAMPLES, replace(SEEN, tuning=tuning, checkpointing=again))
@@ -99,6 +108,7 @@ def test_layers_passed_again_make_the_same_numbers(family: str, tuning: Tuning, 
     trained = {name for name in passes[1] if passes[1][name] == 2 * passes[0][name]}
     assert len(trained) >= 2  # A frozen vision tower needs no backward pass.
     assert not any(part.training for part in network.eval().modules())
+    assert not caplog.messages
 
 
 def test_attention_is_transformers_own(checkpoint: Checkpoints) -> None:

@@ -380,7 +380,7 @@ def test_a_missing_package_is_named(weights: Path, monkeypatch: pytest.MonkeyPat
     from importlib import util
 
     monkeypatch.setattr(util, "find_spec", lambda name: None)
-    with pytest.raises(JudgeError, match=r"needs the package 'torch'. Pip install 'caption-judge\[detectors\]'"):
+    with pytest.raises(JudgeError, match=r"needs the package 'torch'. Install it: pip install '.*\[detectors\]'"):
         load_yolo(weights, device="cpu")
 
 

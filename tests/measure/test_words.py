@@ -24,7 +24,8 @@ from judge.measure.refits import chosen_settings, jobs_of
 from judge.measure.words import COLUMNS, INTERCEPT, LARGEST, word_contributions
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.members import explain, train_members
+from judge.training.fitting import explain
+from judge.training.members import train_members
 from judge.training.setup import TrainingSetup
 from judge.types import Captions, Labels, Predictions, Sample
 

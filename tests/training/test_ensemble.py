@@ -22,13 +22,17 @@ from judge.corpus import Corpus
 from judge.corpus.splits import Split
 from judge.judges import Blueprint, Materials, find_judge, stacked
 from judge.judges.stacked import draw_kept
+from judge.training import stacks
+from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import read_history
-from judge.training.ensemble import Ensemble, count_steps
+from judge.training.ensemble import Ensemble
+from judge.training.feeding import cut_up
 from judge.training.member import Member
 from judge.training.members import train_members
-from judge.training.processes import make_accelerator
+from judge.training.network_judge import NetworkJudge
 from judge.training.setup import TrainingSetup, name_members
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.store import store_answers
+from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -77,7 +81,7 @@ def test_without_dropout_each_is_what_the_trainer_makes_of_it(name: str, target:
     """Start, order, batches, weights and losses are the same; so are the judges, up to rounding."""
     blueprint, texts = without_dropout(find_judge(name)), make_texts(target)
     tests = [own[: 5 + 9 * place] for place, own in enumerate(make_texts(target)[::-1])]
-    assert {count_steps(size, 16) for size in SIZES} == {3}
+    assert {len(cut_up(range(size), 16)) for size in SIZES} == {3}
     one = make_judges(blueprint, len(SIZES), target)
     for seed, (judge, own) in enumerate(zip(one, texts, strict=True)):
         judge.fit(own, seed=seed)
@@ -229,7 +233,8 @@ def test_members_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.Monkey
         fit(self, **how)
 
     monkeypatch.setattr(Ensemble, "fit", greedy)
-    halved = numbers(members, replace(setup, store=None))
+    halved = numbers(members, replace(setup, store=tmp_path / "halved"))
+    assert {path.stem for path in (tmp_path / "halved").iterdir()} == {*names}  # Nothing of those that did not fit.
     assert sizes == [3, 1, 1, 1, 3, 1, 1, 1]
     for one, other in zip(found, halved, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
@@ -270,6 +275,27 @@ def test_a_killed_program_goes_on_from_its_epoch(tmp_path: Path, monkeypatch: py
     assert not path.exists()
 
 
+def test_who_is_left_goes_on_with_who_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed while answers are stored: companions change the last digits, and stay."""
+    members, setup = make_members(4)[::2], TrainingSetup({"epochs": 2}, workers=1, stack=True)
+    whole, setup = numbers(members, setup), replace(setup, store=tmp_path)
+    stored: list[Member] = []
+
+    def killed(member: Member, *of: Any) -> None:
+        if len(stored) == 1:
+            raise KeyboardInterrupt
+        stored.append(member)
+        store_answers(member, *of)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stacks, "store_answers", killed)
+        with pytest.raises(KeyboardInterrupt):
+            numbers(members, setup)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert all(map(np.array_equal, whole, numbers(members, setup)))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
 @pytest.mark.parametrize("name", ["lstm", "rnn"])
 def test_products_in_bf16(name: str) -> None:
     members = [replace(member, judge=find_judge(name)) for member in make_members(1)]
@@ -301,7 +327,9 @@ def test_progress_counts_epochs_and_a_fault_is_one_line() -> None:
     train_members(make_members(), setup, then=keep_predictions, progress=lambda what, *units: told.append(units))
     assert told[-1] == (12, 12)
     high = replace(setup, recipe={"epochs": 2, "learning_rate": 1e38})
-    assert "loss is nan" in fault_of(numbers, make_members(1), high)
+    for stack in (True, False):
+        line = fault_of(numbers, make_members(1), replace(high, stack=stack))
+        assert line.startswith("training judge 'rnn': loss is nan in epoch ")
 
 
 def test_evaluate(world: World) -> None:

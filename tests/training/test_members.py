@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,19 @@ def test_progress_counts_epochs() -> None:
     train_members([*members, members[0]], TrainingSetup(QUICK, workers=1), **how)
     assert told == sorted(told)
     assert told[-1] == (4 * 2, 4 * 2)
+
+
+def test_who_cannot_hear_ends_no_training(caplog: pytest.LogCaptureFixture) -> None:
+    """A tracker that fails in the midst of a run, a log on a full disk: each is told, and the numbers are the same."""
+
+    def deaf(event: str, facts: Mapping[str, Any]) -> None:
+        raise OSError(28, "No space left on device")
+
+    members, setup = make_members("lstm", seeds=1), TrainingSetup({"epochs": 1}, workers=1)
+    alone, told = (train_members(members, given, then=keep_predictions) for given in (setup, replace(setup, hear=deaf)))
+    for one, other in zip(alone, told, strict=True):
+        assert np.array_equal(one.probabilities, other.probabilities)
+    assert "what trainings tell cannot be kept ([Errno 28] No space left on device)" in caplog.text
 
 
 def test_a_fault_in_a_worker_is_told_in_one_line() -> None:

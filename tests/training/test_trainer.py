@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
@@ -23,11 +26,13 @@ from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
 from judge.training import trainer
+from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import Checkpoint, read_history
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
-from judge.training.processes import make_accelerator
-from judge.training.trainer import NetworkJudge, Trainer
+from judge.training.memory import OutOfMemory, watched
+from judge.training.network_judge import NetworkJudge
+from judge.training.trainer import Trainer
 from judge.types import Predictions, Sample, Target, TargetKind
 
 
@@ -292,13 +297,30 @@ print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabi
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    said = "training: memory does not hold 32 samples a forward pass."
+    said = "training judge 'test': memory does not hold 32 samples a forward pass."
     assert done.stdout.splitlines() == [
         f"{said} --micro-batch 4 would fit, and adds up to the same batches; or auto.",
         f"{said} --batch-size 4 would fit.",
         "4",
         "True",
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "lacks"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB.", True),
+        ("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("CUDA error: device-side assert triggered", False),
+    ],
+)
+def test_memory_runs_out_in_several_ways(said: str, lacks: bool) -> None:
+    def work() -> None:
+        raise RuntimeError(said)
+
+    with pytest.raises(OutOfMemory if lacks else RuntimeError):
+        watched(work)
 
 
 class Asked(Plain):
@@ -332,8 +354,25 @@ def test_a_judge_that_is_asked_as_it_is_takes_what_fits(monkeypatch: pytest.Monk
 def test_faults_are_one_clear_line() -> None:
     samples = make_samples(20)
     line = fault_of(make_judge(Broken).fit, samples, seed=0)
-    assert "training: loss is nan in epoch 1. Lower --learning-rate" in line
+    assert "training judge 'test': loss is nan in epoch 1. Lower --learning-rate" in line
     assert "nothing to choose the best epoch by" in fault_of(make_judge(Words, keep="best").fit, samples, seed=0)
+
+
+class Mortal(Words):
+    """Whoever collates for it beside its own process is ended, as by a kernel that lacks memory."""
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        if torch.utils.data.get_worker_info():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().collate(samples)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked")
+def test_a_loader_that_is_ended_is_told_in_one_line() -> None:
+    judge, samples = make_judge(Mortal, epochs=1), make_samples(20)
+    judge.fit(samples, seed=0).trainer.workers = 1
+    for work in (partial(judge.fit, seed=0), judge.predict):
+        assert fault_of(work, samples).startswith("--dataloader-workers: a process that prepares batches was ended")
 
 
 class Certain(nn.Module):
@@ -410,6 +449,13 @@ def test_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     line = fault_of(make_accelerator)
     assert line.startswith("accelerate launch: DeepSpeed is not supported. Use scripts/configs/fsdp.yaml")
+
+
+def test_fp16_is_refused_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert fault_of(make_accelerator, mixed_precision="fp16").startswith("--precision fp16: fp16 is not supported")
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
+    assert "fp16 is not supported under FSDP" in fault_of(make_accelerator)
 
 
 # The trainer and the fast LSTM against a loop that anybody would write: nn.LSTM, torch's Adam, batch by batch.
