@@ -1,8 +1,6 @@
 """Which tasks and which images carry a metric: contributions of captions that add up to it.
 
-Every metric is linear in what captions add to its sums, once what these are weighed by is held (``pieces`` of
-:class:`~judge.statistics.judged.Statistic`, and of counted metrics). So a captioner's captions add their part, people's
-take theirs away, and nothing remains.
+Contributions are those of :mod:`judge.statistics.contributions`.
 
 Where a metric asks what captions reveal (A->T), a caption is of the tasks that it names; where it asks how captions
 name the attribute (T->A), of those that its image shows. Of several it is an equal part each. Counted metrics that
@@ -26,16 +24,25 @@ import pandas as pd
 from scipy.sparse import csr_array, hstack
 
 from judge.evidence import mention_table
-from judge.metrics import Metric, find_metric
+from judge.metrics import Metric
 from judge.metrics.counted.contingency import BoolArray
 from judge.metrics.counted.spec import CountedMetric, Quotients
 from judge.statistics.comparisons import holm
-from judge.statistics.count_tables import CountedRows, choose_classes, counted_rows
+from judge.statistics.contributions import (
+    COLUMNS,
+    counted_tables,
+    judged_rows,
+    of_captions,
+    of_counted_images,
+    of_images,
+    take_apart,
+)
+from judge.statistics.count_tables import CountedRows
 from judge.statistics.counted import EXCHANGES, draw_halves, generator_of
 from judge.statistics.inference import Exchanged, from_halves, from_splits
 from judge.statistics.intervals import bootstrap_pooled, excess_of_parts, exchanged_values, permutation_p
 from judge.statistics.judged import CAPTION, caption_table
-from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
+from judge.statistics.summary import Basis, JudgedRow, Settings
 from judge.types import FloatArray, IntArray, Interval
 
 LEAST = 10
@@ -109,8 +116,7 @@ def break_down(
     captioners = list(said["captioner"].unique())
     tasks = [part for parts, _ in found for part in parts]
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
-    nothing = pd.DataFrame(columns=[*ROW, "image_id", "contribution"])
-    images = pd.concat([of for _, of in found], ignore_index=True) if found else nothing
+    images = pd.concat([of for _, of in found], ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
     return Breakdown(tuple(tasks), images, said)
 
 
@@ -120,14 +126,8 @@ Known = tuple[Interval | None, float | None, Basis | None]
 
 
 def _judged(scores: pd.DataFrame, said: pd.DataFrame, settings: Settings) -> Iterator[Found]:
-    groups = scores.groupby(ROW, sort=False, observed=True) if len(scores) else ()
-    for (captioner, name, _), rows in groups:
-        metric = find_metric(str(name))
-        if metric.amplification == "one_side":
-            continue
-        row = JudgedRow(metric, rows, settings)
-        if np.isfinite(row.value().value):
-            yield _Judged(row, said[said["captioner"] == captioner], settings).found()
+    for row in judged_rows(scores, settings):
+        yield _Judged(row, said[said["captioner"] == row.line.captioner], settings).found()
 
 
 class _Judged:
@@ -144,7 +144,7 @@ class _Judged:
     def found(self) -> Found:
         """Its tasks and its images."""
         row = self.row
-        of_caption, share = self.contributions(row.captions), self.shares(row.captions)
+        of_caption, share = of_captions(row, row.captions), self.shares(row.captions)
         values = np.asarray(share.T @ of_caption)
         asked = row.captions["n"].to_numpy() > 0
         counts = [
@@ -156,20 +156,7 @@ class _Judged:
             TaskPart(*row.line.key, task, float(values[place]), None, int(counts[0][place]), int(counts[1][place]), *of)
             for place, (task, of) in enumerate(zip([*self.tasks, NONE], inferred, strict=True))
         ]
-        images = row.captions[["image_id"]].assign(contribution=of_caption).groupby("image_id").sum().reset_index()
-        return _corrected(parts), _images(row.line.key, images)
-
-    def contributions(self, captions: pd.DataFrame) -> FloatArray:
-        """Of each caption, [C], to the metric of these captions; NaN where it has no value."""
-        statistic = self.row.statistic
-        rows = statistic.rows(captions)
-        sums = [np.asarray(side.sum(axis=0), dtype=np.float64) for side in rows.by_image()]
-        if not np.isfinite(statistic(sums[0], sums[1]).value):  # A split without captions of a class.
-            return np.full(len(rows.image), np.nan)
-        human, generated = (
-            weight * (rows.table @ piece) for weight, piece in zip(rows.weights(), statistic.pieces(*sums), strict=True)
-        )
-        return np.where(rows.generated, generated, -human)
+        return _corrected(parts), of_images(row)
 
     def shares(self, captions: pd.DataFrame) -> csr_array:
         """How much of each caption is of each task, and of none, [C, T + 1]."""
@@ -181,7 +168,7 @@ class _Judged:
         level, ratio = self.settings.level, self.settings.ratios.get(self.row.metric.name)
         if ratio is not None:
             splits = [caption_table(part, self.row.metric.score) for part in self.row.splits()]
-            by_split = np.stack([self.shares(of).T @ self.contributions(of) for of in splits], axis=1)
+            by_split = np.stack([self.shares(of).T @ of_captions(self.row, of) for of in splits], axis=1)
             found = [from_splits(*pair, ratio=ratio, level=level) for pair in zip(values, by_split, strict=True)]
             known: list[Known] = [(of.interval, of.p_value, "splits") for of in found if of]
             if len(known) == len(found):
@@ -200,16 +187,9 @@ class _Judged:
 
 
 def _counted(counts: pd.DataFrame, said: pd.DataFrame, names: Sequence[str], settings: Settings) -> Iterator[Found]:
-    metrics = [metric for metric in map(find_metric, names) if metric.counted]
-    groups = counts.groupby("captioner", sort=False, observed=True) if metrics else ()
-    for captioner, rows in groups:
-        for metric in metrics:
-            assert metric.counted is not None
-            counted = choose_classes(metric.counted, counts)
-            held = counted_rows(rows, counted)
-            if held is not None:
-                own = said[said["captioner"] == captioner]
-                yield from _Counted(str(captioner), metric, counted, held, rows, own).found(settings)
+    for captioner, metric, counted, held, rows in counted_tables(counts, names):
+        own = said[said["captioner"] == captioner]
+        yield from _Counted(captioner, metric, counted, held, rows, own).found(settings)
 
 
 class _Counted:
@@ -226,12 +206,9 @@ class _Counted:
     ) -> None:
         self.key = captioner, metric.name, metric.judge
         self.metric, self.counted, self.held, self.counts = metric, counted, held, counts
-        truth, predicted = (held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in held.rows.by_image())
-        frozen = counted.freeze(truth, predicted)
-        self.value = frozen.compare(truth, predicted).value
-        self.pieces = [held.flatten(of) for of in frozen.pieces(truth, predicted)]
+        self.pieces = take_apart(counted, held)
         # What a sum over captions by another is made of are captions: they are of the tasks that images show.
-        self.of_images = isinstance(frozen, Quotients)
+        self.of_images = isinstance(self.pieces.frozen, Quotients)
         if self.of_images:
             shown = said[said["side"] == "annotated"].set_index("image_id")["objects"]
             self.tasks = [*names_of(shown), NONE]
@@ -263,7 +240,7 @@ class _Counted:
 
     def found(self, settings: Settings) -> Iterator[Found]:
         """Its tasks and its images; nothing where it has no value."""
-        if not np.isfinite(self.value):
+        if not np.isfinite(self.pieces.value):
             return
         rows = self.held.rows
         sides = ~rows.generated, rows.generated
@@ -277,9 +254,7 @@ class _Counted:
                 self.tasks, values, published, *counts, known, strict=True
             )
         ]
-        human, generated = (side @ piece for side, piece in zip(rows.by_image(), self.pieces, strict=True))
-        images = pd.DataFrame({"image_id": self.held.images, "contribution": generated - human})
-        yield _corrected(parts), _images(self.key, images)
+        yield _corrected(parts), of_counted_images(self.key, self.held, self.pieces)
 
     def captions(self, of: BoolArray) -> IntArray:
         """How many rows of a side count for each task, [T]."""
@@ -338,8 +313,3 @@ def _corrected(parts: Sequence[TaskPart]) -> list[TaskPart]:
     ]
     corrected = [replace(part, p_holm=p) for part, p in zip(there, holm([of.p_value for of in there]), strict=True)]
     return sorted(corrected, key=lambda part: -abs(part.contribution))
-
-
-def _images(key: tuple[str, str, str], images: pd.DataFrame) -> pd.DataFrame:
-    named = dict(zip(ROW, key, strict=True))
-    return images.assign(**named)[[*ROW, "image_id", "contribution"]]
