@@ -160,7 +160,7 @@ def run(
         sight = describe_images(config, plan, lexicons.attribute)
         result = replace(result, run={**result.run, **sight, **people})
         if directory and is_main_process():
-            directory.finish(config.to_yaml(), result)
+            directory.finish(config.to_yaml(), result, pictures.of_examples(result.examples))
     return result
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from judge.commands.labels import labels_of
 from judge.config import CaptionConfig, HidingSettings, MaskConfig, RunConfig
@@ -24,6 +25,7 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import list_pictures
 from judge.masking.instances import PERSON
 from judge.masking.people import Mode
+from judge.masking.thumbnails import hides_people, make_thumbnails
 from judge.types import Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
@@ -217,6 +219,7 @@ class RunPictures:
 
     config: RunConfig
     progress: Progress | None = None
+    _shown: HiddenPictures | None = None
 
     @cached_property
     def truth(self) -> GroundTruth | None:
@@ -243,8 +246,17 @@ class RunPictures:
 
         found = in_main_process(lambda: self._hidden(image_ids))
         if image_ids:
+            self._shown = found
             self.free()
         return found
+
+    def of_examples(self, examples: pd.DataFrame) -> dict[str, bytes]:
+        """Image id -> small picture, people hidden, of a report's examples; none where the run hides nobody whole."""
+        if self.config.images is None or not len(examples):
+            return {}
+        wanted = list(dict.fromkeys(examples["image_id"]))
+        shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
+        return make_thumbnails(shown, wanted) if hides_people(shown) else {}
 
     def free(self) -> None:
         """Give back what is read again if it is asked for: instances (a gigabyte of COCO's) and the detector."""

@@ -15,6 +15,7 @@ from judge.masking.instances import PERSON
 from judge.measure.answers import Answers, answer_rows, score_table
 from judge.measure.collect import measure_cells
 from judge.measure.description import describe
+from judge.measure.examples import choose_examples
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import COLUMNS, check_refits, refit
@@ -22,6 +23,7 @@ from judge.measure.words import word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import Breakdown, break_down
 from judge.statistics.collect import estimate
+from judge.statistics.contributions import image_contributions
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
@@ -63,7 +65,7 @@ def measure(
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
     """
     if plan.quality:
-        require("quality", "pycocoevalcap", "matplotlib")
+        require("quality", "pycocoevalcap")
     work = lay_out(corpus, plan, lexicons)
     setup = _with_pictures(setup or TrainingSetup(), work.jobs, open_pictures)
     counts = pd.concat([of.rows for of in work.count_rows], ignore_index=True) if work.count_rows else pd.DataFrame()
@@ -86,11 +88,20 @@ def measure(
     quality = in_main_process(lambda: _qualities(corpus, plan, work.truth.labels, progress)) if plan.quality else {}
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
     run = in_main_process(lambda: describe(work, [chosen for _, chosen in answers], counts, plan))
-    result = Result(tuple(summaries), scores, counts, replicates, run, quality)
+    shown = in_main_process(lambda: _examples(corpus, work, scores, counts, settings))
+    result = Result(tuple(summaries), scores, counts, replicates, run, quality, examples=shown)
     if work.said is None:
         return result
     notes = [chosen for _, chosen in answers]
     return replace(result, breakdown=_break_down(work, work.said, result, notes, plan, setup=setup, progress=progress))
+
+
+def _examples(
+    corpus: Corpus, work: Work, scores: pd.DataFrame, counts: pd.DataFrame, settings: Settings
+) -> pd.DataFrame:
+    names = [metric.name for metric in work.metrics]
+    found = image_contributions(scores, counts, names, settings)
+    return choose_examples(corpus, work, scores, found, seed=settings.seed)
 
 
 def _break_down(

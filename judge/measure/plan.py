@@ -138,6 +138,7 @@ class Result:
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
         quality: captioner -> how well it describes, by class; empty where that was not asked for.
         breakdown: what tasks, images and words add to every row; None where that was not asked for.
+        examples: the rows of ``examples.parquet``: captions of images that carry most of every row, and of random ones.
     """
 
     summaries: tuple[Summary, ...]
@@ -147,6 +148,7 @@ class Result:
     run: Mapping[str, Any]
     quality: Mapping[str, Quality] = field(default_factory=dict)
     breakdown: Breakdown | None = None
+    examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
         """All pairs of captioners, metric by metric and judge by judge."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 
 from judge.measure import Result
-from judge.metrics import Metric
 from judge.report.breakdown import write_breakdown
 from judge.report.caveats import warnings
 from judge.report.notes import footnotes
+from judge.report.page import Contents, make_page
 from judge.statistics.comparisons import Difference, conclude
 from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
@@ -25,7 +25,8 @@ from judge.utils.files import ResumableFolder, write_whole
 
 FIGURES = "figures"
 _QUALITY = "quality.csv"
-REPLICATES = "replicates"
+REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
+REPORT = "report.html"
 
 
 class RunDirectory(ResumableFolder):
@@ -34,7 +35,9 @@ class RunDirectory(ResumableFolder):
     That is ``scores.parquet`` (what judges said), ``counts.parquet`` (what captions say) and ``replicates.parquet``
     (values on parts of the data, and on data drawn anew).
 
-    Where captions were scored also ``quality.csv`` and ``figures/``; of a breakdown ``breakdown/`` and ``collect.csv``.
+    ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has pictures also
+    ``pictures.parquet``). Where captions were scored also ``quality.csv``; of a breakdown ``breakdown/`` and
+    ``collect.csv``.
 
     A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
     Under several processes only the main one writes.
@@ -47,41 +50,44 @@ class RunDirectory(ResumableFolder):
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         super().__init__(path, marker="run.yaml", what="run", command="judge evaluate", overwrite=overwrite)
 
-    def finish(self, settings: str, result: Result) -> None:
-        """Write the results and give the folder its name."""
+    def finish(self, settings: str, result: Result, pictures: Mapping[str, bytes] | None = None) -> None:
+        """Write the results and give the folder its name.
+
+        Args:
+            settings: run.yaml.
+            result: of the run.
+            pictures: image id -> JPEG, people hidden, for the examples.
+        """
         with self.writing():
             (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
             tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
+            tables |= {EXAMPLES: result.examples, PICTURES: picture_table(pictures or {})}
             for name, rows in tables.items():
                 path = self.partial / f"{name}.parquet"
                 path.unlink(missing_ok=True)  # A run that was killed while it wrote may have had other metrics.
                 if len(rows):
                     rows.to_parquet(path, index=False)
             (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
-            self._draw(result)
+            self._show(Contents(result, [("", settings)], pictures=pictures or {}))
             write_breakdown(self.partial, result.breakdown)
             self.log("finished", rows=len(result.scores))
         self.publish()
         shutil.rmtree(self.path / "members", ignore_errors=True)
 
-    def _draw(self, result: Result) -> None:
-        """Where captions were scored: the scores, and for each metric and judge its values against them."""
+    def _show(self, contents: Contents) -> None:
+        """The report and its figures; where captions were scored, the scores."""
         (self.partial / _QUALITY).unlink(missing_ok=True)
         shutil.rmtree(self.partial / FIGURES, ignore_errors=True)
-        if not result.quality:
-            return
-        from judge.report.plots import plot_against_quality
-
-        tables = [found.table() for found in result.quality.values()]
-        write_whole(self.partial / _QUALITY, pd.concat(tables).to_csv(index=False).encode())
-        rows: dict[tuple[Metric, str], list[Summary]] = {}
-        for row in result.summaries:
-            if row.amplification is not None and math.isfinite(row.amplification):
-                rows.setdefault((row.metric, row.judge), []).append(row)
+        if contents.result.quality:
+            tables = [found.table() for found in contents.result.quality.values()]
+            write_whole(self.partial / _QUALITY, pd.concat(tables).to_csv(index=False).encode())
         (self.partial / FIGURES).mkdir()
-        for (metric, judge), found in rows.items():
-            name = re.sub(r"[^\w.-]+", "-", f"{metric.name}-{judge}")
-            plot_against_quality(found, result.quality, self.partial / FIGURES / f"{name}.png")
+        write_whole(self.partial / REPORT, make_page(contents, self.partial / FIGURES).encode())
+
+
+def picture_table(pictures: Mapping[str, bytes]) -> pd.DataFrame:
+    """``pictures.parquet``: a row per picture of the examples, people hidden, as JPEG."""
+    return pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
 
 
 def metrics_json(result: Result) -> str:

@@ -20,7 +20,7 @@ OF_NAMED = "P(a^)/P(T)"
 
 def summary_lines(result: Result) -> list[str]:
     """The two or three lines that stand below the table in any case."""
-    left_out = max((sum(_left_out(entry).values()) for entry in result.run["captioners"].values()), default=0)
+    left_out = max((sum(left_out_of(entry).values()) for entry in result.run["captioners"].values()), default=0)
     tests = sum(row.p_value is not None for row in result.summaries)
     holm = f"p (Holm): corrected for {_tests(tests)}. " if tests else ""
     most = "up to " if len(result.run["captioners"]) > 1 and left_out else ""
@@ -216,7 +216,7 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
     entries = run["captioners"].items()
     for names, note in _alike((name, _evidence(entry, run)) for name, entry in entries):
         yield f"{names}: {note}."
-    for names, note in _alike((name, _counted(left_out)) for name, of in entries if (left_out := _left_out(of))):
+    for names, note in _alike((name, _counted(left_out)) for name, of in entries if (left_out := left_out_of(of))):
         yield f"{names}, left out: {note}."
     chosen = (
         (name, f"{what}: " + "; ".join(f"{side} {_frequencies(counts)}" for side, counts in sides.items()))
@@ -243,7 +243,7 @@ def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     return "; ".join(notes)
 
 
-def _left_out(entry: Mapping[str, Any]) -> dict[str, int]:
+def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
     """Reason -> how many images, captions or tasks."""
     found: dict[str, int] = dict(entry["dropped"])
     for side, covered in (entry["coverage"] or {}).items():

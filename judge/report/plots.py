@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from judge.errors import JudgeError, require
+from judge.errors import JudgeError
 from judge.quality import Quality
 from judge.statistics.summary import Summary
 from judge.types import FloatArray
@@ -21,29 +22,58 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_MARKERS, _GREY = "os^Dv*PX", "#999999"
+_MARKERS, GREY = "os^Dv*PX", "#767676"
 
 
-def plot_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Quality], path: Path) -> None:
-    """Write :func:`draw_against_quality` as a PNG.
+def new_figure(width: float, height: float, **settings: Any) -> Figure:
+    """An empty figure of these inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), **settings)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def as_svg(figure: Figure) -> str:
+    """A figure as SVG: text stays text; the same figure gives the same file."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with _quiet(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "judge"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue().decode()
+
+
+def write_figure(figure: Figure, path: Path) -> str:
+    """Write a figure as PNG and as SVG.
 
     Args:
-        rows: of one metric and one judge.
-        qualities: captioner -> its quality.
-        path: of the file; its folder must be there.
+        figure: drawn.
+        path: of the files, without suffix; their folder must be there.
+
+    Returns:
+        The SVG.
 
     Raises:
-        ValueError: as of the drawing.
-        JudgeError: as of the drawing; or the file cannot be written.
+        JudgeError: a file cannot be written.
     """
-    figure = draw_against_quality(rows, qualities)
     buffer = io.BytesIO()
+    with _quiet():
+        figure.savefig(buffer, format="png", dpi=150)
+    found = as_svg(figure)
+    with writing(path):
+        write_whole(path.with_name(f"{path.name}.png"), buffer.getvalue())
+        write_whole(path.with_name(f"{path.name}.svg"), found.encode())
+    return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(buffer, format="png", dpi=150)
-    with writing(path):
-        write_whole(path, buffer.getvalue())
+        yield
 
 
 def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Quality]) -> Figure:
@@ -58,12 +88,8 @@ def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
 
     Raises:
         ValueError: rows of several metrics or judges.
-        JudgeError: matplotlib is not installed; nothing to draw; a captioner whose quality is not known.
+        JudgeError: nothing to draw; a captioner whose quality is not known.
     """
-    require("quality", "matplotlib")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if len({(row.metric, row.judge) for row in rows}) > 1:
         raise ValueError("rows of several metrics or judges")
     drawn = [row for row in rows if row.amplification is not None and np.isfinite(row.amplification)]
@@ -71,8 +97,7 @@ def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
         raise JudgeError("no captioner has an amplification to draw", mend="name a metric that compares two sides")
     if missing := [row.captioner for row in drawn if row.captioner not in qualities]:
         raise JudgeError(f"the caption quality of '{missing[0]}' is not known", mend="measure it first")
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 4, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     found = [qualities[row.captioner] for row in drawn]
     points = _draw(left, drawn, [quality.vocabulary["generated"] for quality in found], "vocabulary (distinct words)")
@@ -91,7 +116,7 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     points = []
     x = np.asarray(across, dtype=np.float64)
     y = np.array([row.amplification for row in rows], dtype=np.float64)
-    axes.axhline(rows[0].metric.neutral, color=_GREY, linewidth=0.8)
+    axes.axhline(rows[0].metric.neutral, color=GREY, linewidth=0.8)
     # Ten colours; the eleventh captioner has the first colour and another mark.
     for number, (row, at, value) in enumerate(zip(rows, x, y, strict=True)):
         colour, mark = f"C{number % 10}", _MARKERS[(number + number // 10) % len(_MARKERS)]
@@ -112,5 +137,5 @@ def _trend(axes: Axes, x: FloatArray, y: FloatArray) -> None:
 
     line = stats.linregress(x, y)
     ends = np.array([x.min(), x.max()])
-    axes.plot(ends, line.intercept + line.slope * ends, ":", color=_GREY)
+    axes.plot(ends, line.intercept + line.slope * ends, ":", color=GREY)
     axes.set_title(f"$R^2$ = {line.rvalue**2:.2f} over {len(x)} captioners", fontsize=9)

@@ -1,0 +1,133 @@
+"""Examples: the images that carry most of every row of the table, on either side of 0, and random ones beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from judge.corpus import Corpus
+from judge.evidence import PEOPLE, Evidence
+from judge.measure.jobs import Work
+from judge.statistics.summary import ROW
+from judge.text.lexicon import load_lexicon
+from judge.text.tokens import tokenize
+from judge.types import Side
+
+Chosen = Literal["adds", "takes away", "random"]
+CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
+"""Why an image is shown: it adds most to the row's value, takes most away from it, or was drawn at random."""
+
+# Images of each kind for a row, and of all rows together: a page must open quickly, however much was measured.
+MOST, MOST_IN_ALL = 6, 240
+# Where no words of tasks are known: they only sort examples.
+_TASKS = "coco-objects"
+COLUMNS = [
+    *ROW, "chosen", "rank", "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read",
+    "probability", "predicted",
+]  # fmt: skip
+_CAPTION = ["side", "image_id", "index"]
+
+
+def choose_examples(
+    corpus: Corpus, work: Work, scores: pd.DataFrame, contributions: pd.DataFrame, *, seed: int
+) -> pd.DataFrame:
+    """The captions of some images of every row that has contributions: a bounded choice, whatever the run's size.
+
+    Args:
+        corpus: what was read.
+        work: of the run.
+        scores: the rows of ``scores.parquet``.
+        contributions: of :func:`~judge.statistics.contributions.image_contributions`.
+        seed: of the random images.
+
+    Returns:
+        A row per caption, ``COLUMNS``: the row of the table; ``chosen`` (see ``CHOSEN``) and ``rank``, from 0, of its
+        image there; what the image adds to the row (of counted metrics to the published value), its class and what it
+        shows (annotated, or else named by its captions; joined by "|"); the caption as written, and as judges read it
+        ("" of counted metrics); the mean over judges of the true answer's probability (NaN of counted metrics), and
+        the answer that most judges gave.
+    """
+    picked = _pick(contributions, seed)
+    evidence = {
+        (job.evidence.captioner, metric.name, job.judge): job.evidence for job in work.jobs for metric in job.metrics
+    }
+    written = {captions.name: captions.by_image for captions in corpus.generated}
+    rows = []
+    for key, part in picked.groupby(ROW, sort=False, observed=True):
+        captioner, metric, judge = map(str, key)
+        wanted = set(part["image_id"])
+        own = scores[(scores[ROW] == [captioner, metric, judge]).all(axis=1)] if len(scores) else scores
+        answered = _answers(own[own["image_id"].isin(wanted)]) if len(own) else {}
+        read = _read(evidence[captioner, metric, judge], wanted) if (captioner, metric, judge) in evidence else {}
+        sides: Mapping[Side, Mapping[str, Sequence[str]]] = {
+            "human": corpus.human.by_image,
+            "generated": written[captioner],
+        }
+        for image in part.itertuples(index=False):
+            shown = [image.chosen, image.rank, image.image_id, image.contribution]
+            about = [*shown, work.truth.labels.by_image.get(image.image_id, "")]
+            about.append(_shows(str(image.image_id), work, [*sides["human"].get(image.image_id, ())]))
+            for side, index, caption in _captions(sides, str(image.image_id), read):
+                place = side, image.image_id, index
+                rows.append(
+                    [*key, *about, side, index, caption, read.get(place, ""), *answered.get(place, (np.nan, ""))]
+                )
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Of each row of the table its examples: ``contributions`` with the columns chosen and rank."""
+    groups = contributions.groupby(ROW, sort=False, observed=True)
+    most = max(1, min(MOST, MOST_IN_ALL // (len(CHOSEN) * max(1, groups.ngroups))))
+    parts = []
+    for key, rows in groups:
+        order = rows.sort_values(["contribution", "image_id"], ascending=[False, True], kind="stable")
+        generator = np.random.default_rng([seed, *map(ord, "/".join(map(str, key)))])
+        drawn = generator.permutation(len(order))[:most]
+        chosen: dict[Chosen, pd.DataFrame] = {
+            "adds": order[order["contribution"] > 0].head(most),
+            "takes away": order[order["contribution"] < 0].iloc[::-1].head(most),
+            "random": order.iloc[drawn],
+        }
+        parts += [of.assign(chosen=name, rank=range(len(of))) for name, of in chosen.items()]
+    return pd.concat(parts, ignore_index=True) if parts else contributions.assign(chosen="", rank=0)
+
+
+def _answers(rows: pd.DataFrame) -> dict[tuple[str, str, int], tuple[float, str]]:
+    """(side, image, index) -> mean probability of the truth over judges, and their most frequent answer."""
+    asked = rows[rows["probability"].notna()]
+    groups = asked.groupby(_CAPTION, observed=True)
+    said = groups["predicted"].agg(lambda of: of.mode().iloc[0])
+    found = zip(groups["probability"].mean().items(), said, strict=True)
+    return {tuple(place): (float(mean), str(guess)) for (place, mean), guess in found}  # type: ignore[misc]
+
+
+def _read(evidence: Evidence, images: set[str]) -> dict[tuple[str, str, int], str]:
+    """(side, image, index) -> the caption as judges read it."""
+    return {
+        (side, sample.image_id, sample.index): sample.text
+        for (side, _), slot in evidence.slots.items()
+        for sample in (slot[slot.place[image]] for image in sorted(images & slot.place.keys()))
+    }
+
+
+def _captions(
+    sides: Mapping[Side, Mapping[str, Sequence[str]]], image: str, read: Mapping[tuple[str, str, int], str]
+) -> Iterator[tuple[Side, int, str]]:
+    """Side, index and text of an image's captions: those that judges read, or all where no judge read."""
+    for side, captions in sides.items():
+        for index, caption in enumerate(captions.get(image, ())):
+            if not read or (side, image, index) in read:
+                yield side, index, caption
+
+
+def _shows(image: str, work: Work, captions: Sequence[str]) -> str:
+    """What an image shows, people apart: as annotated, or as its human captions name it."""
+    tasks = work.truth.tasks
+    if tasks is not None and image in tasks.by_image:
+        return "|".join(tasks.names[place] for place in tasks.by_image[image])
+    lexicon = work.truth.words.tasks or load_lexicon(_TASKS)
+    return "|".join(sorted(frozenset().union(*(lexicon.mentions(tokenize(of)) for of in captions)) - PEOPLE))

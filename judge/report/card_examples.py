@@ -1,0 +1,148 @@
+"""Examples as a page shows them: a card for every image of every row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from judge.measure import Result
+from judge.metrics import find_metric
+from judge.statistics.summary import ROW, name_row
+from judge.text.alignment import UNKNOWN, is_special
+
+_WHAT = {
+    "adds": "adds {amount} to the value",
+    "takes away": "takes {amount} from the value",
+    "random": "drawn at random, adds {amount}",
+}
+_WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
+
+
+class Word(NamedTuple):
+    """A word as judges read it.
+
+    Attributes:
+        text: the word, or what hides it.
+        hidden: whether it hides a word of the attribute, or of a task.
+        unknown: whether it stands for a word that the captioner lacks.
+        value: what it adds to the log-odds of the true class; None where that is not known.
+        share: ``value`` over the largest of the page, in [-1, 1].
+    """
+
+    text: str
+    hidden: bool
+    unknown: bool
+    value: float | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """A caption of a card: who wrote it, as written and as read, and what the judge said."""
+
+    who: str
+    text: str
+    read: tuple[Word, ...]
+    probability: float | None
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """An image of a row of the table.
+
+    Attributes:
+        captioner, title: the row.
+        what: what the image adds, in words.
+        chosen: why it is shown.
+        contribution: to the row's value.
+        difference: mean probability of the truth from the captioner's captions less that from people's; 0 where no
+            judge was asked.
+        class_, tasks: of the image.
+        image_id: where ids are shown.
+        picture: the class of its picture in the page's style; "" without.
+        captions: people's, then the captioner's.
+    """
+
+    captioner: str
+    title: str
+    what: str
+    chosen: str
+    contribution: float
+    difference: float
+    class_: str
+    tasks: tuple[str, ...]
+    image_id: str
+    picture: str
+    captions: tuple[Caption, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """All cards, what they can be filtered by, and image id -> the name of its picture."""
+
+    cards: tuple[Card, ...]
+    pictures: Mapping[str, str]
+    captioners: tuple[str, ...]
+    rows: tuple[str, ...]
+    classes: tuple[str, ...]
+    tasks: tuple[str, ...]
+    shaded: bool
+
+
+def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool) -> Examples | None:
+    """The cards of a result; None where it has no examples.
+
+    Args:
+        result: with examples.
+        pictures: image id -> a picture, of some images.
+        names: whether ids of images are shown.
+    """
+    table = result.examples
+    if not len(table):
+        return None
+    images = [image for image in dict.fromkeys(table["image_id"]) if image in pictures]
+    known = {image: f"pic{number}" for number, image in enumerate(images)}
+    cards = tuple(_cards(table, known, names=names))
+    fields = [dict.fromkeys(getattr(card, name) for card in cards) for name in ("captioner", "title", "class_")]
+    tasks = sorted({task for card in cards for task in card.tasks})
+    return Examples(cards, known, *map(tuple, fields), tuple(tasks), shaded=False)
+
+
+def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> Iterator[Card]:
+    for key, rows in table.groupby([*ROW, "chosen", "rank"], sort=False, observed=True):
+        captioner, metric, judge, chosen, _ = map(str, key)
+        first = rows.iloc[0]
+        amount = _amount(first["contribution"], chosen)
+        asked = rows[rows["probability"].notna()].groupby("side")["probability"].mean()
+        difference = float(asked["generated"] - asked["human"]) if len(asked) == 2 else 0.0
+        image = str(first["image_id"])
+        yield Card(
+            captioner,
+            name_row(find_metric(metric), judge),
+            _WHAT[chosen].format(amount=amount),
+            chosen,
+            float(first["contribution"]),
+            difference,
+            str(first["class"]),
+            tuple(name for name in str(first["tasks"]).split("|") if name),
+            image if names else "",
+            pictures.get(image, ""),
+            tuple(_caption(row) for row in rows.to_dict("records")),
+        )
+
+
+def _amount(value: float, chosen: str) -> str:
+    shown = abs(value) if chosen == "takes away" else value
+    return f"{shown:.2g}" if chosen == "takes away" else f"{shown:+.2g}"
+
+
+def _caption(row: Mapping[Any, Any]) -> Caption:
+    words = tuple(Word(word, is_special(word), word == UNKNOWN) for word in str(row["read"]).split())
+    probability = None if math.isnan(row["probability"]) else float(row["probability"])
+    answer = "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"])
+    return Caption(_WHO[row["side"]], str(row["caption"]), words, probability, answer)

@@ -1,0 +1,173 @@
+"""What a result was measured on, as tables: classes, coverage, alignment, what was left out; and scores by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from judge.measure import Result
+from judge.metrics import find_metric
+from judge.report.notes import left_out_of
+from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, names
+from judge.statistics.judged import caption_table
+from judge.statistics.summary import ROW, name_row
+
+SHARE = ".1%"
+
+
+def fact_tables(result: Result) -> Iterator[Table[Any]]:
+    """All of them; those without rows are left out."""
+    run = result.run
+    tables = [class_table(run), class_score_table(result), coverage_table(run), alignment_table(run), left_table(run)]
+    yield from (table for table in tables if table.rows)
+
+
+class ClassRow(NamedTuple):
+    """Images of a class that a captioner was measured on."""
+
+    captioner: str
+    name: str
+    images: int
+
+
+def class_table(run: Mapping[str, Any]) -> Table[ClassRow]:
+    """How many images of each class; of several attributes, of each class of their product."""
+    rows = [ClassRow(name, of, n) for name, entry in run["captioners"].items() for of, n in entry["images"].items()]
+    columns: tuple[Column[ClassRow], ...] = (
+        names("captioner", lambda row: row.captioner),
+        names(f"{run['attribute']}, as perceived", lambda row: row.name),
+        Column("images", lambda row: row.images, COUNT),
+    )
+    return Table(columns, tuple(rows), "Images by class")
+
+
+class ClassScore(NamedTuple):
+    """Mean scores of a class's captions."""
+
+    captioner: str
+    title: str
+    name: str
+    images: int
+    human: float
+    generated: float
+
+
+def class_score_table(result: Result) -> Table[ClassScore]:
+    """Scores by class, of metrics without priors whose judges guess the attribute; images count equally."""
+    columns: tuple[Column[ClassScore], ...] = (
+        names("captioner", lambda row: row.captioner),
+        names("metric (judge)", lambda row: row.title),
+        names("class", lambda row: row.name),
+        Column("images", lambda row: row.images, COUNT),
+        Column("human", lambda row: row.human, NUMBER),
+        Column("generated", lambda row: row.generated, NUMBER),
+        Column("difference", lambda row: row.generated - row.human, SIGNED),
+    )
+    note = "Mean score of a class's images. No interval and no test: a guide to where to look."
+    return Table(columns, tuple(_class_scores(result.scores)), "Scores by class", (note,))
+
+
+def _class_scores(scores: pd.DataFrame) -> Iterator[ClassScore]:
+    for key, rows in scores.groupby(ROW, sort=False, observed=True) if len(scores) else ():
+        captioner, name, judge = map(str, key)
+        metric = find_metric(name)
+        if metric.prior or metric.target == "tasks" or metric.amplification == "one_side":
+            continue
+        captions = caption_table(rows, metric.score)
+        captions = captions.assign(score=captions["q"] / captions["n"])
+        images = captions.groupby(["answer", "side", "image_id"], observed=True)["score"].mean()
+        means = images.groupby(["answer", "side"]).agg(["mean", "size"])
+        for of in dict.fromkeys(captions["answer"]):
+            human, generated = (means.loc[(of, side)] for side in ("human", "generated"))
+            title = name_row(metric, judge)
+            yield ClassScore(
+                captioner, title, of, int(generated["size"]), float(human["mean"]), float(generated["mean"])
+            )
+
+
+class Covered(NamedTuple):
+    """Of one side of a captioner, how often its captions name a class."""
+
+    captioner: str
+    side: str
+    shares: Mapping[str, Any]
+
+
+def coverage_table(run: Mapping[str, Any]) -> Table[Covered]:
+    """Shares of captions that name one class, none, several; counts of empty and refusing ones."""
+    rows = [
+        Covered(name, side, shares)
+        for name, entry in run["captioners"].items()
+        for side, shares in (entry["coverage"] or {}).items()
+    ]
+
+    def share(name: str) -> Column[Covered]:
+        return Column(f"name {name}", lambda row: row.shares[name], SHARE)
+
+    columns: tuple[Column[Covered], ...] = (
+        names("captioner", lambda row: row.captioner),
+        names("captions", lambda row: row.side),
+        share("one"),
+        share("none"),
+        share("several"),
+        Column("empty", lambda row: row.shares["empty"], COUNT),
+        Column("refuse", lambda row: row.shares["refused"], COUNT),
+    )
+    note = f"How many captions name a class of {run['attribute']}. Who always says 'person' reveals nothing."
+    return Table(columns, tuple(rows), "Coverage", (note,))
+
+
+class Aligned(NamedTuple):
+    """What alignment left of people's words for a captioner and a metric."""
+
+    captioner: str
+    metric: str
+    report: Mapping[str, Any]
+
+
+def alignment_table(run: Mapping[str, Any]) -> Table[Aligned]:
+    """Shares of people's tokens kept, exchanged, unknown."""
+    rows = [
+        Aligned(name, find_metric(metric).title, report)
+        for name, entry in run["captioners"].items()
+        for metric, report in entry["alignment"].items()
+    ]
+
+    def share(heading: str, name: str) -> Column[Aligned]:
+        return Column(heading, lambda row: row.report.get(name), SHARE)
+
+    columns: tuple[Column[Aligned], ...] = (
+        names("captioner", lambda row: row.captioner),
+        names("metric", lambda row: row.metric),
+        names("alignment", lambda row: row.report["how"]),
+        share("tokens kept", "tokens_kept"),
+        share("exchanged", "tokens_substituted"),
+        share("words kept", "words_kept"),
+    )
+    note = "Words of people's captions that the captioner lacks become <unk>, or the nearest word that it has."
+    return Table(columns, tuple(rows), "Alignment of people's captions", (note,))
+
+
+class LeftOut(NamedTuple):
+    """Images, captions or tasks of a captioner that were left out."""
+
+    captioner: str
+    reason: str
+    count: int
+
+
+def left_table(run: Mapping[str, Any]) -> Table[LeftOut]:
+    """What was left out, by reason."""
+    rows = [
+        LeftOut(name, reason, count)
+        for name, entry in run["captioners"].items()
+        for reason, count in left_out_of(entry).items()
+    ]
+    columns: tuple[Column[LeftOut], ...] = (
+        names("captioner", lambda row: row.captioner),
+        names("reason", lambda row: row.reason),
+        Column("images, captions or tasks", lambda row: row.count, COUNT),
+    )
+    return Table(columns, tuple(rows), "Left out")

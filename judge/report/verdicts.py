@@ -1,0 +1,70 @@
+"""A result in sentences: what can be said of each captioner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from judge.measure import Result
+from judge.report.table import SIGNED, digits_of, write
+from judge.statistics.comparisons import Conclusion, conclude
+from judge.statistics.summary import Summary
+
+CANNOT_TELL = "cannot tell"
+DISAGREE = "Metrics that disagree answer different questions: read each by itself."
+NO_PROOF = "What these data cannot tell is no proof of fairness."
+
+
+class Verdict(NamedTuple):
+    """What is said of a captioner.
+
+    Attributes:
+        captioner: its name.
+        sentence: in plain words; it begins with what the captioner does.
+    """
+
+    captioner: str
+    sentence: str
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """A sentence per captioner, in the order of the table; it says no more than the tests."""
+    rows: dict[str, list[tuple[Summary, Conclusion]]] = {}
+    for row, conclusion in zip(result.summaries, conclude(result.summaries), strict=True):
+        rows.setdefault(row.captioner, []).append((row, conclusion))
+    titles = _titles(result.summaries)
+    return [Verdict(captioner, f"{'; '.join(_parts(of, titles))}.") for captioner, of in rows.items()]
+
+
+def verdict_notes(result: Result) -> list[str]:
+    """What must be known to read the sentences."""
+    found = [(row.captioner, of.verdict) for row, of in zip(result.summaries, conclude(result.summaries), strict=True)]
+    both = [name for name, verdict in found if verdict == "mitigates" and (name, "amplifies") in found]
+    return [*([DISAGREE] if both else []), *([NO_PROOF] if any(of == CANNOT_TELL for _, of in found) else [])]
+
+
+def _titles(rows: Sequence[Summary]) -> dict[tuple[str, str], str]:
+    """(metric, judge) -> how sentences name it: the judge only where a metric has several."""
+    judges: dict[str, set[str]] = {}
+    for row in rows:
+        judges.setdefault(row.metric.name, set()).add(row.judge)
+    return {row.key[1:]: row.title if len(judges[row.metric.name]) > 1 else row.metric.title for row in rows}
+
+
+def _parts(rows: Sequence[tuple[Summary, Conclusion]], titles: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """A part for each verdict, with the values behind it; then what has none."""
+    groups: dict[str, list[str]] = {}
+    untested = []
+    for row, conclusion in rows:
+        title = titles[row.key[1:]]
+        if conclusion.verdict is None:
+            untested.append(title)
+        else:
+            value = write(row.amplification, SIGNED, digits_of(row.interval))
+            groups.setdefault(conclusion.verdict, []).append(f"{title} {value}")
+    unknown = groups.pop(CANNOT_TELL, [])
+    yield from (f"{verdict} ({', '.join(names)})" for verdict, names in groups.items())
+    if unknown:
+        yield f"cannot tell ({', '.join(unknown)})"
+    if untested:
+        yield f"no test of {', '.join(untested)}"
