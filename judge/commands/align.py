@@ -96,7 +96,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
         found = [replace(a, meteor=dict(zip(KINDS, row, strict=True))) for a, row in zip(found, of_each, strict=True)]
         for entry in found:
             notes += hardly_contextual(entry.captioner, entry.reports["contextual"].lacking_substituted, delta)
-        notes += _write(found, vectors, delta, config.to_yaml(), out.partial)
+        _write(found, vectors, delta, config.to_yaml(), out.partial)
         out.publish()
     return AlignedFolder(found, vectors.source, delta, notes)
 
@@ -197,8 +197,8 @@ def _plain(words: Words) -> str:
     return " ".join(word[1:-1] if is_special(word) else word for word in words) or UNKNOWN[1:-1]
 
 
-def _write(found: Sequence[Alignment], vectors: Vectors, delta: float, settings: str, folder: Path) -> list[str]:
-    """All but captions; a note where there is nothing to draw with."""
+def _write(found: Sequence[Alignment], vectors: Vectors, delta: float, settings: str, folder: Path) -> None:
+    """All but captions."""
     texts = {
         SUBSTITUTIONS: substitutions_csv(found),
         CURVE: curve_csv(found),
@@ -207,7 +207,4 @@ def _write(found: Sequence[Alignment], vectors: Vectors, delta: float, settings:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if find_spec("matplotlib") is None:
-        return ["no plot: needs the package 'matplotlib'; pip install 'caption-judge[quality]'"]
     (folder / PLOT).write_bytes(curve_png(found, delta))
-    return []

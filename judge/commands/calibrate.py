@@ -55,7 +55,6 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     Raises:
         JudgeError: anything that the user can mend.
     """
-    require("quality", "matplotlib")
     config = with_precision(config)
     if len(config.attributes) > 1:
         # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +44,18 @@ def as_svg(figure: Figure) -> str:
     buffer = io.BytesIO()
     with _quiet(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "judge"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue().decode()
+    return _renamed(buffer.getvalue().decode())
+
+
+def _renamed(svg: str) -> str:
+    """With ids that depend on what is drawn alone (matplotlib's depend on memory too), and clash with no other's."""
+    ids = list(dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg)))
+    for number, name in enumerate(ids):
+        svg = svg.replace(name, f"@{number}@")
+    mark = hashlib.blake2b(svg.encode(), digest_size=4).hexdigest()
+    for number in range(len(ids)):
+        svg = svg.replace(f"@{number}@", f"f{mark}-{number}")
+    return svg
 
 
 def write_figure(figure: Figure, path: Path) -> str:

@@ -12,7 +12,7 @@ from helpers import first_images
 from judge.errors import JudgeError
 from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
-from judge.report.plots import draw_against_quality, plot_against_quality
+from judge.report.plots import as_svg, draw_against_quality, write_figure
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -55,31 +55,34 @@ def test_what_is_drawn(qualities: dict[str, Quality]) -> None:
 
 
 def test_a_file_whole(qualities: dict[str, Quality], tmp_path: Path) -> None:
-    path = tmp_path / "figure.png"
-    plot_against_quality(ROWS, qualities, path)
-    data = path.read_bytes()
+    path = tmp_path / "figure"
+    svg = write_figure(draw_against_quality(ROWS, qualities), path)
+    data = path.with_suffix(".png").read_bytes()
+    assert path.with_suffix(".svg").read_text() == svg == as_svg(draw_against_quality(ROWS, qualities))
+    assert ">nic_equalizer</text>" in svg
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", data[16:24]) == (1350, 600)
     # Drawn again, without the bars: another picture in the same place, and nothing beside it.
-    plot_against_quality([row(name, value, interval=False) for name, value in LIC.items()], qualities, path)
-    assert path.read_bytes() != data
-    assert list(tmp_path.iterdir()) == [path]
+    without = [row(name, value, interval=False) for name, value in LIC.items()]
+    assert write_figure(draw_against_quality(without, qualities), path) != svg
+    assert path.with_suffix(".png").read_bytes() != data
+    assert sorted(of.name for of in tmp_path.iterdir()) == ["figure.png", "figure.svg"]
 
 
 def test_names_are_not_formulas(qualities: dict[str, Quality], tmp_path: Path) -> None:
     names = {"a$b_{": 0.1, "\u65e5\u672c": 0.2, "_hidden": 0.3}
     given = [row(*item) for item in names.items()], dict.fromkeys(names, qualities["nic_plus"])
     assert [text.get_text() for text in draw_against_quality(*given).legends[0].get_texts()] == list(names)
-    plot_against_quality(*given, tmp_path / "figure.png")
+    write_figure(draw_against_quality(*given), tmp_path / "figure")
 
 
 def test_faults(qualities: dict[str, Quality], tmp_path: Path) -> None:
     for error, rows, path, message in (
-        (JudgeError, [*ROWS, row("other", 0.1)], "a.png", "the caption quality of 'other' is not known"),
-        (JudgeError, [row("nic_plus", None)], "a.png", "no captioner has an amplification"),
-        (ValueError, [*ROWS, row("nic_plus", 0.1, metric="leakage")], "a.png", "several metrics or judges"),
-        (JudgeError, ROWS, "missing/a.png", "cannot be written"),
+        (JudgeError, [*ROWS, row("other", 0.1)], "a", "the caption quality of 'other' is not known"),
+        (JudgeError, [row("nic_plus", None)], "a", "no captioner has an amplification"),
+        (ValueError, [*ROWS, row("nic_plus", 0.1, metric="leakage")], "a", "several metrics or judges"),
+        (JudgeError, ROWS, "missing/a", "cannot be written"),
     ):
         with pytest.raises(error, match=message):
-            plot_against_quality(rows, qualities, tmp_path / path)
+            write_figure(draw_against_quality(rows, qualities), tmp_path / path)
     assert not list(tmp_path.iterdir())
