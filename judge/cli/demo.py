@@ -19,6 +19,7 @@ def demo(
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with one_line_errors():
         from judge.commands.demo import EXPECTED, run_demo
+        from judge.report.directory import REPORT
         from judge.report.result import print_result
 
         with show_progress() as progress:
@@ -33,4 +34,4 @@ def demo(
                 f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the\n"
                 "interval is to be compared with that."
             )
-        say(f"\nThe world is in {found.world}, the results are in {found.results}")
+        say(f"\nThe world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")

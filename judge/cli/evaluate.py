@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 def evaluate(config: RunConfig) -> None:
     """Measure how much captioners amplify the bias of human captions.
 
-    Prints a table and leaves in --out: run.yaml (settings), metrics.json, log.jsonl, scores.parquet (judges' answers),
-    counts.parquet (counts of captions) and replicates.parquet (values on parts of the data, for intervals and tests).
+    Prints a table and leaves in --out: report.html (a page to look at), run.yaml (settings), metrics.json, log.jsonl,
+    scores.parquet (judges' answers), counts.parquet (counts of captions), replicates.parquet (values on parts of the
+    data, for intervals and tests) and examples.parquet.
     """
     from judge.commands.evaluate import run
+    from judge.report.directory import REPORT
     from judge.report.result import print_result
     from judge.utils.launch import is_main_process
 
@@ -24,4 +26,4 @@ def evaluate(config: RunConfig) -> None:
         result = run(config, progress=progress)
     if is_main_process():
         print_result(result, verbose=config.verbose)
-        say(f"\nThe results are in {config.out}")
+        say(f"\nThe results are in {config.out}; look at {config.out / REPORT}")

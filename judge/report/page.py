@@ -22,7 +22,7 @@ from judge.report.caveats import warnings
 from judge.report.citations import citations
 from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.facts import fact_tables
-from judge.report.figures import GENERATED, HUMAN, INK, NOTE, PALE, SEVERAL, Drawing, drawings
+from judge.report.figures import GENERATED, HUMAN, INK, NOTE, PALE, SEVERAL, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
 from judge.report.plots import GREY, write_figure
 from judge.report.quality import quality_table
@@ -217,17 +217,24 @@ def _drawn(result: Result, folder: Path | None) -> dict[str, list[dict[str, Any]
     from judge.report.plots import as_svg
 
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in ("forest", *(chart[0] for chart in _CHARTS))}
+    taken: set[str] = set()
     for drawing in drawings(result):
         figure = drawing.draw()
-        svg = write_figure(figure, folder / file_name(drawing)) if folder else as_svg(figure)
+        svg = write_figure(figure, folder / _file_name(drawing.name, taken)) if folder else as_svg(figure)
         label = {"title": drawing.title, "text": drawing.text}
         found[drawing.kind].append({**label, "svg": inline(svg, drawing.title)})
     return found
 
 
-def file_name(drawing: Drawing) -> str:
-    """Of a figure, without suffix: captioners and judges may be called anything."""
-    return re.sub(r"[^\w.-]+", "-", drawing.name).strip(".")[:120]
+def _file_name(name: str, taken: set[str]) -> str:
+    """Of a figure, without suffix: captioners and judges may be called anything; ``taken`` are those before."""
+    plain = re.sub(r"[^\w.-]+", "-", name).strip(".")[:100]
+    found, number = plain, 1
+    while found.lower() in taken:
+        number += 1
+        found = f"{plain}-{number}"
+    taken.add(found.lower())
+    return found
 
 
 def inline(svg: str, title: str) -> Markup:

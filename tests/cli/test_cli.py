@@ -74,10 +74,11 @@ def finished(files: WorldFiles) -> Result:
 
 def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
     out = files.folder.parent / "run"
-    left = ["log.jsonl", "metrics.json", "replicates.parquet", "run.yaml", "scores.parquet"]
+    left = ["examples.parquet", "figures", "log.jsonl", "metrics.json", "replicates.parquet", "report.html"]
+    left += ["run.yaml", "scores.parquet"]
     assert sorted(path.name for path in out.iterdir()) == left
     assert not out.with_name("run.partial").exists()
-    assert finished.stdout.rstrip().endswith(f"The results are in {out}")
+    assert finished.stdout.rstrip().endswith(f"The results are in {out}; look at {out / 'report.html'}")
     assert "LIC (linear)" in finished.stdout
     assert "Intervals and p: for another sample of such images, judges trained anew (from refits)." in finished.stdout
     assert "p (Holm): corrected for the 4 tests. Left out: 0 images, captions or tasks." in finished.stdout

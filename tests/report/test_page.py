@@ -1,0 +1,233 @@
+"""The report page in a real browser: what it loads, shows, sorts, and what captions cannot do to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from helpers import done_well
+
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+# Each would run, load or close something if it were not text.
+HOSTILE = (
+    "<script>window.hurt = 1</script> a man with a dog",
+    'a woman"><img src=x onerror="window.hurt=1"> in a kitchen',
+    "</script></style></svg><script>window.hurt = 1</script> a man",
+    "a woman {{ 7 * 7 }} {% raw %} $x$ &lt;b&gt; ' onmouseover='window.hurt=1",
+    "<svg onload=window.hurt=1> a man on a \u202ehorse\u202c",
+)
+NAME = 'bad<b onclick>"$x$&amp;'
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    """Drawn scenes whose people are known, and captions of which some are hostile."""
+    captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
+    folder = tmp_path_factory.mktemp("page") / "world"
+    files = write_world(make_world(80, seed=3), captioners, folder, pictures=64)
+    for path in (files.captions["much"], files.human):
+        told = json.loads(path.read_text())
+        records = told if isinstance(told, list) else told["annotations"]
+        for number, record in enumerate(records):
+            record["caption"] = f"{HOSTILE[number % len(HOSTILE)]} {record['caption']}"
+        path.write_text(json.dumps(told))
+    return files
+
+
+@pytest.fixture(scope="module")
+def run(world: WorldFiles) -> Path:
+    """A run's folder, with all that a page can show of judges that read."""
+    out = world.folder.parent / "run"
+    bad = f"{NAME}={world.captions['much']}"
+    done = done_well(
+        *("evaluate", "--human", world.human, "--captions", world.captions["none"], "--captions", bad),
+        *("--labels", world.labels, "--images", world.folder / "images"),
+        *("--instances", world.folder / "instances.json", "--metrics", "lic,ba,error,dba", "--folds", 5, "--refits", 0),
+        *("--chance", 0, "--resamples", 100, "--workers", 1, "--breakdown", "--out", out),
+    )
+    assert done.stdout.rstrip().endswith(f"look at {out / 'report.html'}")
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium; CI must have it."""
+    path = shutil.which("chromium")
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no chromium, and this is CI: apt-get install chromium")
+        pytest.skip("there is no chromium here")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Links(HTMLParser):
+    """What a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href", "action"}]
+
+
+@contextmanager
+def page_of(browser: Browser, path: Path, **settings: Any) -> Iterator[Page]:
+    """A page, opened from disk: nothing is asked for but the file, and nobody complains."""
+    context = browser.new_context(**settings)
+    page = context.new_page()
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: heard.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: heard.append(request.url) if not request.url.startswith("data:") else None)
+    page.goto(path.as_uri())
+    yield page
+    assert heard == [path.as_uri()]
+    context.close()
+
+
+def test_the_page_is_whole_and_small(run: Path) -> None:
+    text = (run / "report.html").read_text()
+    assert len(text) < 3_000_000
+    assert text.count("<script>") == 1
+    links = Links()
+    links.feed(text)
+    assert all(link.startswith("#") for link in links.found)
+    figures = {path.name for path in (run / "figures").iterdir()}
+    assert {"forest-lic.svg", "forest-lic.png", "sides-lic.svg"} < figures
+    assert all(path.stat().st_size for path in (run / "figures").iterdir())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_can_be_read_by_all(browser: Browser, run: Path, scheme: Any, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    size = {"width": width, "height": 900}
+    with page_of(browser, run / "report.html", color_scheme=scheme, viewport=size, bypass_csp=True) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = Axe().run(page).response["violations"]
+        told = [(one["id"], one["impact"], one["nodes"][0]["html"][:200]) for one in found]
+        assert [one for one in told if one[1] in {"serious", "critical"}] == []
+
+
+def test_the_first_screen_says_who_amplifies(browser: Browser, run: Path) -> None:
+    results = json.loads((run / "metrics.json").read_text())["results"]
+    with page_of(browser, run / "report.html") as page:
+        said = page.locator(".verdicts li").all_inner_texts()
+        assert [line.split(" ")[0] for line in said] == ["none", "bad<b"]
+        for row in results:
+            line = said[0] if row["captioner"] == "none" else said[1]
+            if row.get("verdict"):
+                assert f"{row['amplification']:+.3f}" in line or abs(row["amplification"]) < 0.001
+        # Figures are there, and say n and what their bars are.
+        charts = page.locator("#amplification svg.chart")
+        assert charts.count() == len({row["metric"] for row in results})
+        for chart in charts.all_text_contents():
+            assert re.search(
+                r"n = \d+( to \d+)? images[.;] (Bars: 95% interval for another sample|no interval)",
+                " ".join(chart.split()),
+            )
+
+
+def cards(page: Page) -> Any:
+    return page.locator(".card:visible")
+
+
+def test_examples_are_sorted_and_filtered(browser: Browser, run: Path) -> None:
+    every = pd.read_parquet(run / "examples.parquet")
+    count = len(every.drop_duplicates(["captioner", "metric", "judge", "chosen", "rank"]))
+    with page_of(browser, run / "report.html") as page:
+        assert page.locator(".card").count() == count
+        assert cards(page).count() == min(24, count)
+        page.get_by_label("metric (judge)", exact=True).select_option("LIC (linear)")
+        page.get_by_label("captioner", exact=True).select_option(NAME)
+        page.get_by_label("sort by").select_option("contribution")
+        values = [float(one.get_attribute("data-contribution")) for one in cards(page).all()]
+        lic = every[(every["metric"] == "lic") & (every["captioner"] == NAME)]
+        assert len(values) == len(lic.drop_duplicates(["chosen", "rank"]))
+        assert values == sorted(values, reverse=True)
+        assert values[0] == pytest.approx(lic["contribution"].max())
+        page.get_by_label("chosen because it").select_option("takes away")
+        page.get_by_label("sort by").select_option("-contribution")
+        values = [float(one.get_attribute("data-contribution")) for one in cards(page).all()]
+        assert values == sorted(values)
+        assert max(values) < 0
+        assert page.locator("output").inner_text() == f"{len(values)} of {len(values)} examples shown"
+        page.get_by_label("class", exact=True).select_option("female")
+        assert all(one.get_attribute("data-class") == "female" for one in cards(page).all())
+        page.get_by_label("class", exact=True).select_option("")
+        task = page.get_by_label("task", exact=True).locator("option").nth(1).inner_text()
+        page.get_by_label("task", exact=True).select_option(task)
+        assert all(task in str(one.get_attribute("data-tasks")).split("|") for one in cards(page).all())
+
+
+def test_without_scripts_all_is_there(browser: Browser, run: Path) -> None:
+    with page_of(browser, run / "report.html", java_script_enabled=False) as page:
+        assert cards(page).count() == page.locator(".card").count()
+        assert not page.locator(".controls").is_visible()
+        assert page.locator("#table table").first.is_visible()
+
+
+def test_it_prints(browser: Browser, run: Path) -> None:
+    with page_of(browser, run / "report.html") as page:
+        page.emulate_media(media="print")
+        assert not page.locator("nav").is_visible()
+        assert page.pdf().startswith(b"%PDF")
+
+
+def test_hostile_captions_and_names_are_text(browser: Browser, run: Path) -> None:
+    with page_of(browser, run / "report.html") as page:
+        assert page.evaluate("window.hurt") is None
+        # Our script alone; no picture but those of the page's own style.
+        assert [page.locator(tag).count() for tag in ("script", "img", "iframe", "object", "link")] == [1, 0, 0, 0, 0]
+        texts = page.locator(".card q").all_inner_texts()
+        for line in HOSTILE:
+            assert any(line in text for text in texts)
+        assert any(NAME in text for text in page.locator("#amplification svg text").all_text_contents())
+
+
+def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
+    """Where the truth says that a person is, a thumbnail is black."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    from judge.masking.detectors.ground_truth import GroundTruth
+    from judge.masking.instances import PERSON
+    from judge.masking.people import hidden_region
+
+    truth = GroundTruth.read(world.folder / "instances.json").only((PERSON,))
+    names = {str(truth.image_id(name)): name for name in truth.pictures}
+    pictures = pd.read_parquet(run / "pictures.parquet")
+    assert set(pictures["image_id"]) == set(pd.read_parquet(run / "examples.parquet")["image_id"])
+    for image, data in pictures.itertuples(index=False):
+        shown = np.asarray(Image.open(io.BytesIO(data)))
+        people = [one for one in truth.instances(names[image]) if one.label == PERSON]
+        region = hidden_region(people, (64, 64))
+        assert region.any()
+        assert np.quantile(shown[region], 0.95) < 48  # JPEG lets what lies beside people run a little over.
+        assert np.median(shown[region]) < 8
+    text = (run / "report.html").read_text()
+    assert text.count("data:image/jpeg") == len(pictures)
