@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -39,6 +40,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
     )
     return {
         "version": version("caption-judge"),
+        "versions": _versions(work.jobs),
         "protocol": plan.protocol,
         "folds": plan.folds if plan.protocol == "crossfit" else None,
         "seeds": list(plan.seed_numbers),
@@ -58,6 +60,16 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         },
         "captioners": _captioners(work, notes, plan),
     }
+
+
+def _versions(jobs: Sequence[Job]) -> dict[str, str]:
+    """Python and the libraries that decide numbers."""
+    networks = [job.member.judge for job in jobs if job.member.judge.network]
+    names = ["numpy", "scipy", "pandas", "scikit-learn"]
+    names += ["torch", "accelerate"] if networks else []
+    names += ["timm"] if any(judge.backbone for judge in networks) else []
+    names += ["transformers"] if any(judge.fingerprint or judge.reader for judge in networks) else []
+    return {"Python": platform.python_version()} | {name: version(name) for name in names}
 
 
 def describe_labels(labels: Labels) -> dict[str, Any]:
