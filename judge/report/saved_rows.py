@@ -31,7 +31,7 @@ _PAIRS = "qualities", "priors", "chance"
 _SPELT = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
-class Unreadable(ValueError):
+class Unreadable(ValueError):  # noqa: N818
     """What is written is not what a run writes; the message says what, and where in the file."""
 
 
@@ -46,7 +46,7 @@ def read_summaries(rows: object, replicates: pd.DataFrame, level: float) -> tupl
     Raises:
         Unreadable: a field that lacks, or is of another kind; the same row twice; a metric that is not known.
     """
-    parts = {key: of for key, of in replicates.groupby(ROW, observed=True)} if len(replicates) else {}
+    parts = dict(iter(replicates.groupby(ROW, observed=True))) if len(replicates) else {}
     found: dict[tuple[str, str, str], Summary] = {}
     for number, row in enumerate(_list(rows, "results")):
         name = f"results[{number}]"
@@ -173,7 +173,8 @@ def _scoring(how: Record, where: str) -> dict[str, Any]:
     found = {field: how[field] for field in SCORING}
     for field, read in (("skipped", _text), ("vocabulary", _count), ("mean_length", number_of)):
         found[field] = {
-            key: read(value, f"{where}, '{field}'") for key, value in _mapping(how[field], f"{where}, '{field}'").items()
+            key: read(value, f"{where}, '{field}'")
+            for key, value in _mapping(how[field], f"{where}, '{field}'").items()
         }
     _text(how["tokenizer"], f"{where}, 'tokenizer'")
     return found

@@ -176,11 +176,14 @@ def _read_table(folder: Path, name: str) -> tuple[SavedRun, Mapping[str, Any]]:
 
 
 # What tables, notes and warnings read of the entry "run", and its kind.
+_NOTHING = type(None)
 _FACTS: dict[str, type | tuple[type, ...]] = {
-    **{"version": str, "protocol": str, "folds": (int, type(None)), "seeds": list, "attribute": str, "labels": dict},
-    **{"lexicon": (dict, type(None)), "tasks": (dict, type(None)), "judges": list, "ratios": dict},
-    **{"level": (int, float), "refits": dict, "captioners": dict},
-    "refits_asked": (int, type(None)),
+    **dict.fromkeys(("version", "protocol", "attribute"), str),
+    **dict.fromkeys(("labels", "ratios", "refits", "captioners"), dict),
+    **dict.fromkeys(("seeds", "judges"), list),
+    **dict.fromkeys(("folds", "refits_asked"), (int, _NOTHING)),
+    **dict.fromkeys(("lexicon", "tasks"), (dict, _NOTHING)),
+    "level": (int, float),
 }
 _CAPTIONER = "images", "marks", "dropped", "alignment", "coverage", "chosen", "counted"
 
@@ -251,9 +254,10 @@ def _read_parquet(folder: Path, name: str) -> pd.DataFrame:
     path = folder / f"{name}.parquet"
     if not path.is_file():
         raise FileNotFoundError(2, "No such file or directory", str(path))
-    kinds = {column: (types.is_string, types.is_large_string, types.is_null) for column in _TEXTS[name]}
-    kinds |= {column: (types.is_integer,) for column in _WHOLE[name]}
-    kinds |= {column: (types.is_floating,) for column in _REAL[name]}
+    # A column without any value has no type.
+    kinds: dict[str, Any] = dict.fromkeys(_TEXTS[name], (types.is_string, types.is_large_string, types.is_null))
+    kinds |= dict.fromkeys(_WHOLE[name], (types.is_integer,))
+    kinds |= dict.fromkeys(_REAL[name], (types.is_floating, types.is_null))
     try:
         schema = parquet.read_schema(path)
         for column, of in kinds.items():
@@ -263,7 +267,7 @@ def _read_parquet(folder: Path, name: str) -> pd.DataFrame:
                 raise Unreadable(f"column '{column}' of {path.name} is {schema.field(column).type}")
         if unknown := [column for column in schema.names if column not in kinds]:
             raise Unreadable(f"{path.name} has a column '{unknown[0]}', which no run writes")
-        return pd.read_parquet(path, engine="pyarrow")
+        return pd.read_parquet(path, engine="pyarrow").astype(dict.fromkeys(_REAL[name], "float64"))
     except (pa.ArrowException, OSError) as error:
         raise Unreadable(f"{path.name} is damaged") from error
 
