@@ -26,6 +26,8 @@ from judge.utils.files import LOG
 
 MEND = "give the folder of a finished judge evaluate, made by this version"
 AGAIN = "run judge evaluate again"
+FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
+"""What reading something else than a run's files may raise."""
 # Columns of each file, by what is in them.
 _TEXTS = {
     "scores": ("image_id", "captioner", "side", "metric", "judge", "named", "tasks", "answer", "predicted"),
@@ -136,7 +138,7 @@ def _readable(folder: Path) -> Iterator[None]:
         raise refuse(folder, str(error)) from error
     except OSError as error:
         raise refuse(folder, error.strerror or "a file is damaged") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+    except FAULTS as error:
         raise refuse(folder, "its files are not those of a finished run") from error
 
 
