@@ -277,14 +277,22 @@ def _read_parquet(folder: Path, name: str) -> pd.DataFrame:
 def _read_csv(path: Path) -> pd.DataFrame:
     """A table as it was written: every digit, and texts as texts."""
     try:
-        columns = list(pd.read_csv(path, nrows=0))
-        texts: dict[str, Any] = {name: str for name in columns if name in _CSV_TEXTS}
-        empty = {name: [] if name in texts and name != "basis" else [""] for name in columns}
-        return pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=empty, float_precision="round_trip")
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except ValueError as error:
         raise Unreadable(f"{path.name} is damaged: {str(error)[:80]}") from error
+    numbers = [name for name in table.columns if name not in _CSV_TEXTS]
+    return table.assign(**{name: _parsed(table[name].tolist()) for name in numbers}) if len(table) else table
+
+
+def _parsed(cells: Sequence[str]) -> list[Any]:
+    """Whole numbers, truths, or numbers, of which some may be absent."""
+    if not {*cells} - {"True", "False"}:
+        return [cell == "True" for cell in cells]
+    if all(cell.isdecimal() for cell in cells):
+        return list(map(int, cells))
+    return [float(cell) if cell else math.nan for cell in cells]
 
 
 def _read_quality(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Quality]:

@@ -174,7 +174,8 @@ def _merge(runs: Sequence[SavedRun]) -> Result:
 
 
 def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(filled, ignore_index=True) if (filled := [of for of in tables if len(of)]) else tables[0]
+    filled = [of for of in tables if len(of)]
+    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
 
 
 def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
