@@ -187,7 +187,9 @@ def read_tasks(rows: pd.DataFrame, level: float) -> tuple[TaskPart, ...]:
 
 def _tasks(rows: pd.DataFrame, level: float) -> Iterator[TaskPart]:
     for row in rows.to_dict("records"):
-        values = {str(name): None if value == "" or pd.isna(value) else value for name, value in row.items()}
+        values: dict[str, Any] = {
+            str(name): None if value == "" or pd.isna(value) else value for name, value in row.items()
+        }
         low, high = values.pop("low"), values.pop("high")
         values |= {side: int(values[side] or 0) for side in ("human", "generated")}
         yield TaskPart(**values, interval=None if low is None else Interval(float(low), float(high or 0.0), level))

@@ -142,7 +142,9 @@ def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
     )
     result = Result(
         tuple(map(of_row, held.summaries)),
-        *map(of_table, (held.scores, held.counts, held.replicates)),
+        of_table(held.scores),
+        of_table(held.counts),
+        of_table(held.replicates),
         facts,
         {names.get(name, name): replace(of, captioner=names.get(name, name)) for name, of in held.quality.items()},
         breakdown,
@@ -166,7 +168,9 @@ def _merge(runs: Sequence[SavedRun]) -> Result:
     )
     return Result(
         tuple(row for result in results for row in result.summaries),
-        *(_stack([getattr(result, name) for result in results]) for name in ("scores", "counts", "replicates")),
+        _stack([result.scores for result in results]),
+        _stack([result.counts for result in results]),
+        _stack([result.replicates for result in results]),
         _merge_facts([result.run for result in results]),
         {name: of for result in results for name, of in result.quality.items()},
         breakdown if broken else None,

@@ -22,6 +22,7 @@ from judge.measure import Plan, Result
 from judge.metrics import Metric
 from judge.report.breakdown import FOLDER
 from judge.report.directory import METRICS, QUALITY, REPLICATES, metrics_json
+from judge.report.result import tables_of
 from judge.report.saved_run import AGAIN, SavedRun, refuse
 from judge.statistics.count_tables import choose_classes, counted_rows
 from judge.statistics.counted import count_row
@@ -205,6 +206,8 @@ def _derived(saved: SavedRun) -> Iterator[Mismatch]:
     """What follows from the table: corrected p, verdicts, differences, agreement of judges."""
     document = json.loads((saved.folder / METRICS).read_text(encoding="utf-8"))
     made = json.loads(metrics_json(saved.result))
+    for table in tables_of(saved.result):
+        table.shown()  # What cannot be shown is found here, not on the page.
     for entry in ("results", "differences", "quality"):
         one, other = made.get(entry, []), document.get(entry, [])
         if len(one) != len(other):

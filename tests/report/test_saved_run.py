@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_what_is_read_is_what_was_written(made: Made, kind: str) -> None:
         broken = saved.result.breakdown, result.breakdown
         frames += [[of.images, of.captions, of.collect, of.words] for of in broken]
         assert broken[0].tasks == broken[1].tasks
-    for one, other in zip(sum(frames[::2], []), sum(frames[1::2], []), strict=True):
+    for one, other in zip(chain(*frames[::2]), chain(*frames[1::2]), strict=True):
         if not len(one):
             assert not len(other)
             continue
