@@ -176,6 +176,8 @@ def _scoring(how: Record, where: str) -> dict[str, Any]:
             key: read(value, f"{where}, '{field}'")
             for key, value in _mapping(how[field], f"{where}, '{field}'").items()
         }
+    for field in ("further", "unscored"):
+        _count(how[field], f"{where}, '{field}'")
     _text(how["tokenizer"], f"{where}, 'tokenizer'")
     return found
 
@@ -187,12 +189,14 @@ def read_tasks(rows: pd.DataFrame, level: float) -> tuple[TaskPart, ...]:
 
 def _tasks(rows: pd.DataFrame, level: float) -> Iterator[TaskPart]:
     for row in rows.to_dict("records"):
-        values: dict[str, Any] = {
-            str(name): None if value == "" or pd.isna(value) else value for name, value in row.items()
-        }
+        values: dict[str, Any] = {str(name): None if _absent(value) else value for name, value in row.items()}
         low, high = values.pop("low"), values.pop("high")
         values |= {side: int(values[side] or 0) for side in ("human", "generated")}
         yield TaskPart(**values, interval=None if low is None else Interval(float(low), float(high or 0.0), level))
+
+
+def _absent(value: object) -> bool:
+    return value == "" or bool(pd.isna(value))  # type: ignore[call-overload]  # Of a cell.
 
 
 def number_of(value: object, name: str) -> float:
