@@ -13,6 +13,7 @@ from judge.errors import JudgeError
 from judge.metrics import find_metric
 from judge.quality import Gap, GroupScore, Quality
 from judge.report.directory import SCORING
+from judge.report.saved_files import Unreadable
 from judge.statistics.breakdown import TaskPart
 from judge.statistics.summary import ROW, Basis, Replicates, Summary
 from judge.types import Interval
@@ -29,10 +30,6 @@ _NUMBERS = (
 _COUNTS = "images", "seeds", "degrees"
 _PAIRS = "qualities", "priors", "chance"
 _SPELT = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-
-
-class Unreadable(ValueError):  # noqa: N818
-    """What is written is not what a run writes; the message says what, and where in the file."""
 
 
 def read_summaries(rows: object, replicates: pd.DataFrame, level: float) -> tuple[Summary, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from judge.errors import JudgeError
 from judge.measure import Result
@@ -19,38 +16,15 @@ from judge.measure.refits import COLUMNS
 from judge.quality import Quality
 from judge.report.breakdown import COLLECT, FOLDER
 from judge.report.directory import METRICS, QUALITY, REPLICATES, SETTINGS
-from judge.report.saved_rows import Unreadable, number_of, read_quality, read_summaries, read_tasks
+from judge.report.saved_files import Unreadable, read_csv, read_json, read_parquet, read_settings
+from judge.report.saved_rows import number_of, read_quality, read_summaries, read_tasks
 from judge.statistics.breakdown import Breakdown
-from judge.statistics.summary import ROW
 from judge.utils.files import LOG
 
 MEND = "give the folder of a finished judge evaluate, made by this version"
 AGAIN = "run judge evaluate again"
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
 """What reading something else than a run's files may raise."""
-# Columns of each file, by what is in them.
-_TEXTS = {
-    "scores": ("image_id", "captioner", "side", "metric", "judge", "named", "tasks", "answer", "predicted"),
-    "counts": ("image_id", "captioner", "side", "class", "named", "words", "objects"),
-    REPLICATES: (*ROW, "kind"),
-    f"{FOLDER}/images": (*ROW, "image_id"),
-    f"{FOLDER}/captions": ("image_id", "captioner", "side", "class", "objects", "caption"),
-}
-_WHOLE = {
-    "scores": ("index", "seed", "fold"),
-    "counts": ("index",),
-    REPLICATES: ("number",),
-    f"{FOLDER}/images": (),
-    f"{FOLDER}/captions": ("index",),
-}
-_REAL = {
-    "scores": ("probability", "loss", "validation_loss"),
-    "counts": (),
-    REPLICATES: ("human", "generated", "amplification"),
-    f"{FOLDER}/images": ("contribution",),
-    f"{FOLDER}/captions": (),
-}
-_CSV_TEXTS = {*ROW, "task", "basis", "term", "leans_to", "examples", "class"}
 
 
 @dataclass(frozen=True)
@@ -111,8 +85,8 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         judged, counted = (any(bool(metric.counted) == of for metric in metrics) for of in (False, True))
         result = replace(
             result,
-            scores=_read_parquet(folder, "scores") if judged else pd.DataFrame(),
-            counts=_read_parquet(folder, "counts") if counted else pd.DataFrame(),
+            scores=read_parquet(folder, "scores") if judged else pd.DataFrame(),
+            counts=read_parquet(folder, "counts") if counted else pd.DataFrame(),
             quality=_read_quality(folder, document, settings),
             breakdown=_read_breakdown(folder, result.run["level"], settings),
         )
@@ -159,8 +133,8 @@ def _finished(folder: Path) -> bool:
 
 def _read_table(folder: Path, name: str) -> tuple[SavedRun, Mapping[str, Any]]:
     """And the whole of ``metrics.json``."""
-    document = _read_json(folder / METRICS)
-    settings = _read_settings(folder / SETTINGS)
+    document = read_json(folder / METRICS)
+    settings = read_settings(folder / SETTINGS)
     if (folder / LOG).is_file() and not _finished(folder):
         raise Unreadable(f"{LOG} does not say that it is{_unfinished(folder)}")
     for entry in ("run", "results"):
@@ -169,7 +143,7 @@ def _read_table(folder: Path, name: str) -> tuple[SavedRun, Mapping[str, Any]]:
     facts = document["run"]
     _check_facts(facts)
     path = folder / f"{REPLICATES}.parquet"
-    replicates = _read_parquet(folder, REPLICATES) if path.exists() else pd.DataFrame(columns=COLUMNS)
+    replicates = read_parquet(folder, REPLICATES) if path.exists() else pd.DataFrame(columns=COLUMNS)
     rows = read_summaries(document["results"], replicates, facts["level"])
     if strangers := {row.captioner for row in rows} - facts["captioners"].keys():
         raise Unreadable(f"{METRICS} has rows of '{min(strangers)}', whom its entry 'run' does not know")
@@ -207,94 +181,6 @@ def _check_facts(facts: Any) -> None:
             raise Unreadable(f"'marks' of {name} are those of an older version")
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
-    """``metrics.json``: an object, in which no number is infinite or none."""
-
-    def number(text: str) -> float:
-        found = float(text)
-        if not math.isfinite(found):
-            raise Unreadable(f"{path.name} holds {text[:20]}, which is no number")
-        return found
-
-    text = path.read_text(encoding="utf-8")
-    try:
-        document = json.loads(text, parse_float=number, parse_constant=number)
-    except json.JSONDecodeError as error:
-        raise Unreadable(f"{path.name} is damaged: line {error.lineno}: {error.msg}") from error
-    except RecursionError as error:
-        raise Unreadable(f"{path.name} is damaged: nested too deeply") from error
-    if not isinstance(document, dict):
-        raise Unreadable(f"{path.name} holds no object")
-    return document
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses aliases, of which a short file can make a document without end; a run writes none."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias")
-        return super().compose_node(parent, index)
-
-
-def _read_settings(path: Path) -> Mapping[str, Any]:
-    text = path.read_text(encoding="utf-8")
-    try:
-        settings = yaml.load(text, Loader=_Loader)  # noqa: S506  # A safe loader.
-    except (yaml.YAMLError, RecursionError) as error:
-        raise Unreadable(f"{path.name} is damaged") from error
-    if not isinstance(settings, dict):
-        raise Unreadable(f"{path.name} holds no settings")
-    return settings
-
-
-def _read_parquet(folder: Path, name: str) -> pd.DataFrame:
-    """A table, once its columns are known to be those that a run writes."""
-    import pyarrow as pa
-    from pyarrow import parquet, types
-
-    path = folder / f"{name}.parquet"
-    if not path.is_file():
-        raise FileNotFoundError(2, "No such file or directory", str(path))
-    # A column without any value has no type.
-    kinds: dict[str, Any] = dict.fromkeys(_TEXTS[name], (types.is_string, types.is_large_string, types.is_null))
-    kinds |= dict.fromkeys(_WHOLE[name], (types.is_integer,))
-    kinds |= dict.fromkeys(_REAL[name], (types.is_floating, types.is_null))
-    try:
-        schema = parquet.read_schema(path)
-        for column, of in kinds.items():
-            if column not in schema.names:
-                raise Unreadable(f"{path.name} has no column '{column}'")
-            if not any(is_of(schema.field(column).type) for is_of in of):
-                raise Unreadable(f"column '{column}' of {path.name} is {schema.field(column).type}")
-        if unknown := [column for column in schema.names if column not in kinds]:
-            raise Unreadable(f"{path.name} has a column '{unknown[0]}', which no run writes")
-        return pd.read_parquet(path, engine="pyarrow").astype(dict.fromkeys(_REAL[name], "float64"))
-    except (pa.ArrowException, OSError) as error:
-        raise Unreadable(f"{path.name} is damaged") from error
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """A table as it was written: every digit, and texts as texts."""
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except pd.errors.EmptyDataError:
-        return pd.DataFrame()
-    except ValueError as error:
-        raise Unreadable(f"{path.name} is damaged: {str(error)[:80]}") from error
-    numbers = [name for name in table.columns if name not in _CSV_TEXTS]
-    return table.assign(**{name: _parsed(table[name].tolist()) for name in numbers}) if len(table) else table
-
-
-def _parsed(cells: Sequence[str]) -> list[Any]:
-    """Whole numbers, truths, or numbers, of which some may be absent."""
-    if not {*cells} - {"True", "False"}:
-        return [cell == "True" for cell in cells]
-    if all(cell.isdecimal() for cell in cells):
-        return list(map(int, cells))
-    return [float(cell) if cell else math.nan for cell in cells]
-
-
 def _read_quality(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Quality]:
     if not settings.get("quality"):
         return {}
@@ -309,13 +195,13 @@ def _read_quality(folder: Path, document: Mapping[str, Any], settings: Mapping[s
 def _read_breakdown(folder: Path, level: float, settings: Mapping[str, Any]) -> Breakdown | None:
     if not settings.get("breakdown"):
         return None
-    images, captions = (_read_parquet(folder, f"{FOLDER}/{name}") for name in ("images", "captions"))
+    images, captions = (read_parquet(folder, f"{FOLDER}/{name}") for name in ("images", "captions"))
     tasks, words = (
-        _read_csv(path) if (path := folder / FOLDER / f"{name}.csv").exists() else pd.DataFrame()
+        read_csv(path) if (path := folder / FOLDER / f"{name}.csv").exists() else pd.DataFrame()
         for name in ("tasks", "words")
     )
     if not (folder / COLLECT).is_file():
         raise FileNotFoundError(2, "No such file or directory", str(folder / COLLECT))
     if len(images) and not len(tasks):
         raise FileNotFoundError(2, "No such file or directory", str(folder / FOLDER / "tasks.csv"))
-    return Breakdown(read_tasks(tasks, level), images, captions, _read_csv(folder / COLLECT), words)
+    return Breakdown(read_tasks(tasks, level), images, captions, read_csv(folder / COLLECT), words)
