@@ -20,6 +20,7 @@ from judge.cli.export import export
 from judge.cli.mask import mask
 from judge.cli.options import add_command
 from judge.cli.predict import predict
+from judge.cli.report import report
 from judge.cli.train import train
 from judge.cli.train_detector import train_detector
 from judge.utils.launch import is_main_process, tells_fault
@@ -75,6 +76,7 @@ ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_
 app.command()(demo)
 add_command(app, "evaluate", evaluate)
 app.command(no_args_is_help=True)(compare)
+app.command(no_args_is_help=True)(report)
 app.add_typer(trains, name="train")
 add_command(trains, "judges", train)
 add_command(trains, "detector", train_detector)

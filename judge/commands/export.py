@@ -10,7 +10,7 @@ from judge.commands.saved_judges import WEIGHTS, open_saved
 from judge.config import ExportConfig
 from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
-from judge.report.card import card_of
+from judge.report.judge_card import card_of
 from judge.training.saved import Saved
 from judge.utils.files import OutputFolder
 from judge.utils.hub import first_line, quiet

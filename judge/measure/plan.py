@@ -152,8 +152,12 @@ class Result:
 
     def differences(self) -> list[Difference]:
         """All pairs of captioners, metric by metric and judge by judge."""
-        marks = [entry["marks"] for entry in self.run["captioners"].values()]
-        return differences(self.summaries, same_images=all(of == marks[0] for of in marks), level=self.run["level"])
+        marks: dict[str, list[Any]] = {}
+        for entry in self.run["captioners"].values():
+            for metric, of in entry["marks"].items():
+                marks.setdefault(metric, []).append(of)
+        same = all(of == known[0] for known in marks.values() for of in known)
+        return differences(self.summaries, same_images=same, level=self.run["level"])
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.

@@ -1,119 +1,28 @@
-"""The model card of a trained judge: what it learnt from, what was hidden, what it is not for."""
+"""What model cards share, of trained judges and of captioners: Hugging Face's header, sections, limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
-from judge.judges import HUGGING_FACE
-from judge.training.saved import Saved
-
-_LIMITS = """\
-- **No judgement of people.** Never use this judge to infer an attribute of a person. It was trained to guess from
-  stereotypes; that is its purpose, and it makes it wrong about individuals.
+PERCEIVED = """\
 - **Perceived classes.** Labels are what annotators or caption writers saw in a picture. They say nothing about
-  anyone's identity, and leave out many people.
-- **No certificate.** A judge finds only what it can learn, in the captions (and pictures) of this data set. "Cannot
-  tell" is not "unbiased".
-- **Other data, other judge.** Its probabilities are for captions like those that it learnt from; what it says of others
-  is no measurement. Bias amplification is measured with judges trained on both sides: `judge evaluate`."""
+  anyone's identity, and leave out many people."""
 
 
-def card_of(saved: Saved, *, merged: bool) -> str:
-    """README.md of an exported judge, with the hub's YAML header; the license is left to whoever shares it.
-
-    Args:
-        saved: what its file says.
-        merged: whether the folder is a whole checkpoint of transformers.
-    """
-    header = yaml.safe_dump(_header(saved, merged=merged), sort_keys=False, allow_unicode=True)
-    attribute = saved.preparation.attribute if saved.preparation else "unknown"
-    guesses = attribute if saved.target.kind == "attribute" else "tasks (what else an image shows)"
-    use = ["judge predict --judge-weights THIS_FOLDER --captions new.json"]
-    use += ["    --images DIR"] if saved.sees else []
-    sections = {
-        "What it is": f"A judge (`{saved.judge}`) of Caption Judge: it reads captions in which words are hidden, and "
-        "guesses. How well it can is evidence of what else in captions goes with the attribute.",
-        "Data": _bullets(_data(saved, attribute, guesses)),
-        "What was hidden": _bullets(_hidden(saved)),
-        "Held-out accuracy": _accuracy(saved),
-        "Limits and responsible use": _LIMITS,
-        "Use": "```\n" + " \\\n".join(use) + "\n```" + _as_checkpoint(merged=merged),
-    }
-    text = "\n\n".join(f"## {title}\n\n{content}" for title, content in sections.items())
-    return (
-        f"---\n{header}# license: choose one, and take the number sign away\n---\n\n# A judge of {guesses}\n\n{text}\n"
-    )
+def front_matter(header: Mapping[str, Any], *remarks: str) -> str:
+    """The YAML header of a card, between its lines of hyphens; ``remarks`` are comments below it."""
+    text = yaml.safe_dump(dict(header), sort_keys=False, allow_unicode=True, width=1000)
+    return "---\n" + text + "".join(f"# {remark}\n" for remark in remarks) + "---\n"
 
 
-def _header(saved: Saved, *, merged: bool) -> dict[str, Any]:
-    header: dict[str, Any] = {"library_name": "transformers" if merged else "caption-judge"}
-    header["tags"] = ["caption-judge", "bias", "image-captioning"]
-    # A folder of one's own means nothing to others.
-    if saved.base and not Path(saved.base).expanduser().exists():
-        header["base_model"] = saved.base
-    return header
+def write_sections(sections: Mapping[str, str]) -> str:
+    """Heading -> text, as Markdown."""
+    return "\n\n".join(f"## {title}\n\n{content}" for title, content in sections.items()) + "\n"
 
 
-def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, object]]:
-    data = saved.data
-    images = data.get("images")
-    counts = ", ".join(f"{count} {name}" for name, count in images.items()) if isinstance(images, dict) else images
-    yield "attribute", f"{attribute}, as perceived"
-    yield "guesses", f"{guesses}: {', '.join(saved.target.classes)}"
-    side = data.get("side")
-    yield "captions", f"{data.get('captioner')}'s" if side == "generated" else "people's"
-    if side == "human" and saved.preparation and saved.preparation.vocabulary is not None:
-        yield "aligned with", f"{data.get('captioner')}'s words ({data.get('alignment')})"
-    yield "caption of each image", f"number {int(data.get('index', 0)) + 1}"
-    yield "captions that it learnt from", counts
-    yield "seed and fold", f"{data.get('seed')} and {data.get('fold')}"
-    yield (
-        "epochs, learning rate, batch",
-        (f"{saved.recipe.epochs}, {saved.recipe.learning_rate:g}, {saved.recipe.batch_size}"),
-    )
-    if saved.base:
-        yield "started from", Path(saved.base).name if Path(saved.base).expanduser().exists() else saved.base
-    if saved.judge.startswith(HUGGING_FACE):
-        yield "tuning", saved.materials.tuning
-
-
-def _hidden(saved: Saved) -> Iterator[tuple[str, object]]:
-    lexicon = saved.preparation.lexicon if saved.preparation else None
-    yield "in captions", f"words of '{lexicon.name}' ({lexicon.source})" if lexicon else "no words"
-    if not saved.sees:
-        return
-    masking = saved.masking
-    if masking.get("mask") in {None, "none"}:
-        yield "in pictures", "nothing"
-        return
-    what = {"object": masking.get("category"), "both": f"people and {masking.get('category')}"}
-    found = what.get(str(masking.get("hide")), "people")
-    yield "in pictures", f"{found}, {masking['mask']}, by detector {masking.get('detector')}, as {masking.get('fill')}"
-
-
-def _accuracy(saved: Saved) -> str:
-    held = saved.data.get("held_out") or {}
-    if held.get("accuracy") is None:
-        return "Not known."
-    chance = 1 / len(saved.target.classes)
-    return (
-        f"{held['accuracy']:.3f} on {held['images']} captions of its own side that it did not learn from "
-        f"(1 / classes: {chance:.3f})."
-    )
-
-
-def _bullets(rows: Iterator[tuple[str, object]]) -> str:
+def bullets(rows: Iterable[tuple[str, object]]) -> str:
+    """A line for each name and its value."""
     return "\n".join(f"- {name}: {value}" for name, value in rows)
-
-
-def _as_checkpoint(*, merged: bool) -> str:
-    if not merged:
-        return ""
-    return (
-        "\n\nThe folder is a checkpoint of transformers as well: `--judge hf:THIS_FOLDER --tuning zero-shot` of "
-        "`judge evaluate` asks it about captions of a run."
-    )

@@ -24,9 +24,11 @@ from judge.types import Interval
 from judge.utils.files import ResumableFolder, write_whole
 
 FIGURES = "figures"
-_QUALITY = "quality.csv"
+QUALITY = "quality.csv"
 REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
-REPORT = "report.html"
+SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
+SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored"
+"""What ``metrics.json`` says of how the captions of a captioner were scored, by fields of its ``Quality``."""
 
 
 class RunDirectory(ResumableFolder):
@@ -48,7 +50,7 @@ class RunDirectory(ResumableFolder):
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        super().__init__(path, marker="run.yaml", what="run", command="judge evaluate", overwrite=overwrite)
+        super().__init__(path, marker=SETTINGS, what="run", command="judge evaluate", overwrite=overwrite)
 
     def finish(self, settings: str, result: Result, pictures: Mapping[str, bytes] | None = None) -> None:
         """Write the results and give the folder its name.
@@ -59,7 +61,7 @@ class RunDirectory(ResumableFolder):
             pictures: image id -> JPEG, people hidden, for the examples.
         """
         with self.writing():
-            (self.partial / "run.yaml").write_text(settings, encoding="utf-8")
+            (self.partial / SETTINGS).write_text(settings, encoding="utf-8")
             tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
             tables |= {EXAMPLES: result.examples, PICTURES: picture_table(pictures or {})}
             for name, rows in tables.items():
@@ -67,7 +69,7 @@ class RunDirectory(ResumableFolder):
                 path.unlink(missing_ok=True)  # A run that was killed while it wrote may have had other metrics.
                 if len(rows):
                     rows.to_parquet(path, index=False)
-            (self.partial / "metrics.json").write_text(metrics_json(result), encoding="utf-8")
+            (self.partial / METRICS).write_text(metrics_json(result), encoding="utf-8")
             self._show(Contents(result, [("", settings)], pictures=pictures or {}))
             write_breakdown(self.partial, result.breakdown)
             self.log("finished", rows=len(result.scores))
@@ -76,11 +78,11 @@ class RunDirectory(ResumableFolder):
 
     def _show(self, contents: Contents) -> None:
         """The report and its figures; where captions were scored, the scores."""
-        (self.partial / _QUALITY).unlink(missing_ok=True)
+        (self.partial / QUALITY).unlink(missing_ok=True)
         shutil.rmtree(self.partial / FIGURES, ignore_errors=True)
         if contents.result.quality:
             tables = [found.table() for found in contents.result.quality.values()]
-            write_whole(self.partial / _QUALITY, pd.concat(tables).to_csv(index=False).encode())
+            write_whole(self.partial / QUALITY, pd.concat(tables).to_csv(index=False).encode())
         (self.partial / FIGURES).mkdir()
         write_whole(self.partial / REPORT, make_page(contents, self.partial / FIGURES).encode())
 
@@ -111,6 +113,7 @@ def metrics_json(result: Result) -> str:
             ]
     if result.quality:
         found["quality"] = [_finite(row) for of in result.quality.values() for row in of.table().to_dict("records")]
+        found["scoring"] = {name: {part: getattr(of, part) for part in SCORING} for name, of in result.quality.items()}
     return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -125,6 +128,7 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
         "ci": _bounds(summary.interval),
         "ci_these_judges": _bounds(summary.these_judges),
     }
+    row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
     order = "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds basis"
     optional = [name for name in row if name not in order.split() and row[name] is not None]
     return {name: _finite(row[name]) for name in [*order.split(), *optional]}
@@ -146,6 +150,14 @@ def difference_row(row: Difference) -> dict[str, Any]:
 
 def _bounds(interval: Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None
+
+
+def _spelt(value: object) -> object:
+    """Numbers that JSON does not have, as text: "inf", "nan"."""
+    if isinstance(value, tuple | list):
+        parts = type(value)(map(_spelt, value))
+        return parts if parts != value else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _finite(value: object) -> object:

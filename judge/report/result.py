@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from textwrap import shorten
 from typing import Any
@@ -36,10 +37,10 @@ def print_result(
         extra: further columns; see :func:`~judge.report.tables.result_table`.
     """
     console = open_console()
-    for table in _tables(result, verbose, extra):
-        if table.rows:
-            print_table(table, console)
-            console.print()
+    most = MOST_VERBOSE if verbose else MOST_DIFFERENCES
+    for table in tables_of(result, verbose=verbose, extra=extra, most=most):
+        print_table(table, console)
+        console.print()
     if verbose:
         for line in [*_lost(result, MOST_VERBOSE), *footnotes(result)]:
             print_text(line, console)
@@ -49,12 +50,34 @@ def print_result(
         _print_briefly(result, console)
 
 
-def _tables(result: Result, verbose: bool, extra: Mapping[str, Mapping[str, str]] | None) -> Iterator[Table[Any]]:
+def tables_of(
+    result: Result,
+    *,
+    verbose: bool = True,
+    extra: Mapping[str, Mapping[str, str]] | None = None,
+    most: float = math.inf,
+) -> Iterator[Table[Any]]:
+    """Every table of a result that has a row, the main one first.
+
+    Args:
+        result: of a run, or of several.
+        verbose: with all columns and tables.
+        extra: further columns of the main one; see :func:`~judge.report.tables.result_table`.
+        most: differences between captioners; no table of more.
+    """
+    for table in _tables(result, verbose, extra, most):
+        if table.rows:
+            yield table
+
+
+def _tables(
+    result: Result, verbose: bool, extra: Mapping[str, Mapping[str, str]] | None, most: float
+) -> Iterator[Table[Any]]:
     yield result_table(result, verbose=verbose, extra=extra)
     if verbose:
         yield parts_table(result)
     found = result.differences()
-    if len(found) <= (MOST_VERBOSE if verbose else MOST_DIFFERENCES):
+    if len(found) <= most:
         yield difference_table(found, verbose=verbose)
     if result.breakdown:
         yield from breakdown_tables(result.breakdown)

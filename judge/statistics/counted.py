@@ -26,6 +26,7 @@ import pandas as pd
 
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
+from judge.metrics.counted.contingency import ContingencyTable
 from judge.metrics.counted.spec import Compared, CountedMetric
 from judge.statistics.count_tables import CountedRows, choose_classes, counted_rows
 from judge.statistics.inference import HALVES, from_halves
@@ -77,26 +78,17 @@ def _summarise(
     level: float,
     seed: int,
 ) -> Summary:
-    nothing = Summary(captioner, metric, metric.judge)
     held = counted_rows(counts, counted)
-    if held is None:
-        return nothing
+    line = count_row(captioner, metric, counted, held)
+    published = line.published
+    if held is None or published is None or not metric.exchangeable:
+        return line
     read = held.read
     generator = generator_of(metric, seed)
 
-    def compare(before: FloatArray, after: FloatArray) -> Compared:
-        sides = read(before), read(after)
-        return counted.freeze(*sides).compare(*sides)
-
     def anew(before: FloatArray, after: FloatArray) -> FloatArray:
-        return compare(before, after).value
+        return _compare(counted, read(before), read(after)).value
 
-    images = held.rows.by_image()
-    found = compare(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in images))
-    human, generated, published = map(_known, (found.truth, found.predicted, found.value))
-    line = replace(nothing, human=human, generated=generated, published=published, images=images[0].shape[0])
-    if published is None or not metric.exchangeable:
-        return line
     exchanged = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
     if exchanged is None:
         return line
@@ -117,6 +109,28 @@ def _summarise(
         basis="images",
         replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
     )
+
+
+def count_row(captioner: str, metric: Metric, counted: CountedMetric, held: CountedRows | None) -> Summary:
+    """The line of the table as its paper has it, without chance level, interval and p.
+
+    Args:
+        captioner: its name.
+        metric: a counted row.
+        counted: how it counts, its classes chosen.
+        held: what captions add; None where there is nothing to count.
+    """
+    line = Summary(captioner, metric, metric.judge)
+    if held is None:
+        return line
+    images = held.rows.by_image()
+    found = _compare(counted, *(held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in images))
+    human, generated, published = map(_known, (found.truth, found.predicted, found.value))
+    return replace(line, human=human, generated=generated, published=published, images=images[0].shape[0])
+
+
+def _compare(counted: CountedMetric, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
+    return counted.freeze(truth, predicted).compare(truth, predicted)
 
 
 def draw_halves(counts: pd.DataFrame, held: CountedRows, seed: int) -> npt.NDArray[np.bool_]:

@@ -208,14 +208,20 @@ class JudgedRow:
 
     def summary(self, refits: pd.DataFrame) -> Summary:
         """The line of the table."""
+        line = self.plain(refits)
+        value = line.amplification
+        # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
+        return self._infer(line, value, refits) if value is not None and np.isfinite(value) else line
+
+    def plain(self, refits: pd.DataFrame) -> Summary:
+        """The line without interval and p."""
         found = self.value()
         asked = self.rows[self.rows["probability"].notna()]
-        value = _known(found.value)
         line = replace(
             self.line,
             human=_known(found.human.value) if self.compared else None,
             generated=_known(found.generated.value),
-            amplification=value,
+            amplification=_known(found.value),
             images=int(asked["image_id"].nunique()),
             seeds=self.seeds,
             qualities=_pair(found.human.quality, found.generated.quality) if self.metric.prior else None,
@@ -225,17 +231,22 @@ class JudgedRow:
         if self.compared:
             by_seed = [float(self.value(self._of_all(part)).value) for _, part in self._by("seed")]
             line = replace(line, sd=float(np.std(by_seed, ddof=1)) if len(by_seed) > 1 else None)
-        # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
-        return self._infer(line, value, refits) if value is not None and np.isfinite(value) else line
+        return line
 
     def _infer(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary:
         """With interval and p."""
         generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(line.key))])
-        level, ratio = self.settings.level, self.settings.ratios.get(self.metric.name)
         alone, human = self._bootstrap(generator)
         line = replace(line, these_judges=alone, human_error=human)
         if line.judge in self.settings.untrained:
             return self._untrained(line, value, generator)
+        return self.trained(line, value, refits) or replace(
+            line, interval=alone, basis="these judges" if alone else None
+        )
+
+    def trained(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary | None:
+        """With interval and p from judges trained again, or from splits; None where there are too few of both."""
+        level, ratio = self.settings.level, self.settings.ratios.get(self.metric.name)
         values, changed = (_column(refits, kind, "amplification") for kind in ("half", "exchanged"))
         found = from_refits(value, values, changed, level=level)
         if found:
@@ -247,10 +258,10 @@ class JudgedRow:
         values = [float(split.value) for split in splits]
         neutral = self.metric.neutral
         found = None if ratio is None else from_splits(value, values, ratio=ratio, neutral=neutral, level=level)
-        if found:
-            error = split_error([float(split.human.value) for split in splits], ratio or 0.0)
-            return _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
-        return replace(line, interval=alone, basis="these judges" if alone else None)
+        if found is None:
+            return None
+        error = split_error([float(split.human.value) for split in splits], ratio or 0.0)
+        return _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
 
     def _untrained(self, line: Summary, value: float, generator: np.random.Generator) -> Summary:
         """Of a judge that is asked as it is."""

@@ -1,0 +1,154 @@
+"""Single files of a run's folder, read so that whatever else lies there is told apart; nothing is executed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from judge.report.breakdown import FOLDER
+from judge.report.directory import REPLICATES
+from judge.statistics.summary import ROW
+
+# Columns of each file, by what is in them.
+_TEXTS = {
+    "scores": ("image_id", "captioner", "side", "metric", "judge", "named", "tasks", "answer", "predicted"),
+    "counts": ("image_id", "captioner", "side", "class", "named", "words", "objects"),
+    REPLICATES: (*ROW, "kind"),
+    f"{FOLDER}/images": (*ROW, "image_id"),
+    f"{FOLDER}/captions": ("image_id", "captioner", "side", "class", "objects", "caption"),
+}
+_WHOLE = {
+    "scores": ("index", "seed", "fold"),
+    "counts": ("index",),
+    REPLICATES: ("number",),
+    f"{FOLDER}/images": (),
+    f"{FOLDER}/captions": ("index",),
+}
+_REAL = {
+    "scores": ("probability", "loss", "validation_loss"),
+    "counts": (),
+    REPLICATES: ("human", "generated", "amplification"),
+    f"{FOLDER}/images": ("contribution",),
+    f"{FOLDER}/captions": (),
+}
+_CSV_TEXTS = {*ROW, "task", "basis", "term", "leans_to", "examples", "class"}
+
+
+class Unreadable(ValueError):  # noqa: N818
+    """What is written is not what a run writes; the message says what, and where in the file."""
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """``metrics.json``: an object, in which no number is infinite or none.
+
+    Raises:
+        Unreadable: it is damaged, or something else.
+    """
+
+    def number(text: str) -> float:
+        found = float(text)
+        if not math.isfinite(found):
+            raise Unreadable(f"{path.name} holds {text[:20]}, which is no number")
+        return found
+
+    text = path.read_text(encoding="utf-8")
+    try:
+        document = json.loads(text, parse_float=number, parse_constant=number)
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"{path.name} is damaged: line {error.lineno}: {error.msg}") from error
+    except RecursionError as error:
+        raise Unreadable(f"{path.name} is damaged: nested too deeply") from error
+    if not isinstance(document, dict):
+        raise Unreadable(f"{path.name} holds no object")
+    return document
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses aliases, of which a short file can make a document without end; a run writes none."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias")
+        return super().compose_node(parent, index)
+
+
+def read_settings(path: Path) -> Mapping[str, Any]:
+    """``run.yaml``.
+
+    Raises:
+        Unreadable: it is damaged, or something else.
+    """
+    text = path.read_text(encoding="utf-8")
+    try:
+        settings = yaml.load(text, Loader=_Loader)  # noqa: S506  # A safe loader.
+    except (yaml.YAMLError, RecursionError) as error:
+        raise Unreadable(f"{path.name} is damaged") from error
+    if not isinstance(settings, dict):
+        raise Unreadable(f"{path.name} holds no settings")
+    return settings
+
+
+def read_parquet(folder: Path, name: str) -> pd.DataFrame:
+    """A table, once its columns are known to be those that a run writes.
+
+    Args:
+        folder: of the run.
+        name: of the table, without ".parquet".
+
+    Raises:
+        FileNotFoundError: it is not there.
+        Unreadable: it is damaged, or has other columns.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet, types
+
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+    # A column without any value has no type.
+    kinds: dict[str, Any] = dict.fromkeys(_TEXTS[name], (types.is_string, types.is_large_string, types.is_null))
+    kinds |= dict.fromkeys(_WHOLE[name], (types.is_integer,))
+    kinds |= dict.fromkeys(_REAL[name], (types.is_floating, types.is_null))
+    try:
+        schema = parquet.read_schema(path)
+        for column, of in kinds.items():
+            if column not in schema.names:
+                raise Unreadable(f"{path.name} has no column '{column}'")
+            if not any(is_of(schema.field(column).type) for is_of in of):
+                raise Unreadable(f"column '{column}' of {path.name} is {schema.field(column).type}")
+        if unknown := [column for column in schema.names if column not in kinds]:
+            raise Unreadable(f"{path.name} has a column '{unknown[0]}', which no run writes")
+        return pd.read_parquet(path, engine="pyarrow").astype(dict.fromkeys(_REAL[name], "float64"))
+    except (pa.ArrowException, OSError) as error:
+        raise Unreadable(f"{path.name} is damaged") from error
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """A table as it was written: every digit, and texts as texts.
+
+    Raises:
+        Unreadable: it is damaged, or something else.
+    """
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
+    except ValueError as error:
+        raise Unreadable(f"{path.name} is damaged: {str(error)[:80]}") from error
+    numbers = [name for name in table.columns if name not in _CSV_TEXTS]
+    return table.assign(**{name: _parsed(table[name].tolist()) for name in numbers}) if len(table) else table
+
+
+def _parsed(cells: Sequence[str]) -> list[Any]:
+    """Whole numbers, truths, or numbers, of which some may be absent."""
+    if not {*cells} - {"True", "False"}:
+        return [cell == "True" for cell in cells]
+    if all(cell.isdecimal() for cell in cells):
+        return list(map(int, cells))
+    return [float(cell) if cell else math.nan for cell in cells]
