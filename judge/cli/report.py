@@ -20,23 +20,43 @@ class Kind(StrEnum):
     card = "card"
 
 
-def report(
+def report(  # noqa: PLR0913, PLR0917 - its options
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, one or more")],
     kind: Annotated[
         Kind, typer.Option("--format", help="a page, tables to paste, or a section of the captioner's model card")
     ] = Kind.html,
-    out: Annotated[Path | None, typer.Option(help="file to write; md, latex and card go to standard output")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier file")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="file to write [default: RUN/report.html of one run; md, latex, card: standard output]"),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="replace an earlier file")] = False,
+    no_examples: Annotated[
+        bool, typer.Option("--no-examples", metavar="", help="page without captions and pictures")
+    ] = False,
+    no_images: Annotated[
+        bool, typer.Option("--no-images", metavar="", help="page with captions, without pictures")
+    ] = False,
+    show_people: Annotated[
+        bool,
+        typer.Option("--show-people", metavar="", help="the run's pictures as they are; else people are hidden"),
+    ] = False,
+    show_ids: Annotated[
+        bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
+    ] = False,
+    figures: Annotated[Path | None, typer.Option(help="folder for the page's figures, as SVG and PNG")] = None,
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
 
-    The numbers are made again from what judges answered and captions say; a run whose files contradict each other is
-    refused. Several runs must be of the same images, metrics, judges and protocol.
+    Numbers are made again from judges' answers; a run whose files contradict each other is refused.
+
+    Several runs must be of the same images, metrics, judges and protocol.
     """
     with one_line_errors():
+        from judge.commands.report import Shown
         from judge.commands.report import report as write_report
 
-        found = write_report(runs, kind=kind.value, out=out, overwrite=overwrite)
+        shown = Shown(not no_examples, not no_images, show_people, show_ids, figures)
+        found = write_report(runs, kind=kind.value, out=out, overwrite=overwrite, shown=shown)
         if isinstance(found, Path):
             say(f"The report is in {found}")
         else:

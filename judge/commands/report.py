@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import yaml
+
+from judge.commands.pictures import RunPictures
+from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
+from judge.masking.thumbnails import make_thumbnails
 from judge.report.captioner_card import captioner_card
+from judge.report.directory import REPORT
+from judge.report.page import Contents, make_page
 from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.report.several_runs import check_places, join_runs
 from judge.report.text_report import latex_report, markdown_report
 from judge.report.verification import check_run
 from judge.utils.files import write_whole, writing
 
+AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
 _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
     "md": lambda saved: markdown_report(saved.result),
@@ -39,16 +48,44 @@ def open_runs(folders: Sequence[Path]) -> SavedRun:
     return join_runs(runs)
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a page shows.
+
+    Attributes:
+        examples: images and captions.
+        images: their pictures, people hidden.
+        people: the pictures as they are, from the run's ``images``.
+        ids: ids of images.
+        figures: folder to make for the figures, as SVG and PNG; None for none.
+    """
+
+    examples: bool = True
+    images: bool = True
+    people: bool = False
+    ids: bool = False
+    figures: Path | None = None
+
+
+EVERYTHING = Shown()
+
+
 def report(
-    folders: Sequence[Path], *, kind: Format = "html", out: Path | None = None, overwrite: bool = False
+    folders: Sequence[Path],
+    *,
+    kind: Format = "html",
+    out: Path | None = None,
+    overwrite: bool = False,
+    shown: Shown = EVERYTHING,
 ) -> str | Path:
     """A report of runs.
 
     Args:
         folders: of finished runs, one or more.
         kind: a page, or text to paste: tables as Markdown or LaTeX, or a model card section.
-        out: a file to write; None to return the text.
+        out: a file to write; None to return the text, or for the page of one run the run's own.
         overwrite: replace the file that is there.
+        shown: what a page shows.
 
     Returns:
         The text, or where it lies.
@@ -56,18 +93,57 @@ def report(
     Raises:
         JudgeError: as of :func:`open_runs`; ``out`` is there already, or cannot be written.
     """
+    if kind == "html" and out is None:
+        out = _own_page(folders)
     if out is not None:
         _check_out(out, folders, overwrite=overwrite)
     saved = open_runs(folders)
-    if kind == "html":
-        # The page: judge.report.page.write_page(saved, out or folders[0] / "report.html").
-        raise JudgeError("pages are not built yet", where="--format html", mend="use --format md, latex or card")
-    text = _TEXTS[kind](saved)
+    text = _page(saved, shown) if kind == "html" else _TEXTS[kind](saved)
     if out is None:
         return text
     with writing(f"--out {out}", "name a file in a folder that is there, on a disk with room"):
         write_whole(out, text.encode())
     return out
+
+
+def _own_page(folders: Sequence[Path]) -> Path:
+    if len(folders) > 1:
+        raise JudgeError("several runs have no page of their own", where="judge report", mend="name a file with --out")
+    return folders[0] / REPORT
+
+
+def _page(saved: SavedRun, shown: Shown) -> str:
+    """The page; its figures too, where a folder is named."""
+    pictures: Mapping[str, bytes] = saved.pictures if shown.images else {}
+    if shown.people and shown.images and shown.examples:
+        pictures = _with_people(saved)
+    contents = Contents(
+        saved.result,
+        saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts],
+        examples=shown.examples,
+        names=shown.ids,
+        pictures=pictures if shown.examples else {},
+        people=shown.people,
+    )
+    if shown.figures is None:
+        return make_page(contents)
+    with writing(f"--figures {shown.figures}"):
+        shown.figures.mkdir(parents=True, exist_ok=True)
+        return make_page(contents, shown.figures)
+
+
+def _with_people(saved: SavedRun) -> dict[str, bytes]:
+    """The pictures of the examples as they are."""
+    found: dict[str, bytes] = {}
+    wanted = list(dict.fromkeys(saved.result.examples["image_id"])) if len(saved.result.examples) else []
+    for name, text in saved.texts:
+        config = make_config({**yaml.safe_load(text), "out": None}, RunConfig, where=name)
+        if config.images is not None:
+            plain = RunPictures(config).plain
+            found |= make_thumbnails(plain, [image for image in wanted if image in plain.names])
+    if wanted and not found:
+        raise JudgeError("the run has no pictures, or none of its examples", where="--show-people", mend=AGAIN)
+    return found
 
 
 def _check_out(out: Path, folders: Sequence[Path], *, overwrite: bool) -> None:

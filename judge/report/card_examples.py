@@ -42,8 +42,9 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """A caption of a card: who wrote it, as written and as read, and what the judge said."""
+    """A caption of a card: whose it is, as written and as read, and what the judge said."""
 
+    side: str
     who: str
     text: str
     read: tuple[Word, ...]
@@ -145,4 +146,4 @@ def _caption(row: Mapping[Any, Any]) -> Caption:
     words = tuple(Word(word, is_special(word), word == UNKNOWN) for word in str(row["read"]).split())
     probability = None if math.isnan(row["probability"]) else float(row["probability"])
     answer = "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"])
-    return Caption(_WHO[row["side"]], str(row["caption"]), words, probability, answer)
+    return Caption(row["side"], _WHO[row["side"]], str(row["caption"]), words, probability, answer)

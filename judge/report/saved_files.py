@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 
 from judge.report.breakdown import FOLDER
-from judge.report.directory import REPLICATES
+from judge.report.directory import EXAMPLES, PICTURES, REPLICATES
 from judge.statistics.summary import ROW
 
 # Columns of each file, by what is in them.
@@ -22,6 +22,8 @@ _TEXTS = {
     REPLICATES: (*ROW, "kind"),
     f"{FOLDER}/images": (*ROW, "image_id"),
     f"{FOLDER}/captions": ("image_id", "captioner", "side", "class", "objects", "caption"),
+    EXAMPLES: (*ROW, "chosen", "image_id", "class", "tasks", "side", "caption", "read", "predicted"),
+    PICTURES: ("image_id",),
 }
 _WHOLE = {
     "scores": ("index", "seed", "fold"),
@@ -29,6 +31,8 @@ _WHOLE = {
     REPLICATES: ("number",),
     f"{FOLDER}/images": (),
     f"{FOLDER}/captions": ("index",),
+    EXAMPLES: ("rank", "index"),
+    PICTURES: (),
 }
 _REAL = {
     "scores": ("probability", "loss", "validation_loss"),
@@ -36,7 +40,10 @@ _REAL = {
     REPLICATES: ("human", "generated", "amplification"),
     f"{FOLDER}/images": ("contribution",),
     f"{FOLDER}/captions": (),
+    EXAMPLES: ("contribution", "probability"),
+    PICTURES: (),
 }
+_BYTES = {PICTURES: ("picture",)}
 _CSV_TEXTS = {*ROW, "task", "basis", "term", "leans_to", "examples", "class"}
 
 
@@ -115,6 +122,7 @@ def read_parquet(folder: Path, name: str) -> pd.DataFrame:
     kinds: dict[str, Any] = dict.fromkeys(_TEXTS[name], (types.is_string, types.is_large_string, types.is_null))
     kinds |= dict.fromkeys(_WHOLE[name], (types.is_integer,))
     kinds |= dict.fromkeys(_REAL[name], (types.is_floating, types.is_null))
+    kinds |= dict.fromkeys(_BYTES.get(name, ()), (types.is_binary, types.is_large_binary))
     try:
         schema = parquet.read_schema(path)
         for column, of in kinds.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from judge.measure import Result
 from judge.measure.refits import COLUMNS
 from judge.quality import Quality
 from judge.report.breakdown import COLLECT, FOLDER
-from judge.report.directory import METRICS, QUALITY, REPLICATES, SETTINGS
+from judge.report.directory import EXAMPLES, METRICS, PICTURES, QUALITY, REPLICATES, SETTINGS
 from judge.report.saved_files import Unreadable, read_csv, read_json, read_parquet, read_settings
 from judge.report.saved_rows import number_of, read_quality, read_summaries, read_tasks
 from judge.statistics.breakdown import Breakdown
@@ -36,12 +36,16 @@ class SavedRun:
         folder: where it lies; of several runs the first one's.
         result: what it found, but for caption quality image by image, which no file holds.
         settings: ``run.yaml``; of several runs the first one's.
+        texts: name of each run, and its ``run.yaml`` as text.
+        pictures: image id -> JPEG, people hidden, of the examples.
     """
 
     name: str
     folder: Path
     result: Result
     settings: Mapping[str, Any]
+    texts: tuple[tuple[str, str], ...] = ()
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def name_runs(folders: Sequence[Path]) -> list[str]:
@@ -89,8 +93,17 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
             counts=read_parquet(folder, "counts") if counted else pd.DataFrame(),
             quality=_read_quality(folder, document, settings),
             breakdown=_read_breakdown(folder, result.run["level"], settings),
+            examples=_optional(folder, EXAMPLES),
         )
-    return replace(saved, result=result)
+        pictures = _optional(folder, PICTURES)
+        held = zip(pictures["image_id"], pictures["picture"], strict=True) if len(pictures) else ()
+        text = (folder / SETTINGS).read_text(encoding="utf-8")
+        return replace(saved, result=result, texts=((saved.name, text),), pictures=dict(held))
+
+
+def _optional(folder: Path, name: str) -> pd.DataFrame:
+    """What there may be: examples of rows that compare two sides, pictures of a run that has some."""
+    return read_parquet(folder, name) if (folder / f"{name}.parquet").exists() else pd.DataFrame()
 
 
 def refuse(folder: Path, why: str, mend: str = MEND) -> JudgeError:

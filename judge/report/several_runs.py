@@ -51,7 +51,13 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
                 raise _unlike(first, second, f"what {name} compares", *classes)
     if len(runs) == 1:
         return runs[0]
-    return replace(runs[0], name=", ".join(run.name for run in runs), result=_merge(name_apart(runs)))
+    return replace(
+        runs[0],
+        name=", ".join(run.name for run in runs),
+        result=_merge(name_apart(runs)),
+        texts=tuple(text for run in runs for text in run.texts),
+        pictures={image: picture for run in runs for image, picture in run.pictures.items()},
+    )
 
 
 def check_places(folders: Sequence[Path]) -> None:
@@ -148,6 +154,7 @@ def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
         facts,
         {names.get(name, name): replace(of, captioner=names.get(name, name)) for name, of in held.quality.items()},
         breakdown,
+        of_table(held.examples),
     )
     return replace(run, result=result)
 
@@ -174,6 +181,7 @@ def _merge(runs: Sequence[SavedRun]) -> Result:
         _merge_facts([result.run for result in results]),
         {name: of for result in results for name, of in result.quality.items()},
         breakdown if broken else None,
+        _stack([result.examples for result in results]),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from helpers import done_well
+from helpers import done_well, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -135,7 +135,7 @@ def test_the_first_screen_says_who_amplifies(browser: Browser, run: Path) -> Non
     results = json.loads((run / "metrics.json").read_text())["results"]
     with page_of(browser, run / "report.html") as page:
         said = page.locator(".verdicts li").all_inner_texts()
-        assert [line.split(" ")[0] for line in said] == ["none", "bad<b"]
+        assert [line.split(" ")[0] for line in said] == ["none:", "bad<b"]
         for row in results:
             line = said[0] if row["captioner"] == "none" else said[1]
             if row.get("verdict"):
@@ -205,6 +205,32 @@ def test_hostile_captions_and_names_are_text(browser: Browser, run: Path) -> Non
         for line in HOSTILE:
             assert any(line in text for text in texts)
         assert any(NAME in text for text in page.locator("#amplification svg text").all_text_contents())
+
+
+def test_what_is_left_out(run: Path, tmp_path: Path) -> None:
+    """Pages that leave the house; of the same run, again the same page."""
+    every = pd.read_parquet(run / "examples.parquet")
+    pages: dict[str, str] = {}
+    for option in ("--overwrite", "--no-examples", "--no-images", "--show-ids", "--show-people"):
+        out = tmp_path / f"page{option}.html"
+        done_well("report", run, "--out", out, option)
+        pages[option] = out.read_text()
+    assert pages["--overwrite"] == (run / "report.html").read_text()
+    caption = re.escape(str(every["caption"].iloc[-1]).rsplit(" ", 1)[1])
+    assert re.search(caption, pages["--overwrite"])
+    assert "<q>" not in pages["--no-examples"]
+    assert "data:image" not in pages["--no-examples"] + pages["--no-images"]
+    assert pages["--no-images"].count("<q>") == pages["--overwrite"].count("<q>") > 0
+    shown = f", image {every['image_id'].iloc[0]}"
+    assert shown in pages["--show-ids"]
+    assert shown not in pages["--overwrite"]
+    count = pages["--overwrite"].count("data:image/jpeg")
+    assert pages["--show-people"].count("data:image/jpeg") == count
+    assert not {*re.findall(r"base64,([^)]+)", pages["--show-people"])} & {
+        *re.findall(r"base64,([^)]+)", pages["--overwrite"])
+    }
+    assert "is there already" in refusal("report", run)
+    assert "name a file with --out" in refusal("report", run, run)
 
 
 def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
