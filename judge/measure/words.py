@@ -20,7 +20,7 @@ from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
 from judge.measure.refits import chosen_settings, seeds_that_count
 from judge.metrics import Metric
-from judge.metrics.scores import VALIDATION_LOSS
+from judge.metrics.scores import VALIDATION_LOSS, centre
 from judge.training.fitting import explain
 from judge.training.member import Member
 from judge.types import FloatArray, IntArray
@@ -154,7 +154,7 @@ def _gather(taken: Sequence[tuple[list[Member], Explanation]], terms: pd.Index[s
     captions, added, weights = [], [], np.zeros((len(terms), len(judges[0][0].target.classes)))
     for member, number, found in judges:
         if member.seed in seeds:
-            own, odds = _centre(found.weights[number]), _centre(np.log(found.predictions[number].probabilities))
+            own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
             held, place = found.held[member.places(member.split.test)], terms.get_indexer(pd.Index(found.terms))
             samples = member.test()
             truth = np.array([sample.answers[0] for sample in samples])
@@ -167,9 +167,3 @@ def _gather(taken: Sequence[tuple[list[Member], Explanation]], terms: pd.Index[s
     table = pd.DataFrame(captions, columns=["seed", "image", "index", "words", "answer", "odds"])
     every = vstack(added, format="csr")
     return _Side(table, every, every[~table.duplicated(["image", "index"]).to_numpy()], weights)
-
-
-def _centre(values: FloatArray) -> FloatArray:
-    """Of each class, less the mean of the others, [..., A]."""
-    classes = values.shape[-1]
-    return np.asarray((values - values.mean(axis=-1, keepdims=True)) * (classes / (classes - 1)))
