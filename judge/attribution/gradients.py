@@ -30,6 +30,8 @@ from judge.utils.parallel import threads
 
 # Gauss-Legendre points along the way, captions at a time, and points of captions that pass the network at a time.
 STEPS, _CAPTIONS, _AT_A_TIME = 64, 64, 256
+# Of a batch that a network has sorted by length: the row of each sample.
+_ORDER = "places"
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,24 @@ def integrate_some(
     judge: NetworkJudge, samples: Sequence[Sample], explained: IntArray, *, steps: int = STEPS
 ) -> WordAttribution:
     """Of so many captions as pass a network together; ``explained``: classes, [N]. See :func:`integrate`."""
+    found = [np.zeros(0)] * len(samples)
+    ends = np.zeros((2, len(samples)))
     with _differentiable(judge):
-        reading = _read(judge, samples)
-        amounts, (base, total) = _integral(reading, judge, explained, steps)
-    found = [
-        np.bincount(owners[owners >= 0], row[owners >= 0], minlength=len(sample.words)).astype(np.float64)
-        for owners, row, sample in zip(reading.owners, amounts, samples, strict=True)
-    ]
-    return WordAttribution("integrated-gradients", found, base, total)
+        for places in _alike(judge.network, samples):
+            part = [samples[place] for place in places]
+            reading = _read(judge, part)
+            amounts, ends[:, places] = _integral(reading, judge, explained[places], steps)
+            for place, owners, row, sample in zip(places, reading.owners, amounts, part, strict=True):
+                found[place] = np.bincount(owners[owners >= 0], row[owners >= 0], len(sample.words)).astype(np.float64)
+    return WordAttribution("integrated-gradients", found, *ends)
+
+
+def _alike(network: Network, samples: Sequence[Sample]) -> list[IntArray]:
+    """Places of samples that are taken together: all; of one length, where a network sorts captions by that."""
+    lengths = np.array([len(sample.words) for sample in samples])
+    if _ORDER not in network.collate(samples[:1]):
+        return [np.arange(len(samples))]
+    return [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
 
 
 @contextmanager
@@ -146,7 +158,7 @@ def _read(judge: NetworkJudge, samples: Sequence[Sample]) -> _Reading:
     owners = np.where(own, np.arange(tokens.shape[1]), -1)
     unknown = cast("dict[str, int]", getattr(network, "vocabulary"))[UNKNOWN]  # noqa: B009 - a Network has none
     baseline = torch.where(torch.from_numpy(own), unknown, tokens)
-    names = [name for name, value in batch.items() if isinstance(value, Tensor)]
+    names = [name for name, value in batch.items() if isinstance(value, Tensor) and name != _ORDER]
     return _Reading(embedding, tokens, baseline, tuple(batch[name] for name in names), _caller(network, names), owners)
 
 
@@ -155,7 +167,8 @@ def _caller(network: Network, names: Sequence[str]) -> Callable[..., Tensor]:
 
     def call(tokens: Tensor, *rest: Tensor) -> Tensor:
         batch: dict[str, Any] = dict(zip(names, rest, strict=True))
-        return network(batch | {"tokens": tokens, "host_lengths": batch["lengths"].tolist()})
+        order = torch.arange(len(tokens), device=tokens.device)
+        return network(batch | {"tokens": tokens, "host_lengths": batch["lengths"].tolist(), _ORDER: order})
 
     return call
 
