@@ -46,7 +46,7 @@ def mixed(strength: float) -> tuple[int, int, int]:
 
 
 def ink(background: tuple[int, int, int]) -> str:
-    """ "black" or "white", whichever is easier to read on a background (contrast of WCAG 2, at least 4.5)."""
+    """Black or white, whichever is easier to read on a background (contrast of WCAG 2, at least 4.5)."""
     parts = [part / 255 for part in background]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

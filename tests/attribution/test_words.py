@@ -305,7 +305,7 @@ def test_tokens_of_an_encoder_have_their_words(tmp_path: Path) -> None:
 
 def test_the_word_that_tells_the_class_gets_the_most(lstm: Saved, tmp_path: Path) -> None:
     """By every method, in nearly all captions; and its contribution speaks for the class."""
-    samples = [one for one in make_samples(40, seed=5) if len(one.words) > 2]
+    samples = [one for one in make_samples(26, seed=5) if len(one.words) > 2]
     for saved in (lstm, keep_linear(JUDGES["two"], tmp_path / "x")):
         question = ask_about(saved, samples, tmp_path)
         for method in [name for name, fault in word_methods(saved).items() if not fault]:
@@ -322,7 +322,7 @@ def test_random_weights_attribute_otherwise(lstm: Saved, tmp_path: Path) -> None
 
     Those of a second training do.
     """
-    samples = make_samples(30, seed=5)
+    samples = make_samples(16, seed=5)
     other = keep_network(tmp_path / "b.safetensors", TRAIN, seed=1)
     random = keep_network(tmp_path / "c.safetensors", TRAIN, epochs=0, seed=2)
     for method in ("integrated-gradients", "occlusion"):
