@@ -15,11 +15,11 @@ from judge.masking.instances import PERSON
 from judge.measure.answers import Answers, answer_rows, score_table
 from judge.measure.collect import measure_cells
 from judge.measure.description import describe
-from judge.measure.examples import choose_examples
+from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import COLUMNS, check_refits, refit
-from judge.measure.words import word_contributions
+from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import Breakdown, break_down
 from judge.statistics.collect import estimate
@@ -88,20 +88,31 @@ def measure(
     quality = in_main_process(lambda: _qualities(corpus, plan, work.truth.labels, progress)) if plan.quality else {}
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
     run = in_main_process(lambda: describe(work, [chosen for _, chosen in answers], counts, plan))
-    shown = in_main_process(lambda: _examples(corpus, work, scores, counts, settings))
+    notes = [chosen for _, chosen in answers]
+    if progress:
+        progress("examples", 0, 0)
+    shown = in_main_process(lambda: _examples(corpus, work, (scores, counts), settings, (notes, plan)))
     result = Result(tuple(summaries), scores, counts, replicates, run, quality, examples=shown)
     if work.said is None:
         return result
-    notes = [chosen for _, chosen in answers]
     return replace(result, breakdown=_break_down(work, work.said, result, notes, plan, setup=setup, progress=progress))
 
 
 def _examples(
-    corpus: Corpus, work: Work, scores: pd.DataFrame, counts: pd.DataFrame, settings: Settings
+    corpus: Corpus,
+    work: Work,
+    tables: tuple[pd.DataFrame, pd.DataFrame],
+    settings: Settings,
+    chosen: tuple[Sequence[Mapping[str, float]], Plan],
 ) -> pd.DataFrame:
+    """Of ``tables``, scores and counts; with what words add, of judges that ``chosen`` (notes, plan) trains again."""
+    scores, counts = tables
     names = [metric.name for metric in work.metrics]
-    found = image_contributions(scores, counts, names, settings)
-    return choose_examples(corpus, work, scores, found, seed=settings.seed)
+    found = choose_examples(
+        corpus, work, scores, image_contributions(scores, counts, names, settings), seed=settings.seed
+    )
+    wanted = set(found[found["read"] != ""][CAPTION].itertuples(index=False, name=None))
+    return with_words(found, caption_words(work.jobs, *chosen, wanted) if wanted else pd.DataFrame())
 
 
 def _break_down(

@@ -29,6 +29,8 @@ COLUMNS = [
     "probability", "predicted",
 ]  # fmt: skip
 _CAPTION = ["side", "image_id", "index"]
+CAPTION = ["captioner", *_CAPTION]
+WORDS = "words"
 
 
 def choose_examples(
@@ -76,6 +78,25 @@ def choose_examples(
                     [*key, *about, side, index, caption, read.get(place, ""), *answered.get(place, (np.nan, ""))]
                 )
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
+    """``examples`` with what each word of ``read`` adds to the log-odds of the true class.
+
+    Args:
+        examples: of :func:`choose_examples`.
+        amounts: of :func:`~judge.measure.words.caption_words`; empty for none.
+
+    Returns:
+        With the column "words": numbers parted by spaces, a word each; "" where they are not known.
+    """
+    found: dict[tuple[object, ...], str] = {}
+    for key, rows in amounts.groupby(["metric", "judge", *CAPTION], sort=False) if len(amounts) else ():
+        metrics, *place = key
+        text = " ".join(f"{value:.4g}" for value in rows.sort_values("place")["contribution"])
+        found |= {(metric, *place): text for metric in str(metrics).split("|")}
+    keys = examples[["metric", "judge", *CAPTION]].itertuples(index=False, name=None)
+    return examples.assign(**{WORDS: [found.get(key, "") for key in keys]})
 
 
 def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:

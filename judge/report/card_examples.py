@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ class Word(NamedTuple):
         hidden: whether it hides a word of the attribute, or of a task.
         unknown: whether it stands for a word that the captioner lacks.
         value: what it adds to the log-odds of the true class; None where that is not known.
-        share: ``value`` over the largest of the page, in [-1, 1].
+        share: how strongly it is shaded, in [-1, 1]; None for not at all.
     """
 
     text: str
@@ -111,10 +111,17 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     cards = tuple(_cards(table, known, names=names))
     fields = [dict.fromkeys(getattr(card, name) for card in cards) for name in ("captioner", "title", "class_")]
     tasks = sorted({task for card in cards for task in card.tasks})
-    return Examples(cards, known, *map(tuple, fields), tuple(tasks), shaded=False)
+    return Examples(cards, known, *map(tuple, fields), tuple(tasks), shaded=bool(table["words"].any()))
+
+
+def _largest(table: pd.DataFrame) -> float:
+    """The size of what a word adds that few of the page exceed."""
+    sizes = sorted(abs(float(value)) for text in table["words"].unique() for value in text.split())
+    return sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
 
 
 def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> Iterator[Card]:
+    largest = _largest(table)
     for key, rows in table.groupby([*ROW, "chosen", "rank"], sort=False, observed=True):
         captioner, metric, judge, chosen, _ = map(str, key)
         first = rows.iloc[0]
@@ -133,7 +140,7 @@ def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> 
             tuple(name for name in str(first["tasks"]).split("|") if name),
             image if names else "",
             pictures.get(image, ""),
-            tuple(_caption(row) for row in rows.to_dict("records")),
+            tuple(_caption(row, largest) for row in rows.to_dict("records")),
         )
 
 
@@ -142,8 +149,17 @@ def _amount(value: float, chosen: str) -> str:
     return f"{shown:.2g}" if chosen == "takes away" else f"{shown:+.2g}"
 
 
-def _caption(row: Mapping[Any, Any]) -> Caption:
-    words = tuple(Word(word, is_special(word), word == UNKNOWN) for word in str(row["read"]).split())
+def _words(words: Sequence[str], amounts: str, largest: float) -> Iterator[Word]:
+    """Words of a caption with what they add; ``largest`` of the page is shaded most."""
+    known = list(map(float, amounts.split()))
+    for place, word in enumerate(words):
+        value = known[place] if len(known) == len(words) else None
+        share = max(-1.0, min(1.0, value / largest)) if value and largest else None
+        yield Word(word, is_special(word), word == UNKNOWN, value, share)
+
+
+def _caption(row: Mapping[Any, Any], largest: float) -> Caption:
+    words = tuple(_words(str(row["read"]).split(), str(row["words"]), largest))
     probability = None if math.isnan(row["probability"]) else float(row["probability"])
     answer = "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"])
     return Caption(row["side"], _WHO[row["side"]], str(row["caption"]), words, probability, answer)

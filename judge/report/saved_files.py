@@ -22,7 +22,7 @@ _TEXTS = {
     REPLICATES: (*ROW, "kind"),
     f"{FOLDER}/images": (*ROW, "image_id"),
     f"{FOLDER}/captions": ("image_id", "captioner", "side", "class", "objects", "caption"),
-    EXAMPLES: (*ROW, "chosen", "image_id", "class", "tasks", "side", "caption", "read", "predicted"),
+    EXAMPLES: (*ROW, "chosen", "image_id", "class", "tasks", "side", "caption", "read", "predicted", "words"),
     PICTURES: ("image_id",),
 }
 _WHOLE = {

@@ -68,6 +68,14 @@ def test_captions_are_as_written_as_read_and_as_judged(result: Result, world: Wo
         assert row["class"] == world.labels.by_image[row["image_id"]]
         words = row["read"].split()
         assert not {"man", "woman", "his", "her", "boy", "girl"} & set(words)
+        # What words add, and one intercept for the captions that a judge scores, are its log odds of the truth.
+        assert len(row["words"].split()) == len(words)
+    added = np.array([sum(map(float, text.split())) for text in examples["words"]])
+    odds = np.log(examples["probability"] / (1 - examples["probability"]))
+    judges = examples.merge(result.scores[["metric", "side", "image_id", "index", "fold"]])
+    assert len(judges) == len(examples)
+    class_ = judges["class"] + judges["side"] + judges["fold"].astype(str) + judges["index"].astype(str)
+    assert (odds - added).groupby(class_.to_numpy()).agg(np.ptp).max() < 0.01  # Four digits of each word are kept.
     counted = result.examples[result.examples["metric"] == "error"]
     assert len(counted)
     assert (counted["read"] == "").all()

@@ -230,7 +230,7 @@ def test_what_is_left_out(run: Path, tmp_path: Path) -> None:
         *re.findall(r"base64,([^)]+)", pages["--overwrite"])
     }
     assert "is there already" in refusal("report", run)
-    assert "name a file with --out" in refusal("report", run, run)
+    assert "Name a file with --out" in refusal("report", run, run)
 
 
 def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
