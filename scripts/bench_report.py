@@ -2,8 +2,9 @@
 
     python scripts/bench_report.py runs/mine
 
-Times, in this order: reading and checking the folder, making the page (figures and examples), and opening it in Debian's Chromium
-(``apt-get install chromium``) until it is laid out and its script has run; each as often as ``--rounds`` says. Figures: BENCHMARKS.md.
+Times, in this order: reading and checking the folder, making the page (figures and examples), and opening it in
+Debian's Chromium (``apt-get install chromium``) until it is laid out and its script has run; each as often as
+``--rounds`` says. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def timed(what: str, rounds: int, work: Callable[[], T]) -> T:
         start = time.perf_counter()
         found = work()
         seconds.append(time.perf_counter() - start)
-    print(f"{what}: {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")  # noqa: T201
+    print(f"{what}: {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")
     return found
 
 
@@ -46,7 +47,7 @@ def main(
         contents = Contents(saved.result, saved.texts, pictures=saved.pictures)
         page = timed("page made", rounds, lambda: make_page(contents))
         cards = page.count('<article class="card"')
-        print(f"{len(page.encode()) / 1e6:.2f} MB, {cards} examples, {len(saved.result.scores):,} answers")  # noqa: T201
+        print(f"{len(page.encode()) / 1e6:.2f} MB, {cards} examples, {len(saved.result.scores):,} answers")
         with TemporaryDirectory() as folder:
             path = Path(folder) / "report.html"
             path.write_text(page, encoding="utf-8")
