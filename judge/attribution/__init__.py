@@ -1,0 +1,1 @@
+"""Where a judge, or a captioner, looked in a picture."""
