@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1] / "judge"
 # Top to bottom. A name is a module of judge/, or a folder.
 ORDER = (
     "errors types utils text corpus masking metrics evidence statistics judges "
-    "training captioning quality measure calibration report config commands cli __main__"
+    "training captioning quality attribution measure calibration report config commands cli __main__"
 )
 ROOMS = ORDER.split()
 

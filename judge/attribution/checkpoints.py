@@ -53,7 +53,8 @@ class CheckpointViews:
         self._placements: dict[tuple[int, int], Placement] = {}
         self._place: Place | None = None
         self._found: list[tuple[Place, Tensor]] | None = None
-        self._inputs, self._size = 1, (0, 0)
+        # Of the scores that are being computed; no inputs where the captioner just writes.
+        self._inputs, self._size = 0, (0, 0)
 
     def make(self, pixels: Pixels, shared: Mapping[str, Tensor], run: Callable[[Tensor], Tensor]) -> View:
         """The view of a picture, of what its processor made of it, and of how scores come of inputs like that."""
@@ -63,7 +64,10 @@ class CheckpointViews:
 
         def scores(inputs: Tensor) -> Tensor:
             self._inputs, self._size = len(inputs), placement.shown
-            return run(inputs.flatten(0, 1) if inputs.dim() == 3 else inputs)
+            try:
+                return run(inputs.flatten(0, 1) if inputs.dim() == 3 else inputs)
+            finally:
+                self._inputs = 0
 
         return View(
             shown, scores, partial(self._find_grid, scores, shown), raster, placement, lambda other: self._show([other])
@@ -133,6 +137,8 @@ class CheckpointViews:
         return self.grid
 
     def _pass_on(self, _: nn.Module, __: object, output: Any) -> Any:
+        if not self._inputs:
+            return output
         if self._found is not None:
             return _replaced(output, (), self._leave)
         return _replaced(output, (), self._through) if self._place is not None else output
