@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
@@ -164,6 +164,7 @@ Seed = Annotated[int, Field(ge=0, le=2**31)]
 Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]
 Hide = Literal["person", "object", "both"]
+Method = Literal["occlusion", "integrated-gradients", "exact", "grad-cam", "gradient-shap"]
 # Options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
@@ -173,6 +174,11 @@ MASK = "how much of each instance is hidden"
 TRUST = "folder whose .pt files may be unpickled, which can run any code in them"
 DEVICE = "device: cpu, cuda, cuda:1", "a GPU where there is one"
 RESULTS = "folder for the results"
+SAVED = "NAME.weights.safetensors of judge train, a folder of judge export, or its name on the Hugging Face hub"
+# How pictures are hidden: of a trained judge its file says it.
+_HIDDEN = frozenset(
+    {"hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold"}
+)  # fmt: skip
 
 
 class Settings(BaseModel):
@@ -209,7 +215,8 @@ class Settings(BaseModel):
         found = []
         for name in type(self).model_fields:
             value = getattr(self, name)
-            for entry in value.values() if isinstance(value, dict) else [value]:
+            several = value.values() if isinstance(value, dict) else value
+            for entry in several if isinstance(several, Iterable) and not isinstance(several, str) else [value]:
                 if isinstance(entry, Path) and name != "out":
                     found.append(entry)
                 elif name in self.files_or_names and entry and Path(entry).exists():
@@ -395,15 +402,11 @@ class CaptionConfig(CaptioningSettings, PictureSettings, MaskedSettings):
     out: Path = option(..., "file for the captions", "runs/captions.json")
 
 
-class SavedJudgeSettings(Settings):
-    """A trained judge in a file."""
+class StartedSettings(Settings):
+    """Where what trained judges started from is found now."""
 
     panel = "Judges"
 
-    judge_weights: str = option(
-        ..., "NAME.weights.safetensors of judge train, a folder of judge export, or its name on the Hugging Face hub",
-        min_length=1,
-    )  # fmt: skip
     revision: str | None = option(None, "branch, tag or commit, on the hub", "the newest")
     base: Checkpoint | None = option(
         None, "checkpoint or text encoder that the judge started from, if it has moved", "as in training"
@@ -411,15 +414,16 @@ class SavedJudgeSettings(Settings):
     backbone_weights: str | None = option(None, "backbone weights: pretrained, random, or a file", "as in training")
 
 
-class PredictConfig(SavedJudgeSettings, HidingSettings):
-    """Options of ``judge predict``; what is hidden, in words and pictures, its judge's file says."""
+class SavedJudgeSettings(StartedSettings):
+    """A trained judge in a file."""
 
-    command = "judge predict"
-    essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
-    only_in_file = frozenset(
-        {"attribute", "lexicon", "labels", "id_column", "label_column", "label_values"}
-        | {"hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold"}
-    )
+    judge_weights: str = option(..., SAVED, min_length=1)
+
+
+class AskingSettings(HidingSettings):
+    """What trained judges are asked about; what is hidden, in words and pictures, a judge's file says."""
+
+    panel = "Input"
 
     captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     columns: dict[str, str] = option(
@@ -429,7 +433,48 @@ class PredictConfig(SavedJudgeSettings, HidingSettings):
     images: Path | None = option(None, f"{IMAGES}, for judges that use images")
     detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network", "as in training")
     features: Path = option(Path("runs/features"), "feature cache folder")
+
+
+class PredictConfig(SavedJudgeSettings, AskingSettings):
+    """Options of ``judge predict``."""
+
+    command = "judge predict"
+    essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
+    only_in_file = frozenset({"attribute", "lexicon", "labels", "id_column", "label_column", "label_values"} | _HIDDEN)
+
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv")
+
+
+class AttributeConfig(StartedSettings, AskingSettings):
+    """Options of ``judge attribute``: those of ``judge predict``, and what is explained how."""
+
+    command = "judge attribute"
+    essential = (
+        "judge_weights", "captions", "images", "instances", "detector", "methods", "labels", "show_people", "maps",
+        "out", "overwrite",
+    )  # fmt: skip
+    only_in_file = frozenset({"lexicon"} | _HIDDEN)
+
+    judge_weights: Annotated[tuple[str, ...], _list_or_text(tuple)] = option(
+        ..., f"{SAVED}; one after another", repeated="FILE", min_length=1
+    )
+    methods: Annotated[tuple[Method, ...], _list_or_text(_lower_names)] = option(
+        (),
+        "comma-separated: of words occlusion, integrated-gradients, exact (linear); of pictures grad-cam, "
+        "gradient-shap",
+        "all that the judge allows",
+    )
+    labels: LabelFiles = option(
+        None, f"{LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE"
+    )
+    show_people: bool = option(False, "also ask about pictures in which nobody is hidden")
+    maps: int = option(12, "pictures to draw maps of; 0 for none", ge=0)
+    out: Path = option(..., RESULTS, "runs/attribute")
+
+    def of_judge(self, reference: str) -> PredictConfig:
+        """What ``judge predict`` would ask one of the judges by."""
+        given = self.model_fields_set & PredictConfig.model_fields.keys()
+        return PredictConfig.model_validate({n: getattr(self, n) for n in given} | {"judge_weights": reference})
 
 
 class ExportConfig(SavedJudgeSettings):

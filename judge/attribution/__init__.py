@@ -1,1 +1,3 @@
-"""Where a judge, or a captioner, looked in a picture."""
+"""Which words of a caption, and which pixels of a picture, a judge's answer or a captioner's word comes from."""
+
+from __future__ import annotations

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from judge.cli.ablate_detectors import ablate_detectors
 from judge.cli.ablate_masks import ablate_masks
 from judge.cli.align import align
+from judge.cli.attribute import attribute
 from judge.cli.calibrate import calibrate
 from judge.cli.caption import caption
 from judge.cli.compare import compare
@@ -79,6 +80,7 @@ app.add_typer(trains, name="train")
 add_command(trains, "judges", train)
 add_command(trains, "detector", train_detector)
 add_command(app, "predict", predict)
+add_command(app, "attribute", attribute)
 add_command(app, "export", export)
 add_command(app, "caption", caption)
 add_command(app, "calibrate", calibrate)

@@ -1,0 +1,33 @@
+"""``judge attribute``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from judge.cli.shared import say, show_progress
+
+if TYPE_CHECKING:
+    from judge.config import AttributeConfig
+
+
+def attribute(config: AttributeConfig) -> None:
+    """Find which words of captions a trained judge's answers come from, caption by caption.
+
+    Captions and pictures are masked as in its training. Leaves words.csv, attribution.json and attribute.yaml in --out.
+    """
+    from judge.commands.attribute import attribute as run_attribute
+    from judge.report.render import open_console
+    from judge.report.shading import print_shaded
+
+    with show_progress() as progress:
+        found = run_attribute(config, progress=progress)
+    console = open_console()
+    for one in found.examples:
+        heading = f"{one.judge}, {one.method}: image {one.image}, p({one.explained}) = {one.probability:.3f}"
+        print_shaded(heading, one.words, one.contributions, console)
+    if found.examples:
+        say("Orange, +: the word speaks for the class; blue, -: against it.")
+    say(f"{found.captions} captions of {found.images} images, by {', '.join(dict.fromkeys(found.judges))}")
+    for line in found.notes:
+        say(f"NOTE: {line}")
+    say(f"The results are in {config.out}")

@@ -1,0 +1,54 @@
+"""Captions whose words are shaded by what they contribute: orange speaks for the class, blue against it.
+
+Colours of Okabe and Ito, told apart by the colour-blind; a number with its sign stands behind each word that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+FOR, AGAINST = (230, 159, 0), (0, 114, 178)
+# Of the strongest word's: weaker ones have no number, so that captions stay readable.
+LEAST = 0.1
+
+
+def shades(words: Sequence[str], contributions: Sequence[float]) -> list[tuple[str, float]]:
+    """Each word with its strength in [-1, 1]: its contribution over the caption's largest by size; 0 where all are."""
+    largest = max(map(abs, contributions), default=0.0)
+    return [(w, float(c) / largest if largest else 0.0) for w, c in zip(words, contributions, strict=True)]
+
+
+def shaded(words: Sequence[str], contributions: Sequence[float]) -> Text:
+    """The caption for a terminal; where that has no colours the numbers alone are left."""
+    line = Text()
+    for (word, strength), amount in zip(shades(words, contributions), contributions, strict=True):
+        line.append(" " if line else "")
+        line.append(word, style=_style(strength))
+        if abs(strength) >= LEAST:
+            line.append(f"({amount:+.2f})", style="dim")
+    return line
+
+
+def print_shaded(heading: str, words: Sequence[str], contributions: Sequence[float], console: Console) -> None:
+    """Print a heading, and below it the caption, as long as the line needs."""
+    console.print(Text(heading), soft_wrap=True)
+    console.print(Text("  ").append(shaded(words, contributions)), soft_wrap=True)
+
+
+def mixed(strength: float) -> tuple[int, int, int]:
+    """The background of a strength in [-1, 1], between white (0) and the colour of its sign; red, green, blue."""
+    full = FOR if strength > 0 else AGAINST
+    red, green, blue = (round(255 + abs(strength) * (part - 255)) for part in full)
+    return red, green, blue
+
+
+def _style(strength: float) -> str:
+    if abs(strength) < LEAST:
+        return ""
+    background = mixed(strength)
+    # Blue in full is dark.
+    light = sum(background) > 2 * 255
+    return f"{'black' if light or strength > 0 else 'white'} on rgb({','.join(map(str, background))})"
