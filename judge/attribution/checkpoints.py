@@ -132,7 +132,9 @@ class CheckpointViews:
             gradients = torch.autograd.grad(value, [tensor for _, tensor in found], allow_unused=True)
             used = [place for (place, _), of in zip(found, gradients, strict=True) if of is not None]
             if len(used) != 1:
-                raise self._refusal(f"its vision tower hands on {len(used)} grids", mend="choose --method gradient-shap")
+                raise self._refusal(
+                    f"its vision tower hands on {len(used)} grids", mend="choose --method gradient-shap"
+                )
             self._place = used[0]
         return self.grid
 

@@ -28,7 +28,7 @@ class Explanation:
     Attributes:
         image_id: of the picture.
         caption: as it was read, or written.
-        answer: what is explained: the class that was guessed, or the word that was said.
+        answer: what is explained: a class, as a rule the one that was guessed, or the word that was said.
         value: its log-odds, or the word's log-probability (natural).
         method: of the map.
         mass: the map, at the picture's size, [H, W], at least 0.
@@ -97,13 +97,14 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
     return BackboneViews(made, backbone, saved.target, device), made, notes
 
 
-def explain_guesses(
+def explain_guesses(  # noqa: PLR0913 - what is explained, how
     saved: Saved,
     samples: Sequence[Sample],
     pictures: HiddenPictures,
     how: Explaining,
     *,
     device: torch.device,
+    answers: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Iterator[Explanation], list[str]]:
     """Where a trained judge looked when it guessed, the maps of one sample after another.
@@ -114,6 +115,7 @@ def explain_guesses(
         pictures: as it sees them.
         how: maps are made.
         device: to compute on.
+        answers: the class of each sample that is explained; None for the one that is guessed.
         progress: called with the samples explained.
 
     Returns:
@@ -133,10 +135,9 @@ def explain_guesses(
             view = views.view(sample, pixels, pictures.boxes(sample.image))
             with torch.no_grad():
                 odds = view.scores(view.shown)[0]
-            guess = int(odds.argmax())
-            for method, mass in how.maps(view, pixels, guess, sample.image_id):
-                yield Explanation(
-                    sample.image_id, sample.text, saved.target.classes[guess], float(odds[guess]), method, mass
-                )
+            answer = int(odds.argmax()) if answers is None else answers[number]
+            about = sample.image_id, sample.text, saved.target.classes[answer], float(odds[answer])
+            for method, mass in how.maps(view, pixels, answer, sample.image_id):
+                yield Explanation(*about, method, mass)
 
     return explanations(), notes

@@ -21,8 +21,6 @@ from judge.masking.regions import Box
 from judge.types import FloatArray, Sample, Target
 
 
-
-
 @dataclass(frozen=True)
 class View:
     """One picture as a network is shown it, and what the network makes of it.
