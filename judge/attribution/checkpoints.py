@@ -33,8 +33,8 @@ from judge.utils.hub import quiet
 Place = tuple[str | int, ...]
 """Keys that lead to a tensor in what a module returns."""
 
-# Tokens before a picture's: [CLS], and registers.
-_MOST_OTHERS = 9
+# Tokens before a picture's: none, [CLS], also that of distillation, also four registers.
+_OTHERS = (0, 1, 2, 5)
 
 
 class CheckpointViews:
@@ -168,7 +168,7 @@ class CheckpointViews:
     def _layout(self, tokens: int) -> tuple[int, int]:
         """Rows and columns of a vision tower's tokens; those before them are no part of the picture."""
         height, width = self._size
-        for count in range(tokens, max(0, tokens - _MOST_OTHERS), -1):
+        for count in (tokens - others for others in _OTHERS if others < tokens):
             side = math.sqrt(height * width / count)
             high, wide = round(height / side), round(width / side)
             if high * wide == count:
