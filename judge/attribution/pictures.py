@@ -15,8 +15,8 @@ from judge.errors import JudgeError
 from judge.judges.huggingface import AnswerJudge
 from judge.masking.hidden import HiddenPictures
 from judge.masking.instances import Pixels
-from judge.training.asking import check_features, restore
 from judge.training.feature_store import FeatureStore
+from judge.training.restoring import check_features, restore
 from judge.training.saved import Saved, describe_features
 from judge.types import FloatArray, Progress, Sample
 

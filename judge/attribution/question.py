@@ -55,6 +55,24 @@ class Question:
         return ask(self.saved, [samples], features=self.features, pictures=self.pictures, progress=progress)[0]
 
 
+@dataclass(frozen=True)
+class WordAttribution:
+    """What words contribute to N answers.
+
+    Attributes:
+        method: how that was found.
+        contributions: of each caption's words, in order, [N] of [words].
+        base: what the answers would be without any word, [N]; base and contributions add up to the total. NaN where
+            contributions of a method do not add up.
+        total: what is explained, [N]: a probability (occlusion) or log odds.
+    """
+
+    method: str
+    contributions: Sequence[FloatArray]
+    base: FloatArray
+    total: FloatArray
+
+
 def pose(
     saved: Saved,
     parts: Sequence[Sequence[Sample]],

@@ -1,75 +1,67 @@
-"""What each word of a caption contributes to a trained judge's answer.
+"""What each word of a caption contributes to a trained judge's answer, by any method that suits the judge.
 
-``occlusion``: by how much the probability of the class falls when the word is replaced by ``<unk>`` (LIC, figure 1:
-Hirota et al., CVPR 2022); of any judge. Positive: the word speaks for the class.
+``occlusion``: of any judge that reads; change of the probability. ``integrated-gradients``: of networks whose own word
+embeddings can be followed; log odds. ``exact``: of judges whose log odds are linear in words and pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from judge.attribution.question import Question
+from judge.attribution.exact import take_apart
+from judge.attribution.occlusion import occlude
+from judge.attribution.question import Question, WordAttribution
 from judge.errors import JudgeError
-from judge.text.alignment import UNKNOWN
+from judge.judges import HUGGING_FACE
 from judge.training.saved import Saved
-from judge.types import FloatArray, Progress, Sample
+from judge.types import Progress
 
 # Words that a summary names.
 LARGEST = 20
 COLUMNS = [
-    *("judge", "image_id", "index", "place", "word", "method", "contribution"),
+    *("judge", "weights", "image_id", "index", "place", "word", "method", "contribution"),
     *("explained", "probability", "base", "total"),
 ]
 
 
-@dataclass(frozen=True)
-class WordAttribution:
-    """What words contribute to N answers.
+def _integrate(question: Question, progress: Progress | None = None) -> WordAttribution:
+    from judge.attribution.gradients import integrate
 
-    Attributes:
-        method: how that was found.
-        contributions: of each caption's words, in order, [N] of [words].
-        base: what the answers would be without any word, [N]; base and contributions add up to the total. NaN where
-            contributions of a method do not add up.
-        total: what is explained, [N]: a probability (occlusion) or log odds.
-    """
-
-    method: str
-    contributions: Sequence[FloatArray]
-    base: FloatArray
-    total: FloatArray
+    return integrate(question, progress)
 
 
-def occlude(question: Question, progress: Progress | None = None) -> WordAttribution:
-    """By how much the probability falls when each word is replaced by ``<unk>``, in [-1, 1]; 0 for ``<unk>`` itself."""
-    samples = question.samples
-    places = [(n, place) for n, one in enumerate(samples) for place, word in enumerate(one.words) if word != UNKNOWN]
-    found = [np.zeros(len(sample.words)) for sample in samples]
-    before = question.probabilities
-    if places:
-        after = question.ask([_without(samples[n], place) for n, place in places], progress).probabilities
-        for (n, place), row in zip(places, after, strict=True):
-            found[n][place] = before[n] - row[question.explained[n]]
-    return WordAttribution("occlusion", found, np.full(len(samples), np.nan), before)
-
-
-def _without(sample: Sample, place: int) -> Sample:
-    return replace(sample, words=(*sample.words[:place], UNKNOWN, *sample.words[place + 1 :]))
-
-
-Attributing = Callable[[Question, Progress | None], WordAttribution]
-WORD_METHODS: dict[str, Attributing] = {"occlusion": occlude}
+WORD_METHODS: dict[str, Callable[[Question, Progress | None], WordAttribution]] = {
+    "exact": take_apart,
+    "integrated-gradients": _integrate,
+    "occlusion": occlude,
+}
 
 
 def word_methods(saved: Saved) -> dict[str, str]:
-    """Methods by which words of a judge can be explained -> "", or why they cannot."""
-    reads = "caption" in saved.blueprint.modalities - saved.blueprint.blanked
-    return {"occlusion": "" if reads else "it reads no caption"}
+    """Method -> "" where words of a judge can be explained by it, else why they cannot."""
+    judge = saved.blueprint
+    if "caption" in judge.blanked:
+        return dict.fromkeys(WORD_METHODS, "it reads no caption")
+    return {
+        "exact": "" if judge.explain else "its log odds are not linear in words",
+        "integrated-gradients": _no_gradients(saved),
+        "occlusion": "",
+    }
+
+
+def _no_gradients(saved: Saved) -> str:
+    """Why gradients cannot be followed to words; "" where they can."""
+    if saved.trains_itself:
+        return "it is no network"
+    if saved.blueprint.reader:
+        return "it learnt from vectors of whole captions, computed by a frozen encoder"
+    if saved.judge.startswith(HUGGING_FACE):
+        return "its tokens stand among those of a prompt, which words cannot be told from"
+    return ""
 
 
 def attribute_words(question: Question, method: str, progress: Progress | None = None) -> WordAttribution:
@@ -102,8 +94,9 @@ def word_table(question: Question, found: Sequence[WordAttribution]) -> pd.DataF
         for one in found
         for place, (word, amount) in enumerate(zip(sample.words, one.contributions[n], strict=True))
     ]
-    table = pd.DataFrame(rows, columns=COLUMNS[1:])
+    table = pd.DataFrame(rows, columns=COLUMNS[2:])
     table.insert(0, "judge", question.saved.judge)
+    table.insert(1, "weights", question.saved.path.name)
     return table
 
 

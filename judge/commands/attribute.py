@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from judge.attribution.question import Question, pose
-from judge.attribution.words import WordAttribution, attribute_words, summary_of_words, word_methods, word_table
+from judge.attribution.question import Question, WordAttribution, pose
+from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
 from judge.commands.asked import Asked, read_asked
 from judge.commands.attribute_pictures import (
     MAPS,

@@ -64,7 +64,7 @@ def _as_json(saved: Saved, *, merged: bool) -> str:
 
 def _merge(saved: Saved, folder: Path) -> None:
     """The whole checkpoint, and beside it a judge that asks it as it is."""
-    from judge.training.asking import merge
+    from judge.training.restoring import merge
 
     merge(saved, folder, folder / WEIGHTS)
 

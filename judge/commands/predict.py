@@ -12,6 +12,7 @@ from judge.commands.asked import read_asked
 from judge.config import PredictConfig
 from judge.errors import JudgeError
 from judge.metrics.scores import guessed
+from judge.training.asking import ask
 from judge.types import Predictions, Progress, Sample
 from judge.utils.files import write_whole, writing
 
@@ -38,8 +39,6 @@ def predict(config: PredictConfig, *, progress: Progress | None = None) -> Predi
     _check_out(config)
     asked = read_asked(config, progress)
     saved, captions, parts = asked.saved, asked.captions, asked.parts
-    from judge.training.asking import ask
-
     answers, notes = ask(saved, parts, features=config.features, pictures=asked.pictures, progress=progress)
     with writing(f"--out {config.out}"):
         config.out.parent.mkdir(parents=True, exist_ok=True)

@@ -21,9 +21,10 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
     Raises:
         JudgeError: no such file, folder or name; as ``read_saved``.
     """
-    require("vision", "torch", "accelerate", "safetensors")
     path = _find(config)
     saved = read_saved(path)
+    if not saved.trains_itself:
+        require("vision", "torch", "accelerate")
     # A judge that was merged is asked as the checkpoint that it lies beside.
     merged = path.name == WEIGHTS and (path.parent / "config.json").is_file()
     base = config.base or (str(path.parent) if merged else None)

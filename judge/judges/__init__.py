@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkabl
 
 from judge.errors import JudgeError, nearest, require
 from judge.judges.prompts import Prompt
-from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target
+from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target, Words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -262,7 +262,31 @@ class Assignment:
     settings: Mapping[str, float] = field(default_factory=dict)
 
 
-JointTraining = Callable[[Target, Sequence[Assignment]], list[Predictions]]
+class SelfTrained(Judge, Protocol):
+    """A judge that trains itself, and can be kept: a file holds its vocabulary and tensors."""
+
+    @property
+    def vocabulary(self) -> Words:
+        """The words that the tensors count through."""
+        ...
+
+    def tensors(self) -> dict[str, Any]:
+        """Name -> numpy array."""
+        ...
+
+
+Keep = Callable[[int, SelfTrained], None]
+Restoring = Callable[[Target, Words, Mapping[str, Any]], SelfTrained]
+
+
+class JointTraining(Protocol):
+    """Trains several judges at once."""
+
+    def __call__(
+        self, target: Target, assignments: Sequence[Assignment], keep: Keep | None = None
+    ) -> list[Predictions]:
+        """What each answers; ``keep``, if given, is called with the place of each assignment, and its judge."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,6 +320,7 @@ class Blueprint:
         joint: trains all judges of a captioner at once, if they share work or choices; beside ``judge``.
         explain: trains judges of the same captions as ``joint`` did, what that chose in their settings, and takes them
             apart; where log odds are linear in terms.
+        restore: makes a judge that trained itself out of its vocabulary and tensors; where it can be kept.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
         stacked: makes one network of several, separately made, to train together on a GPU; None for none.
@@ -316,6 +341,7 @@ class Blueprint:
     judge: Callable[[Target], Judge] | None = None
     joint: JointTraining | None = None
     explain: Explaining | None = None
+    restore: Restoring | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
     stacked: Callable[[Sequence[Any]], Stacked] | None = None

@@ -8,14 +8,16 @@ made half of the variance of LIC beyond that of the test captions.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
-from judge.judges import Assignment, Blueprint, Explanation
+from judge.judges import Assignment, Blueprint, Explanation, Keep
 from judge.judges.logistic import Features, Logistic
+from judge.judges.solved import Solved, merging, widen
+from judge.metrics.scores import centre
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -43,43 +45,105 @@ class LinearJudge:
         everything = np.arange(len(samples))
         weights = np.array([sample.weight for sample in samples])
         alone = Assignment("human", samples, everything, weights, everything[:0], seed)
-        self._terms = _terms(samples)
-        slot = _Slot(self.target, samples, self._terms)
-        self.c = _choose_c([slot], [[alone]])[alone.split]
-        self._model = slot.fit([alone], np.array([self.c]))
+        terms = _terms(samples)
+        slot = _Slot(self.target, samples, terms)
+        c = _choose_c([slot], [[alone]])[alone.split]
+        return self._know(terms, terms.features.merge, slot.fit([alone], np.array([c])).solved, c)
+
+    def _know(self, terms: _Vocabulary, merge: Any, solved: Solved, c: float) -> Self:
+        self._terms, self._merge, self.solved, self.c = terms, merge, solved, c
         return self
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], all above 0; of tasks also below 1."""
-        rows = self._terms.features.widen(self._terms.table(samples))
-        return Predictions(self._model.probabilities(rows)[:, 0], self.target, {"C": self.c})
+        return Predictions(self.solved.probabilities(self._rows(samples))[:, 0], self.target, {"C": self.c})
+
+    def log_odds(self, samples: Sequence[Sample]) -> FloatArray:
+        """[N, A]: log p of a class less the mean log p of the others; of a task log p / (1 - p). Natural logarithms.
+
+        More exact than out of probabilities, which near 1 have few digits left.
+        """
+        if self.solved.softmax and not self.solved.shown.all():
+            return centre(np.log(self.predict(samples).probabilities))
+        found = self.solved.odds(self._rows(samples))[:, 0]
+        if self.solved.two:
+            return np.concatenate([-found, found], axis=1)
+        return centre(found) if self.solved.softmax else found
+
+    def weights(self) -> tuple[Words, FloatArray]:
+        """Words and pairs [F], and what each adds to the log odds [F, A] wherever a caption holds it."""
+        found = self.solved.weights(self._merge)[0]
+        return self._terms.names(), found if self.target.kind == "tasks" else centre(found)
+
+    def _rows(self, samples: Sequence[Sample]) -> Any:
+        return widen(self._terms.table(samples), self._merge)
+
+    @property
+    def vocabulary(self) -> Words:
+        """The words that :meth:`tensors` count through."""
+        return tuple(self._terms.words)
+
+    def tensors(self) -> dict[str, Any]:
+        """All that it knows, beside its vocabulary; :meth:`restore` takes them."""
+        known = {name: getattr(self.solved, name)[0] for name in ("open", "shown", "learnt")}
+        known |= {"coefficients": self.solved.coefficients[:, 0], "C": np.array([self.c])}
+        return known | {"terms": self._terms.known, "groups": self._merge.indices.astype(np.int64)}
+
+    @classmethod
+    def restore(cls, target: Target, vocabulary: Words, tensors: Mapping[str, Any]) -> Self:
+        """The judge that :meth:`tensors` tell of; it answers the same to the last digit.
+
+        Raises:
+            ValueError, KeyError: they are no judge's of this target and vocabulary.
+        """
+        found, size = cls(target), len(vocabulary)
+        exclusive, answers = target.kind == "attribute", len(target.classes)
+        two = exclusive and answers == 2
+        terms, groups, coefficients = tensors["terms"], tensors["groups"], tensors["coefficients"]
+        merge = merging(groups)
+        of_answers = dict.fromkeys(("open", "shown"), (1 if two else answers,))
+        expected = of_answers | {"learnt": (1,), "C": (1,), "groups": terms.shape}
+        expected["coefficients"] = merge.shape[1] + 1, *of_answers["open"]
+        wrong = [name for name, shape in expected.items() if tensors[name].shape != shape]
+        if wrong or len(set(vocabulary)) < size or terms.min(initial=0) < 0 or terms.max(initial=0) >= size + size**2:
+            raise ValueError(f"{wrong[0] if wrong else 'terms'} of another judge")
+        solved = Solved(
+            coefficients[:, None], tensors["open"][None], tensors["shown"][None], tensors["learnt"][None],
+            two, exclusive and not two,
+        )  # fmt: skip
+        return found._know(_Vocabulary(vocabulary, terms), merge, solved, float(tensors["C"][0]))
 
 
-def train_together(target: Target, assignments: Sequence[Assignment]) -> list[Predictions]:
+def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep | None = None) -> list[Predictions]:
     """The judges of one captioner's sides and splits, side by side: those of the same captions share their features.
 
-    C is that of an assignment's ``settings``; else it is chosen for each split by the first captions of both sides.
+    ``keep`` is given the place of each assignment, and its judge. C is that of an assignment's ``settings``; else it
+    is chosen for each split by the first captions of both sides.
     """
     by_slot: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
         by_slot.setdefault(id(assignment.samples), []).append(place)
     groups = [[assignments[place] for place in places] for places in by_slot.values()]
-    slots = [_Slot(target, group[0].samples, _terms(group[0].samples)) for group in groups]
+    terms = [_terms(group[0].samples) for group in groups]
+    slots = [_Slot(target, group[0].samples, of) for group, of in zip(groups, terms, strict=True)]
     known = {group.split: group.settings["C"] for group in assignments if "C" in group.settings}
     if len(known) < len({assignment.split for assignment in assignments}):
         sides = [group[0].side for group in groups]
         first = [sides.index(side) for side in dict.fromkeys(sides)]
         known = _choose_c([slots[place] for place in first], [groups[place] for place in first])
     found: dict[int, Predictions] = {}
-    for slot, group, places in zip(slots, groups, by_slot.values(), strict=True):
+    for slot, of, group, places in zip(slots, terms, groups, by_slot.values(), strict=True):
         step = max(1, _COLUMNS // len(target.classes))
         for start in range(0, len(group), step):
             part = group[start : start + step]
             chosen = np.array([known[assignment.split] for assignment in part])
-            probabilities = slot.fit(part, chosen).probabilities()
+            model = slot.fit(part, chosen)
+            probabilities = model.probabilities()
             for column, (assignment, place) in enumerate(zip(part, places[start : start + step], strict=True)):
-                answers = probabilities[assignment.asked, column]
-                found[place] = Predictions(answers, target, {"C": float(chosen[column])})
+                answers, c = probabilities[assignment.asked, column], float(chosen[column])
+                found[place] = Predictions(answers, target, {"C": c})
+                if keep:
+                    keep(place, LinearJudge(target)._know(of, of.features.merge, model.solved.only(column), c))
     return [found[place] for place in range(len(assignments))]
 
 
@@ -93,17 +157,18 @@ def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     return Explanation(terms.names(), terms.table(samples), model.weights(), answers)
 
 
-class _Terms:
-    """Which words and word pairs captions hold, [N, F], 0 or 1; known are those of the captions it is made with."""
+class _Vocabulary:
+    """Which words and word pairs captions hold, [N, F], 0 or 1.
 
-    def __init__(self, captions: Sequence[Words]) -> None:
-        self._words: dict[str, int] = {}
-        for words in captions:
-            for word in words:
-                self._words.setdefault(word, len(self._words))
-        row, code = self._codes(captions)
-        self._known = np.unique(code)
-        self.features = Features(self._fill(row, code, len(captions)))
+    Args:
+        words: those known.
+        known: codes of the words and pairs that count, rising, [F]: of a word its place among ``words``, of a pair the
+            number of words, and then the places of its words as digits to that base.
+    """
+
+    def __init__(self, words: Iterable[str], known: IntArray) -> None:
+        self.words = {word: place for place, word in enumerate(words)}
+        self.known = known
 
     def table(self, samples: Sequence[Sample]) -> Any:
         """[N, F], sparse."""
@@ -111,30 +176,40 @@ class _Terms:
 
     def names(self) -> tuple[str, ...]:
         """[F]: "long", "long hair"."""
-        words, size = list(self._words), len(self._words)
-        pairs = (divmod(code - size, size) for code in self._known[self._known >= size].tolist())
+        words, size = list(self.words), len(self.words)
+        pairs = (divmod(code - size, size) for code in self.known[self.known >= size].tolist())
         return (*words, *(f"{words[first]} {words[second]}" for first, second in pairs))
 
     def _fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
         from scipy.sparse import csr_matrix
 
-        column = np.searchsorted(self._known, code)
-        there = np.append(self._known, -1)[column] == code
-        width = max(1, len(self._known))
+        column = np.searchsorted(self.known, code)
+        there = np.append(self.known, -1)[column] == code
+        width = max(1, len(self.known))
         row, column = np.divmod(np.unique(row[there] * width + column[there]), width)
-        return csr_matrix((np.ones(len(row)), (row, column)), shape=(samples, len(self._known)))
+        return csr_matrix((np.ones(len(row)), (row, column)), shape=(samples, len(self.known)))
 
     def _codes(self, captions: Sequence[Words]) -> tuple[IntArray, IntArray]:
         """Row and code of every word and pair of neighbours whose words are known."""
-        size = len(self._words)
+        size = len(self.words)
         lengths = np.array([len(words) for words in captions], dtype=np.int64)
-        words = (self._words.get(word, -1) for words in captions for word in words)
+        words = (self.words.get(word, -1) for words in captions for word in words)
         word = np.fromiter(words, dtype=np.int64, count=int(lengths.sum()))
         row = np.repeat(np.arange(len(captions)), lengths)
         pair = size + word[:-1] * size + word[1:]
         joined = (row[:-1] == row[1:]) & (word[:-1] >= 0) & (word[1:] >= 0)
         known = word >= 0
         return np.concatenate([row[known], row[:-1][joined]]), np.concatenate([word[known], pair[joined]])
+
+
+class _Terms(_Vocabulary):
+    """The same; known are the words and pairs of the captions that it is made with, whose features it has."""
+
+    def __init__(self, captions: Sequence[Words]) -> None:
+        super().__init__(dict.fromkeys(word for words in captions for word in words), np.zeros(0, dtype=np.int64))
+        row, code = self._codes(captions)
+        self.known = np.unique(code)
+        self.features = Features(self._fill(row, code, len(captions)))
 
 
 # The captions of one captioner by their index: labels are shuffled over the same captions several times.
@@ -230,5 +305,6 @@ BLUEPRINTS = {
         judge=LinearJudge,
         joint=train_together,
         explain=explain,
+        restore=LinearJudge.restore,
     )
 }

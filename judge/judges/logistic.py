@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from judge.judges.solved import Solved, merging, widen
 from judge.types import FloatArray, IntArray
 
 # Of the mean gradient. Not to be loosened: at 1e-3 LIC of a real captioner moved by its standard error, 0.005.
@@ -30,8 +31,6 @@ _COLUMNS = 16
 # Copying what is left pays where it is that share, or less.
 _CROWD = 0.8
 TINY = np.finfo(np.float64).tiny
-# Log odds are kept within: at 37 a probability is 1 in float64, and the loss of a miss infinite.
-_SURE = 36.0
 _RARE = 1e-15
 
 
@@ -40,23 +39,20 @@ class Features:
 
     Args:
         table: [N, F], sparse.
+
+    Attributes:
+        merge: of features that occur in the same samples, [F, G], sparse.
     """
 
     def __init__(self, table: Any) -> None:
-        self._merge = _merge_twins(table)
+        self.merge = _merge_twins(table)
         self.rows = self.widen(table)
         self.columns = self.rows.T.tocsr()
         self.squares = self.columns.power(2)
 
     def widen(self, table: Any) -> Any:
         """Other samples' features [M, F] in the same form: twins merged, and a column of ones."""
-        from scipy.sparse import csr_matrix, hstack
-
-        return hstack([table @ self._merge, csr_matrix(np.ones((table.shape[0], 1)))], format="csr")
-
-    def unmerge(self, weights: FloatArray) -> FloatArray:
-        """Weights [F, Q] of the table's columns, out of those of the rows' [G + 1, Q]; the ones' are left out."""
-        return np.asarray(self._merge @ weights[:-1])
+        return widen(table, self.merge)
 
 
 class _Narrow:
@@ -129,45 +125,26 @@ class Logistic:
         solved = _solve(design, answers, start.reshape(len(start), -1), c=c[problem])
         self.coefficients[:, problem[:, None], columns] = solved.reshape(start.shape)
 
+    @property
+    def solved(self) -> Solved:
+        """The problems as they are solved now."""
+        return Solved(self.coefficients, self._open, self._shown, self._learnt, self._two, self._softmax)
+
     def probabilities(self, rows: Any = None) -> FloatArray:
         """Probabilities [M, P, A], in (0, 1): of samples widened as the features were, or of its own."""
-        from scipy.special import expit, softmax
-
-        odds = self._log_odds(rows)
-        if self._two or not self._softmax:
-            found = np.asarray(expit(odds))
-            return np.concatenate([1 - found, found], axis=2) if self._two else found
-        found = np.where(self._shown, softmax(odds, axis=2), 0.5 / (self._learnt + 1))
-        return np.asarray(found / found.sum(axis=2, keepdims=True))
+        return self.solved.probabilities(self._features.rows if rows is None else rows)
 
     def weights(self) -> FloatArray:
-        """What a feature of the table adds to the log odds of an answer, [P, F, A].
-
-        Of exclusive answers: to log probabilities, up to what all answers share (of two answers all of it to the
-        second), but for one of three or more that training never shows: its probability is the same for all samples.
-        """
-        problems, answers = self.coefficients.shape[1:]
-        found = self._features.unmerge(self.coefficients.reshape(len(self.coefficients), -1))
-        found = found.reshape(-1, problems, answers).transpose(1, 0, 2)
-        return np.concatenate([np.zeros_like(found), found], axis=2) if self._two else found
+        """What a feature of the table adds to the log odds of an answer, [P, F, A]; see :meth:`Solved.weights`."""
+        return self.solved.weights(self._features.merge)
 
     def loss(self, weights: FloatArray) -> FloatArray:
         """Log loss [P] of its own samples, weighted by ``weights`` [N, P] and summed; of several questions all."""
-        odds = self._log_odds(None)
+        odds = self.solved.odds(self._features.rows)
         width = self._answers.shape[1] if self._softmax else 1
         answers = np.tile(self._answers, (1, odds.shape[1]))
         losses = _log_loss(odds.reshape(len(odds), -1), answers, width).reshape(*weights.shape, -1)
         return _total((weights[:, :, None] * losses).sum(axis=2))
-
-    def _log_odds(self, rows: Any) -> FloatArray:
-        """[M, P, A]; of two exclusive answers those of the second, [M, P, 1]."""
-        rows = self._features.rows if rows is None else rows
-        odds = np.asarray(rows @ self.coefficients.reshape(len(self.coefficients), -1)).reshape(
-            rows.shape[0], *self.coefficients.shape[1:]
-        )
-        if not self._softmax:
-            odds = np.where(self._open, odds, np.where(self._shown, 1, -1) * np.log(2 * self._learnt + 2))
-        return np.clip(odds, -_SURE, _SURE)
 
 
 class _Design:
@@ -229,13 +206,10 @@ def _merge_twins(features: Any) -> Any:
     Exact: k equal columns get equal weights, u each, with penalty k u^2; one column sqrt(k) times as large with weight
     sqrt(k) u gives the same log odds and penalty. A sixth (human) to a third (generated) of COCO's columns go.
     """
-    from scipy.sparse import csr_matrix
-
     table = features.tocsc()
     places: dict[bytes, int] = {}
     place = [places.setdefault(table.indices[a:b].tobytes(), len(places)) for a, b in pairwise(table.indptr)]
-    shares = 1 / np.sqrt(np.bincount(place))
-    return csr_matrix((shares[place], (np.arange(len(place)), place)), shape=(len(place), len(shares)))
+    return merging(np.array(place, dtype=np.int64))
 
 
 def _log_loss(odds: FloatArray, answers: FloatArray, width: int) -> FloatArray:

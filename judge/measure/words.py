@@ -8,19 +8,20 @@ has the same causes, and is not the sum of these rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from judge.attribution.exact import spread
 from judge.judges import Explanation
 from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
 from judge.measure.refits import chosen_settings, seeds_that_count
 from judge.metrics import Metric
-from judge.metrics.scores import VALIDATION_LOSS
+from judge.metrics.scores import VALIDATION_LOSS, centre
 from judge.training.fitting import explain
 from judge.training.member import Member
 from judge.types import FloatArray, IntArray
@@ -31,6 +32,13 @@ INTERCEPT = "(intercept)"
 _AMOUNTS = ["human", "generated", "contribution"]
 _COUNTS = ["captions_human", "captions_generated"]
 COLUMNS = ["captioner", "metric", "judge", "term", *_AMOUNTS, *_COUNTS, "leans_to", "examples"]
+CAPTION_COLUMNS = [
+    *("captioner", "metric", "judge", "side", "image_id", "index", "place", "word", "contribution"),
+    *("explained", "base", "total"),
+]
+Caption = tuple[str, str, str, int]
+"""Captioner, side, image and index."""
+_Taken = tuple[list[Member], Explanation]
 
 
 def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> pd.DataFrame:
@@ -52,12 +60,80 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
         never says it; "" where it has no weight. ``examples``: generated captions to which it adds most, by image, no
         two of the same words: "139: a person ...", joined by " / ".
     """
-    tables = [
-        _table(list(jobs_of(job.evidence, job.metrics, job.judge, plan, chosen)))
-        for job, chosen in chosen_settings(jobs, notes)
-        if job.member.judge.explain and job.evidence.target.kind == "attribute" and compares(job.metrics)
-    ]
+    tables = [_table(alike) for alike in _linear_jobs(jobs, notes, plan)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+
+
+def _linear_jobs(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> Iterator[list[Job]]:
+    """Of each captioner, group of metrics and judge that can be taken apart, the judges, to be trained once more."""
+    for job, chosen in chosen_settings(jobs, notes):
+        if job.member.judge.explain and job.evidence.target.kind == "attribute" and compares(job.metrics):
+            yield list(jobs_of(job.evidence, job.metrics, job.judge, plan, chosen))
+
+
+def _take_apart(jobs: Sequence[Job]) -> list[_Taken]:
+    slots: dict[int, list[Member]] = {}
+    for job in jobs:
+        slots.setdefault(id(job.member.samples), []).append(job.member)
+    return [(members, explain(members)) for members in slots.values()]
+
+
+def _counting(taken: Sequence[_Taken], metric: Metric) -> list[tuple[Member, int, Explanation]]:
+    """The judges of one side, of the seeds that count, and their numbers in the explanations."""
+    judges = [(member, number, found) for members, found in taken for number, member in enumerate(members)]
+    notes = [found.predictions[number].notes for _, number, found in judges]
+    losses = [(judge[0].seed, of.get(VALIDATION_LOSS, np.nan)) for judge, of in zip(judges, notes, strict=True)]
+    seeds = seeds_that_count(metric, losses)
+    return [judge for judge in judges if judge[0].seed in seeds]
+
+
+def caption_words(
+    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, wanted: Collection[Caption]
+) -> pd.DataFrame:
+    """What each word of chosen captions adds to their log odds of the truth, in the judge that scored them.
+
+    Of the same judges as :func:`word_contributions`; where several seeds that count score a caption, the first. A word
+    adds its own amount and half of that of each pair that it is in (:func:`judge.attribution.exact.spread`).
+
+    Args:
+        jobs: the run's own.
+        notes: what each of their judges chose.
+        plan: of the run.
+        wanted: captions that a judge scores; others are passed over.
+
+    Returns:
+        One row per captioner, ``metric`` (as there), judge, side, image, index and word, by place: the columns of
+        CAPTION_COLUMNS. ``explained``: the class, the image's own; ``base``, the intercept, and contributions add up to
+        ``total``, the caption's log odds (natural logarithm).
+    """
+    of_captioners = {caption[0] for caption in wanted}
+    rows = [
+        row
+        for alike in _linear_jobs(jobs, notes, plan)
+        if alike[0].evidence.captioner in of_captioners
+        for row in _caption_rows(alike, set(wanted))
+    ]
+    return pd.DataFrame(rows, columns=CAPTION_COLUMNS)
+
+
+def _caption_rows(jobs: Sequence[Job], wanted: set[Caption]) -> Iterator[tuple[object, ...]]:
+    metrics, evidence, taken = jobs[0].metrics, jobs[0].evidence, _take_apart(jobs)
+    names = evidence.captioner, "|".join(metric.name for metric in metrics), jobs[0].judge
+    for side in ("human", "generated"):
+        seen: set[Caption] = set()
+        for member, number, found in _counting([part for part in taken if part[0][0].side == side], metrics[0]):
+            asked = member.test()
+            of = [(evidence.captioner, sample.side, sample.image_id, sample.index) for sample in asked]
+            chosen = [place for place, caption in enumerate(of) if caption in wanted and caption not in seen]
+            seen |= {of[place] for place in chosen}
+            own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
+            amounts = [dict(zip(found.terms, column, strict=True)) for column in own.T.tolist()] if chosen else []
+            for sample, total in ((asked[place], odds[place]) for place in chosen):
+                k = sample.answers[0]
+                added = spread(sample.words, amounts[k])
+                about = evidence.target.classes[k], total[k] - added.sum(), total[k]
+                for place, (word, amount) in enumerate(zip(sample.words, added.tolist(), strict=True)):
+                    yield *names, side, sample.image_id, sample.index, place, word, amount, *about
 
 
 class _Side(NamedTuple):
@@ -104,10 +180,7 @@ class _Side(NamedTuple):
 def _table(jobs: Sequence[Job]) -> pd.DataFrame:
     """The rows of one captioner, group of metrics and judge."""
     metrics, evidence = jobs[0].metrics, jobs[0].evidence
-    slots: dict[int, list[Member]] = {}
-    for job in jobs:
-        slots.setdefault(id(job.member.samples), []).append(job.member)
-    taken = [(members, explain(members)) for members in slots.values()]
+    taken = _take_apart(jobs)
     terms = pd.Index(sorted({term for _, found in taken for term in found.terms}))
     human, generated = (
         _gather([part for part in taken if part[0][0].side == side], terms, metrics[0])
@@ -144,32 +217,21 @@ def _largest(table: pd.DataFrame, human: _Side, generated: _Side) -> pd.DataFram
     return pd.concat([*rows, table[-1:]], ignore_index=True)
 
 
-def _gather(taken: Sequence[tuple[list[Member], Explanation]], terms: pd.Index[str], metric: Metric) -> _Side:
+def _gather(taken: Sequence[_Taken], terms: pd.Index[str], metric: Metric) -> _Side:
     from scipy.sparse import csr_matrix, vstack
 
-    judges = [(member, number, found) for members, found in taken for number, member in enumerate(members)]
-    notes = [found.predictions[number].notes for _, number, found in judges]
-    losses = [(judge[0].seed, of.get(VALIDATION_LOSS, np.nan)) for judge, of in zip(judges, notes, strict=True)]
-    seeds = seeds_that_count(metric, losses)
-    captions, added, weights = [], [], np.zeros((len(terms), len(judges[0][0].target.classes)))
-    for member, number, found in judges:
-        if member.seed in seeds:
-            own, odds = _centre(found.weights[number]), _centre(np.log(found.predictions[number].probabilities))
-            held, place = found.held[member.places(member.split.test)], terms.get_indexer(pd.Index(found.terms))
-            samples = member.test()
-            truth = np.array([sample.answers[0] for sample in samples])
-            amounts = own[held.indices, np.repeat(truth, np.diff(held.indptr))]
-            added.append(csr_matrix((amounts, place[held.indices], held.indptr), shape=(len(samples), len(terms))))
-            for sample, of_truth in zip(samples, odds[np.arange(len(truth)), truth], strict=True):
-                about = sample.image_id, sample.index, sample.text, sample.answers[0], of_truth
-                captions.append((member.seed, *about))
-            weights[place] += own
+    captions, added, weights = [], [], np.zeros((len(terms), len(taken[0][0][0].target.classes)))
+    for member, number, found in _counting(taken, metric):
+        own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
+        held, place = found.held[member.places(member.split.test)], terms.get_indexer(pd.Index(found.terms))
+        samples = member.test()
+        truth = np.array([sample.answers[0] for sample in samples])
+        amounts = own[held.indices, np.repeat(truth, np.diff(held.indptr))]
+        added.append(csr_matrix((amounts, place[held.indices], held.indptr), shape=(len(samples), len(terms))))
+        for sample, of_truth in zip(samples, odds[np.arange(len(truth)), truth], strict=True):
+            about = sample.image_id, sample.index, sample.text, sample.answers[0], of_truth
+            captions.append((member.seed, *about))
+        weights[place] += own
     table = pd.DataFrame(captions, columns=["seed", "image", "index", "words", "answer", "odds"])
     every = vstack(added, format="csr")
     return _Side(table, every, every[~table.duplicated(["image", "index"]).to_numpy()], weights)
-
-
-def _centre(values: FloatArray) -> FloatArray:
-    """Of each class, less the mean of the others, [..., A]."""
-    classes = values.shape[-1]
-    return np.asarray((values - values.mean(axis=-1, keepdims=True)) * (classes / (classes - 1)))

@@ -66,6 +66,12 @@ def guessed(predictions: Predictions) -> BoolArray:
     return np.asarray(np.arange(found.shape[1]) == found.argmax(axis=1)[:, None])
 
 
+def centre(values: FloatArray) -> FloatArray:
+    """Of each class, less the mean of the others, [..., A]."""
+    classes = values.shape[-1]
+    return np.asarray((values - values.mean(axis=-1, keepdims=True)) * (classes / (classes - 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """A score as (quantity per caption, pooling of its mean).

@@ -71,10 +71,8 @@ def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, obj
     yield "caption of each image", f"number {int(data.get('index', 0)) + 1}"
     yield "captions that it learnt from", counts
     yield "seed and fold", f"{data.get('seed')} and {data.get('fold')}"
-    yield (
-        "epochs, learning rate, batch",
-        (f"{saved.recipe.epochs}, {saved.recipe.learning_rate:g}, {saved.recipe.batch_size}"),
-    )
+    if recipe := saved.recipe:
+        yield "epochs, learning rate, batch", f"{recipe.epochs}, {recipe.learning_rate:g}, {recipe.batch_size}"
     if saved.base:
         yield "started from", Path(saved.base).name if Path(saved.base).expanduser().exists() else saved.base
     if saved.judge.startswith(HUGGING_FACE):

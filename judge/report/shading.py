@@ -28,7 +28,7 @@ def shaded(words: Sequence[str], contributions: Sequence[float]) -> Text:
         line.append(" " if line else "")
         line.append(word, style=_style(strength))
         if abs(strength) >= LEAST:
-            line.append(f"({amount:+.2f})", style="dim")
+            line.append(f"({amount:+.2g})", style="dim")
     return line
 
 

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-import torch
-from torch import nn
-
-from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.judges import Materials
+from judge.judges import Judge, SelfTrained
 from judge.masking.hidden import HiddenPictures
-from judge.training.accelerator import make_accelerator
-from judge.training.checkpoint import save_weights
-from judge.training.feature_store import FeatureStore
-from judge.training.member import Member
-from judge.training.network_judge import NetworkJudge
-from judge.training.precompute import precompute
-from judge.training.saved import Saved, concatenate, describe_features
-from judge.training.trainer import Trainer
+from judge.training.checkpoint import load_tensors
+from judge.training.saved import Saved, concatenate
 from judge.types import Predictions, Progress, Sample
 from judge.utils.parallel import threads
 
@@ -54,8 +43,7 @@ def ask(
     """
     samples = list(chain.from_iterable(parts))
     with threads(1 if saved.sharing == "members" else None):
-        found, notes = _features(saved, samples, replace(saved.materials, pictures=pictures), features, progress)
-        judge = restore(saved, replace(saved.materials, pictures=pictures, features=found))
+        judge, notes = _open(saved, samples, features=features, pictures=pictures, progress=progress)
         answers = []
         for number, part in enumerate(parts):
             if progress:
@@ -64,83 +52,37 @@ def ask(
     return concatenate(answers), notes
 
 
-def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
-    """The judge, with its weights.
+def _open(
+    saved: Saved,
+    samples: Sequence[Sample],
+    *,
+    features: Path,
+    pictures: HiddenPictures | None,
+    progress: Progress | None,
+) -> tuple[Judge, list[str]]:
+    if saved.trains_itself:
+        return open_self_trained(saved), []
+    from judge.training.restoring import open_network
 
-    Args:
-        saved: what its file says.
-        materials: with pictures and features; None to leave it without.
-
-    Raises:
-        JudgeError: as :func:`ask`.
-    """
-    judge = saved.blueprint
-    if judge.network is None:
-        what, mend = f"judge '{saved.judge}' is no network", "use the version of caption-judge that wrote it"
-        raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
-    # Accelerate has fp16 on GPUs alone: elsewhere answers are those of float32.
-    precise = saved.precision == "fp16" and not torch.accelerator.is_available()
-    trainer = Trainer(make_accelerator(mixed_precision="no" if precise else saved.precision))
-    made = NetworkJudge(judge, saved.target, saved.recipe, trainer, materials or saved.materials)
-    return made.restore(saved.as_samples(), saved.path, seed=0)
+    judge, notes = open_network(saved, samples, features=features, pictures=pictures, progress=progress)
+    return cast(Judge, judge), notes
 
 
-def _features(
-    saved: Saved, samples: Sequence[Sample], materials: Materials, folder: Path, progress: Progress | None
-) -> tuple[FeatureStore | None, list[str]]:
-    """What the judge's frozen network makes of the samples; and a line where that is not the network of its training.
+def open_self_trained(saved: Saved) -> SelfTrained:
+    """A judge that is no network, such as ``linear``; no torch is loaded.
 
     Raises:
-        JudgeError: its features have another shape than those that the judge learnt from.
+        JudgeError: what the file holds is no such judge's.
     """
-    judge, trained = saved.blueprint, saved.features
-    if judge.backbone and not judge.reader and not saved.sees:
-        # It sees nothing, and its network asks for the shape of that alone.
-        return FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"]), []
-    member = Member(judge, saved.target, samples, Split((), (), {}), 0)
-    found = precompute([member], materials, folder, progress).features.get(judge.name)
-    if found is None or judge.pixels is not None or not trained:
-        return found, []
-    return found, check_features(saved, describe_features(found))
-
-
-def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
-    """A line where features are not those that a judge learnt from; ``now`` is what ``describe_features`` says.
-
-    Raises:
-        JudgeError: they have another shape.
-    """
-    trained = saved.features
-    if now["shape"] != trained["shape"]:
-        what = f"its frozen network gives features of shape {now['shape']}; the judge learnt from {trained['shape']}"
-        mend = "give what it was trained with: --base, or --backbone-weights"
-        raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
-    if now["key"] != trained["key"]:
-        return ["the frozen network, or its library's version, is not that of training: answers may differ"]
-    return []
-
-
-def merge(saved: Saved, folder: Path, beside: Path) -> None:
-    """A Hugging Face judge as a whole checkpoint of transformers, and a file of weights that asks it as it is.
-
-    Args:
-        saved: the judge.
-        folder: of the checkpoint.
-        beside: the file, whose judge is the same, zero-shot: its checkpoint is the folder that it lies in.
-
-    Raises:
-        JudgeError: as :func:`restore`.
-    """
-    from judge.judges.hf_merge import save_merged
-    from judge.judges.huggingface import AnswerJudge
-
-    # In bf16 small changes would be rounded away as they are added.
-    saved = replace(saved, materials=replace(saved.materials, dtype="float32", checkpointing=False))
-    network = restore(saved).network
-    assert isinstance(network, AnswerJudge)
-    save_merged(network, folder)
-    whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
-    moved = whole.moved(str(folder))
-    assert moved.blueprint.network is not None
-    asked = moved.blueprint.network(moved.target, moved.as_samples(), moved.materials)
-    save_weights(beside, cast(nn.Module, asked), whole.notes())
+    where, mend = f"--judge-weights {saved.path}", "train the judge again"
+    if saved.blueprint.restore is None:
+        what = f"judge '{saved.judge}' is no network"
+        raise JudgeError(what, where=where, mend="use the version of caption-judge that wrote it")
+    tensors = load_tensors(saved.path)
+    if tensors is None:
+        raise JudgeError("there are no weights, or not all of them", where=where, mend=mend)
+    try:
+        return saved.blueprint.restore(saved.target, saved.vocabulary, tensors)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        what = f"its weights do not fit the judge that it names ({type(error).__name__}: {error})"
+        raise JudgeError(what, where=where, mend=mend) from error

@@ -229,13 +229,24 @@ def _trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in module.state_dict().items() if name in kept}
 
 
-def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, float]) -> None:
-    """A finished member: its probabilities [N, A] and what its judge chose."""
+def save_tensors(path: Path, tensors: Mapping[str, Any], meta: Mapping[str, str]) -> None:
+    """Numpy arrays, without torch."""
     from safetensors.numpy import save
 
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, save({"probabilities": np.ascontiguousarray(probabilities)}, {"notes": json.dumps(notes)}))
+        write_whole(path, save({name: np.ascontiguousarray(values) for name, values in tensors.items()}, dict(meta)))
+
+
+def load_tensors(path: Path) -> dict[str, Any] | None:
+    """The numpy arrays of a file; None where there is none, or no whole one."""
+    kept = _read(path, "np")
+    return kept and kept[0]
+
+
+def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, float]) -> None:
+    """A finished member: its probabilities [N, A] and what its judge chose."""
+    save_tensors(path, {"probabilities": probabilities}, {"notes": json.dumps(notes)})
 
 
 def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:

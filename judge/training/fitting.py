@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from judge.judges import Blueprint, Explanation, Features, Judge
+from judge.judges import NOTHING, Blueprint, Explanation, Features, Judge, SelfTrained
 from judge.metrics.scores import VALIDATION_LOSS, Judged
+from judge.training.checkpoint import save_tensors
 from judge.training.member import Member, assign
-from judge.training.saved import describe_member
+from judge.training.saved import Saved, describe_member
 from judge.training.setup import TrainingSetup
-from judge.training.store import under_way, weights_beside
+from judge.training.store import under_way
 from judge.training.telling import Reporter
 from judge.types import Predictions
 from judge.utils.launch import is_main_process
@@ -65,29 +66,41 @@ def keep_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pred
 
     Args:
         judge: of ``member``.
-        member: refits are not kept; nor are judges that train themselves: they do so again in seconds.
+        member: refits are not kept.
         setup: whether, and where.
         found: its answers about its test samples.
         notes: stand in the file too.
     """
-    path, sharing = setup.file_of(member.key), setup.sharing_of(member.judge)
-    if not path or not setup.keeps_weights or member.is_refit or member.judge.network is None:
+    path, sharing = setup.weights_of(member), setup.sharing_of(member.judge)
+    if not path:
         return
     about = describe_member(member, setup.masking, sharing, found)
+    if member.judge.network is None:
+        own = cast("SelfTrained", judge)
+        saved = Saved(path, member.judge.name, member.target, None, NOTHING, vocabulary=own.vocabulary, **about)
+        save_tensors(path, own.tensors(), saved.notes() | notes)
+        return
     writes = sharing == "members" or is_main_process()
-    cast("NetworkJudge", judge).save(weights_beside(path) if writes else None, about, **notes)
+    cast("NetworkJudge", judge).save(path if writes else None, about, **notes)
 
 
-def fit_jointly(members: Sequence[Member]) -> list[Predictions]:
-    """Train and ask judges that are trained jointly: the members of a captioner's evidence.
+def fit_jointly(members: Sequence[Member], setup: TrainingSetup | None = None) -> list[Predictions]:
+    """Train, ask and, if ``setup`` says so, keep judges that are trained jointly: a captioner's members.
 
     Returns:
         The answers about each one's test samples, with the validation loss where there is one.
     """
     joint = members[0].judge.joint
     assert joint is not None
+    judges: dict[int, Judge] = {}
+    keeps = setup is not None and any(setup.weights_of(member) for member in members)
     with threads(1):
-        return _asked(members, joint(members[0].target, assign(members)))
+        given = members[0].target, assign(members)
+        found = _asked(members, joint(*given, judges.__setitem__) if keeps else joint(*given))
+    for place, judge in judges.items():
+        assert setup is not None
+        keep_weights(judge, members[place], setup, found[place])
+    return found
 
 
 def _asked(members: Sequence[Member], answers: Sequence[Predictions]) -> list[Predictions]:

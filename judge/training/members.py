@@ -197,7 +197,7 @@ def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> di
         elif firsts[0].judge.joint is None:
             found = [fit_member(firsts[0], setup, reporters[0])]
         else:  # They choose together: all are trained.
-            found = list(fit_jointly(firsts))
+            found = list(fit_jointly(firsts, setup))
     results = {}
     for same, reporter, before, predictions in zip(batch, reporters, kept, found, strict=True):
         assert predictions is not None

@@ -37,7 +37,7 @@ class Saved:
         path: of the file.
         judge: its name.
         target: what it guesses.
-        recipe: how it was trained; its micro-batch is that which memory held.
+        recipe: how it was trained; its micro-batch is that which memory held. None of judges that train themselves.
         materials: what it was given, pictures and features apart.
         precision: Accelerate's, of training and of its answers.
         vocabulary: its words in the order of their numbers, special ones apart; none for judges without one.
@@ -51,7 +51,7 @@ class Saved:
     path: Path
     judge: str
     target: Target
-    recipe: Recipe
+    recipe: Recipe | None
     materials: Materials
     precision: str = "no"
     vocabulary: tuple[str, ...] = ()
@@ -74,6 +74,11 @@ class Saved:
     def sharing(self) -> Sharing:
         """How processes, and threads, shared its training."""
         return "data" if self.data.get("sharing") == "data" else "members"
+
+    @property
+    def trains_itself(self) -> bool:
+        """Whether it is no network."""
+        return self.recipe is None
 
     @property
     def sees(self) -> bool:
@@ -122,7 +127,7 @@ class Saved:
         """The metadata of a file that says the same."""
         about = {
             "version": version("caption-judge"),
-            "recipe": asdict(self.recipe),
+            "recipe": self.recipe and asdict(self.recipe),
             "materials": _materials_json(self.materials),
             "vocabulary": self.vocabulary,
             "features": dict(self.features),
@@ -197,7 +202,6 @@ def read_saved(path: Path) -> Saved:
     if "judge" not in told:
         mend = "give a NAME.weights.safetensors that judge train left in its --checkpoints"
         if names == ["probabilities"]:
-            mend += "; judges that are no networks, such as linear, leave none"
             raise JudgeError("holds a judge's answers, and no weights", where=where, mend=mend)
         raise JudgeError("is no judge's file of weights", where=where, mend=mend)
     if "format" not in told:
@@ -237,7 +241,7 @@ def _parse(path: Path, told: Mapping[str, str]) -> Saved:
         path,
         told["judge"],
         Target(told["target"], classes),  # type: ignore[arg-type]  # checked above
-        Recipe(**about["recipe"]),
+        None if about["recipe"] is None else Recipe(**about["recipe"]),
         _materials_of(about["materials"]),
         told["precision"],
         tuple(map(str, about["vocabulary"])),

@@ -20,6 +20,9 @@ from judge.types import Progress, Sample
 if TYPE_CHECKING:
     from judge.training.precompute import Precomputed
 
+# In place of the ending of a member's answers.
+WEIGHTS = ".weights.safetensors"
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetup:
@@ -34,7 +37,7 @@ class TrainingSetup:
         stack: whether judges that can be are trained together as one program; None for where that pays, on a GPU.
         loaders: processes that collate batches ahead for each judge; None for the judge's and device's own number.
         store: folder of finished members and of trainings under way; None to keep none.
-        keeps_weights: whether trained networks are kept there too.
+        keeps_weights: whether trained judges are kept there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
         hear: called with what happens in training: losses of epochs, trainings that go on.
@@ -72,6 +75,14 @@ class TrainingSetup:
     def file_of(self, key: str) -> Path | None:
         """File of the answers of the member with this name; its weights lie beside them."""
         return self.store / f"{key}.safetensors" if self.store else None
+
+    def weights_of(self, member: Member) -> Path | None:
+        """File of the weights of a named member, beside that of its answers; None where they are not to be kept."""
+        answers = self.file_of(member.key)
+        kept = member.judge.network is not None or member.judge.restore is not None
+        if answers is None or not (self.keeps_weights and kept) or member.is_refit:
+            return None
+        return answers.with_suffix(WEIGHTS)
 
     def recipe_of(self, judge: Blueprint) -> Recipe | None:
         """The judge's recipe with the overrides in place; None for judges that train themselves."""

@@ -10,14 +10,16 @@ import numpy as np
 from judge.errors import JudgeError
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member
-from judge.training.setup import TrainingSetup
+from judge.training.setup import WEIGHTS, TrainingSetup
 from judge.types import Predictions
 from judge.utils.launch import is_main_process
 
 
 def load_answers(member: Member, setup: TrainingSetup) -> Predictions | None:
-    """What a member's judge answered, if it is kept."""
-    path = setup.file_of(member.key)
+    """What a member's judge answered, if it is kept; of one that trains itself, only beside what it learnt."""
+    path, weights = setup.file_of(member.key), setup.weights_of(member)
+    if weights and member.judge.restore and not weights.is_file():
+        return None  # Older versions kept none, and it trains again in seconds.
     kept = load_predictions(path) if path else None
     return kept and Predictions(kept[0], member.target, kept[1])
 
@@ -40,7 +42,7 @@ def store_answers(member: Member, setup: TrainingSetup, found: Predictions) -> N
 
 def weights_beside(path: Path) -> Path:
     """The file of weights that goes with a file of answers."""
-    return path.with_suffix(".weights.safetensors")
+    return path.with_suffix(WEIGHTS)
 
 
 def under_way(path: Path) -> Path:

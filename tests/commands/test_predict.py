@@ -28,7 +28,7 @@ from judge.training.saved import read_saved
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
-READ = ["lstm", "transformer-1", "bert-ft", "bert-pre", "sentence"]
+READ = ["linear", "lstm", "transformer-1", "bert-ft", "bert-pre", "sentence"]
 SEEN = ["sat", "grit", "vl-lic", "vl-lic-lstm", "sat-caption-only", "hf"]
 
 
@@ -53,6 +53,7 @@ class Trained:
             "images": self.images[1], "instances": self.pictures[3], "features": self.features[1],
             "backbone": "resnet18", "backbone_weights": "random", "image_size": SIZE, "reader": str(self.reader),
             "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.01, "workers": 1, "fill": "mean",
+            "refits": 0, "chance": 0,
             "checkpoints": self.kept,
         }  # fmt: skip
         return [*train_judges(make_config(told | settings, TrainConfig)).judges]

@@ -103,7 +103,7 @@ def test_what_training_answers_in_one_way_has_the_share_of_half_an_image() -> No
 def test_odds_however_large_stay_probabilities() -> None:
     train = make_captions(200)
     judge = LinearJudge(TASKS).fit(train, seed=0)
-    judge._model.coefficients *= 1e4
+    judge.solved.coefficients[:] *= 1e4
     found = judge.predict(train).probabilities
     assert found.max() > 0.999999
     assert (found > 0).all()
@@ -254,8 +254,8 @@ def test_linear_equals_a_hand_written_optimum() -> None:
     y = np.array([s.answers[0] for s in samples])
     w = np.array([s.weight for s in samples])
     # Features that stand in the same samples were solved as one: each has its share of the weight.
-    *found, intercept = judge._model.coefficients[:, 0, 0]
-    coefficients = judge._terms.features._merge @ np.array(found)
+    *found, intercept = judge.solved.coefficients[:, 0, 0]
+    coefficients = judge._terms.features.merge @ np.array(found)
     p = 1 / (1 + np.exp(-(x @ coefficients + intercept)))
     assert judge.predict(samples).probabilities[:, 1] == pytest.approx(p)
     gradient = x.T @ (w * (p - y)) + coefficients / judge.c
