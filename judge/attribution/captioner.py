@@ -90,7 +90,7 @@ def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
     return next(named, None)
 
 
-def explain_captions(  # noqa: PLR0913 - what is explained, how
+def explain_captions(
     model: str,
     images: Sequence[str],
     pictures: HiddenPictures,

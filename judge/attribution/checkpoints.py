@@ -196,7 +196,7 @@ class _Fixed:
     def __init__(self, pixels: Pixels) -> None:
         self.pixels = pixels
 
-    def read(self, image_id: str) -> Pixels:
+    def read(self, _: str) -> Pixels:
         return self.pixels
 
 

@@ -27,7 +27,7 @@ _AT_A_TIME = 8
 _NOISES = 2
 
 
-def attribute(  # noqa: PLR0913 - what is explained, how
+def attribute(
     method: Method, view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
 ) -> FloatArray:
     """The positive part of an answer's attributions on a picture, [H, W] float64, at least 0.
@@ -37,7 +37,8 @@ def attribute(  # noqa: PLR0913 - what is explained, how
         view: the picture as the network is shown it.
         pixels: the picture, [H, W, 3] uint8.
         answer: place of the answer among the view's scores.
-        samples, seed: of GradientShap.
+        samples: of GradientShap.
+        seed: of GradientShap.
 
     Raises:
         JudgeError: the network's family has no such map; it says why.

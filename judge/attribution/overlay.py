@@ -46,7 +46,9 @@ def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) 
     """The picture, the map over it beside, a scale of colours and lines of text below; [H, W, 3] uint8.
 
     Args:
-        pixels, mass, people: as of :func:`overlay`.
+        pixels: the picture, [H, W, 3] uint8.
+        mass: the map, [H, W], at least 0.
+        people: where they are, [H, W].
         lines: what is explained, and how.
     """
     import cv2

@@ -97,7 +97,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
     return BackboneViews(made, backbone, saved.target, device), made, notes
 
 
-def explain_guesses(  # noqa: PLR0913 - what is explained, how
+def explain_guesses(
     saved: Saved,
     samples: Sequence[Sample],
     pictures: HiddenPictures,

@@ -9,7 +9,7 @@ import numpy as np
 from judge.types import FloatArray
 
 Axis = tuple[float, float]
-"""Step and start: pixel j of what is shown covers [step * j + start, step * (j + 1) + start] of the picture's pixels."""
+"""Step and start: pixel j of what is shown covers [step * j + start, step * (j + 1) + start] of the picture."""
 
 # Of a ramp's ends filters of resizing see only one side, and eight bits are saturated there.
 _ENDS = 0.1

@@ -57,10 +57,8 @@ def map_table(rows: Sequence[MapRow]) -> Table[MapRow]:
         Column("95% interval", lambda row: row.found.interval, NUMBER),
         Column("area", lambda row: row.found.area, NUMBER),
     )
-    notes = [
-        "Score: share of what speaks for the answer that lies outside people, by image; area: of the picture, which is "
-        "the score of maps that are alike everywhere."
-    ]
+    score = "Score: share of what speaks for the answer that lies outside people, a mean over images. "
+    notes = [f"{score}Area: share of the picture outside people, which is the score of maps that are alike everywhere."]
     if without := sum(row.found.without for row in rows):
         notes.append(f"{without} maps are empty (nothing speaks for the answer); they are left out.")
     return Table(columns, tuple(rows), title="Where they looked", notes=tuple(notes))

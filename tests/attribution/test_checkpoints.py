@@ -151,7 +151,9 @@ def test_a_word_said_is_the_most_probable_one(family: str, checkpoint: Checkpoin
     view = views.view(pixels, said.before, said.token)
     with torch.no_grad():
         own = float(view.scores(view.shown)[0, 0])
-        others = [float(views.view(pixels, said.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))]
+        others = [
+            float(views.view(pixels, said.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))
+        ]
     assert own <= 0
     assert own == pytest.approx(max(others), abs=1e-4)
     # All tokens share one: of those left out, the special ones, a greedy captioner wrote none.
