@@ -81,7 +81,7 @@ class CheckpointViews:
 
     def _input(self, made: Tensor, pictures: int = 1) -> Tensor:
         # Qwen-VL's patches, of all pictures in one row.
-        split = made.unflatten(0, (pictures, -1)) if made.dim() == 2 else made
+        split = made.view(pictures, -1, made.shape[1]) if made.dim() == 2 else made
         if split.dim() not in {3, 4}:
             what = f"its processor makes tensors of {tuple(made.shape)} of a picture, of which no map can be made yet"
             raise self._refusal(what)
@@ -96,8 +96,8 @@ class CheckpointViews:
         patch, merged = images.patch_size, images.merge_size
         _, high, wide = map(int, pieces[0])
         # As its processor lays them out: by groups that are merged, in each of them row by row.
-        parts = values.unflatten(1, (-1, patch, patch)).sum(dim=1)
-        parts = parts.unflatten(0, (-1, high // merged, wide // merged, merged, merged)).sum(dim=0)
+        parts = values.reshape(len(values), -1, patch, patch).sum(dim=1)
+        parts = parts.view(-1, high // merged, wide // merged, merged, merged, patch, patch).sum(dim=0)
         return sum_colours(parts.permute(0, 2, 4, 1, 3, 5).reshape(1, high * patch, wide * patch))
 
     def _find_placement(self, size: tuple[int, int], raster: Callable[[Tensor], FloatArray]) -> Placement:
@@ -158,7 +158,7 @@ class CheckpointViews:
         if tensor.dim() == 4:
             whole: Tensor = self.grid(tensor)
             return whole
-        tokens = tensor.unflatten(0, (self._inputs, -1)) if tensor.dim() == 2 else tensor
+        tokens = tensor.view(self._inputs, -1, tensor.shape[1]) if tensor.dim() == 2 else tensor
         high, wide = self._layout(tokens.shape[1])
         others = tokens.shape[1] - high * wide
         grid = self.grid(tokens[:, others:].transpose(1, 2).unflatten(2, (high, wide)))

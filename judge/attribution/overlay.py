@@ -32,7 +32,7 @@ def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
 
     smooth = cv2.GaussianBlur(mass, (0, 0), max(0.5, _BLUR * max(mass.shape)))
     most = float(np.percentile(smooth, _BRIGHTEST)) or float(smooth.max())
-    level = np.clip(smooth / most, 0, 1) if most > 0 else smooth
+    level: FloatArray = np.clip(smooth / most, 0, 1) if most > 0 else np.zeros(mass.shape)
     heat = _coloured(level)
     grey = cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB) * _GREY
     share = _STRONGEST * np.sqrt(level)[..., None]

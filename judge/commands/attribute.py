@@ -213,7 +213,7 @@ def _methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[Pic
     Raises:
         JudgeError: the judge allows none of them.
     """
-    faults: dict[str, str] = {**word_methods(saved), **picture_methods(saved)}
+    faults: dict[str, str] = {**word_methods(saved), **dict(picture_methods(saved))}
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]
     if not chosen:

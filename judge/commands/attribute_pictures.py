@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -219,4 +219,4 @@ def explain_captioner(
 def chosen_methods(config: AttributeConfig) -> list[PictureMethod]:
     """The methods on pictures that settings ask for; all where they ask for none at all."""
     named = [method for method in config.methods if method in PICTURE_METHODS]
-    return cast("list[PictureMethod]", named) if config.methods else list(PICTURE_METHODS)
+    return named if config.methods else list(PICTURE_METHODS)
