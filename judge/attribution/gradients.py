@@ -28,8 +28,12 @@ from judge.training.restoring import open_network
 from judge.types import FloatArray, IntArray, Progress, Sample, Words
 from judge.utils.parallel import threads
 
-# Gauss-Legendre points along the way, captions at a time, and points of captions that pass the network at a time.
-STEPS, _CAPTIONS, _AT_A_TIME = 64, 64, 256
+# Gauss-Legendre points along the way, at first and at most, and how near, in log odds, the sum is to come.
+STEPS, MOST, NEAR = 16, 256, 1e-3
+# Captions at a time, and points of captions that pass the network at a time.
+_CAPTIONS, _AT_A_TIME = 64, 256
+# Of a batch that a network has sorted by length: the row of each sample.
+_ORDER = "places"
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,14 @@ class _Reading:
     owners: IntArray
 
 
-def integrate(question: Question, progress: Progress | None = None, *, steps: int = STEPS) -> WordAttribution:
+def integrate(question: Question, progress: Progress | None = None) -> WordAttribution:
     """Contributions to the log odds of the class explained (natural logarithm).
+
+    Captions are taken with more points of the sum until contributions add up to NEAR, or with MOST of them.
 
     Args:
         question: a network that has word embeddings of its own, captions and the class explained.
         progress: called with the progress.
-        steps: points of the integral's sum.
 
     Returns:
         ``base``: log odds of the caption with ``<unk>`` for each word; ``total``: of the caption.
@@ -67,7 +72,11 @@ def integrate(question: Question, progress: Progress | None = None, *, steps: in
         JudgeError: captum is not installed; the judge's tokens cannot be told apart by words.
     """
     require("networks", "captum")
-    saved, samples = question.saved, question.samples
+    saved = question.saved
+    # Captioners repeat themselves: each caption is taken once.
+    keys = [(one.words, one.image, int(k)) for one, k in zip(question.samples, question.explained, strict=True)]
+    different = dict(zip(keys, question.samples, strict=True))
+    samples, explained = list(different.values()), np.array([key[2] for key in different], dtype=np.int64)
     with threads(1 if saved.sharing == "members" else None):
         judge, _ = open_network(saved, samples, features=question.features, pictures=question.pictures)
         parts = []
@@ -75,31 +84,54 @@ def integrate(question: Question, progress: Progress | None = None, *, steps: in
             if progress:
                 progress("integrated gradients", start, len(samples))
             part = slice(start, start + _CAPTIONS)
-            parts.append(integrate_some(judge, samples[part], question.explained[part], steps=steps))
-    found = [amounts for part in parts for amounts in part.contributions]
-    base, total = (np.concatenate([getattr(part, name) for part in parts]) for name in ("base", "total"))
-    return WordAttribution("integrated-gradients", found, base, total)
+            parts.append(_until_near(judge, samples[part], explained[part]))
+    place = {key: row for row, key in enumerate(different)}
+    rows = [place[key] for key in keys]
+    amounts = [one for part in parts for one in part.contributions]
+    base, total = (np.concatenate([getattr(part, name) for part in parts])[rows] for name in ("base", "total"))
+    return WordAttribution("integrated-gradients", [amounts[row] for row in rows], base, total)
+
+
+def _until_near(judge: NetworkJudge, samples: Sequence[Sample], explained: IntArray) -> WordAttribution:
+    steps = STEPS
+    while True:
+        found = integrate_some(judge, samples, explained, steps=steps)
+        sums = np.array([amounts.sum() for amounts in found.contributions])
+        if steps >= MOST or np.abs(found.base + sums - found.total).max() <= NEAR:
+            return found
+        steps = min(MOST, 4 * steps)
 
 
 def integrate_some(
     judge: NetworkJudge, samples: Sequence[Sample], explained: IntArray, *, steps: int = STEPS
 ) -> WordAttribution:
     """Of so many captions as pass a network together; ``explained``: classes, [N]. See :func:`integrate`."""
+    found = [np.zeros(0)] * len(samples)
+    ends = np.zeros((2, len(samples)))
     with _differentiable(judge):
-        reading = _read(judge, samples)
-        amounts, (base, total) = _integral(reading, judge, explained, steps)
-    found = [
-        np.bincount(owners[owners >= 0], row[owners >= 0], minlength=len(sample.words)).astype(np.float64)
-        for owners, row, sample in zip(reading.owners, amounts, samples, strict=True)
-    ]
-    return WordAttribution("integrated-gradients", found, base, total)
+        for places in _alike(judge.network, samples):
+            part = [samples[place] for place in places]
+            reading = _read(judge, part)
+            amounts, ends[:, places] = _integral(reading, judge, explained[places], steps)
+            for place, owners, row, sample in zip(places, reading.owners, amounts, part, strict=True):
+                found[place] = np.bincount(owners[owners >= 0], row[owners >= 0], len(sample.words)).astype(np.float64)
+    return WordAttribution("integrated-gradients", found, *ends)
+
+
+def _alike(network: Network, samples: Sequence[Sample]) -> list[IntArray]:
+    """Places of samples that are taken together: all; of one length, where a network sorts captions by that."""
+    lengths = np.array([len(sample.words) for sample in samples])
+    if _ORDER not in network.collate(samples[:1]):
+        return [np.arange(len(samples))]
+    return [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
 
 
 @contextmanager
 def _differentiable(judge: NetworkJudge) -> Iterator[None]:
     """Without dropout; cuDNN's LSTM would refuse gradients outside of training."""
     network = cast(nn.Module, judge.network)
-    network.to(judge.trainer.accelerator.device).eval()
+    # Nobody asks for gradients of weights, which would be most of the work.
+    network.to(judge.trainer.accelerator.device).eval().requires_grad_(requires_grad=False)
     with torch.backends.cudnn.flags(enabled=False), torch.enable_grad():
         yield
 
@@ -146,7 +178,7 @@ def _read(judge: NetworkJudge, samples: Sequence[Sample]) -> _Reading:
     owners = np.where(own, np.arange(tokens.shape[1]), -1)
     unknown = cast("dict[str, int]", getattr(network, "vocabulary"))[UNKNOWN]  # noqa: B009 - a Network has none
     baseline = torch.where(torch.from_numpy(own), unknown, tokens)
-    names = [name for name, value in batch.items() if isinstance(value, Tensor)]
+    names = [name for name, value in batch.items() if isinstance(value, Tensor) and name != _ORDER]
     return _Reading(embedding, tokens, baseline, tuple(batch[name] for name in names), _caller(network, names), owners)
 
 
@@ -155,7 +187,8 @@ def _caller(network: Network, names: Sequence[str]) -> Callable[..., Tensor]:
 
     def call(tokens: Tensor, *rest: Tensor) -> Tensor:
         batch: dict[str, Any] = dict(zip(names, rest, strict=True))
-        return network(batch | {"tokens": tokens, "host_lengths": batch["lengths"].tolist()})
+        order = torch.arange(len(tokens), device=tokens.device)
+        return network(batch | {"tokens": tokens, "host_lengths": batch["lengths"].tolist(), _ORDER: order})
 
     return call
 

@@ -85,7 +85,7 @@ def word_table(question: Question, found: Sequence[WordAttribution]) -> pd.DataF
     """One row per caption, word and method, by caption, then method, then place: the columns of ``words.csv``.
 
     ``explained``: the class; ``probability``: what the judge gives it; ``base`` and ``total``: see
-    :class:`WordAttribution`.
+    :class:`~judge.attribution.question.WordAttribution`.
     """
     asked = zip(question.samples, question.classes, question.probabilities, strict=True)
     rows = [

@@ -135,7 +135,7 @@ class Logistic:
         return self.solved.probabilities(self._features.rows if rows is None else rows)
 
     def weights(self) -> FloatArray:
-        """What a feature of the table adds to the log odds of an answer, [P, F, A]; see :meth:`Solved.weights`."""
+        """What a feature of the table adds, [P, F, A]; see :meth:`~judge.judges.solved.Solved.weights`."""
         return self.solved.weights(self._features.merge)
 
     def loss(self, weights: FloatArray) -> FloatArray:

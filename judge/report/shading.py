@@ -45,10 +45,16 @@ def mixed(strength: float) -> tuple[int, int, int]:
     return red, green, blue
 
 
+def ink(background: tuple[int, int, int]) -> str:
+    """Black or white, whichever is easier to read on a background (contrast of WCAG 2, at least 4.5)."""
+    parts = [part / 255 for part in background]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
+
+
 def _style(strength: float) -> str:
     if abs(strength) < LEAST:
         return ""
     background = mixed(strength)
-    # Blue in full is dark.
-    light = sum(background) > 2 * 255
-    return f"{'black' if light or strength > 0 else 'white'} on rgb({','.join(map(str, background))})"
+    return f"{ink(background)} on rgb({','.join(map(str, background))})"

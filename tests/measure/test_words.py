@@ -21,7 +21,7 @@ from judge.judges import linear, logistic
 from judge.measure import Job, Plan, lay_out
 from judge.measure.answers import answer_rows, score_table
 from judge.measure.refits import chosen_settings, jobs_of
-from judge.measure.words import COLUMNS, INTERCEPT, LARGEST, word_contributions
+from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.fitting import explain
@@ -334,3 +334,38 @@ def test_one_seed_counts_where_the_best_does_and_images_do_where_classes_are_not
         assert rows[["human", "generated"]].sum().to_dict() == pytest.approx(odds.to_dict(), abs=1e-9)
     alone = run(corpus, words, metrics=("sc",)).words()
     assert (list(alone.columns), len(alone)) == (COLUMNS, 0)
+
+
+@pytest.mark.parametrize(("classes", "protocol"), [(2, "crossfit"), (3, "crossfit"), (2, "paper")])
+def test_words_of_chosen_captions_add_up_to_what_their_judge_said(classes: int, protocol: str) -> None:
+    """Of each caption, by the first judge that scored it: its probabilities in the run, and its own words."""
+    found = run(draw(classes), protocol=protocol, seeds=2)
+    scored: dict[tuple[str, str, str, int], tuple[Sample, np.ndarray]] = {}
+    for job, answers in zip(found.jobs, found.answers, strict=True):
+        for sample, row in zip(job.member.test(), answers.probabilities, strict=True):
+            scored.setdefault((job.evidence.captioner, sample.side, sample.image_id, sample.index), (sample, row))
+    wanted = [*list(scored)[::7], ("one", "human", "nobody", 0)]
+    table = caption_words(found.jobs, found.notes, found.plan, wanted)
+    assert list(table.columns) == CAPTION_COLUMNS
+    assert set(table["metric"]) == {"lic|leakage"}
+    keys = ["captioner", "side", "image_id", "index"]
+    of = {tuple(key): rows for key, rows in table.groupby(keys)}
+    assert of.keys() == set(wanted[:-1])
+    for key, rows in of.items():
+        sample, row = scored[key]
+        assert tuple(rows["word"]) == sample.words
+        assert list(rows["place"]) == list(range(len(sample.words)))
+        total = rows["total"].iloc[0]
+        assert total == pytest.approx(log_odds(row[None], [sample.answers[0]])[0], abs=1e-9)
+        assert rows["base"].iloc[0] + rows["contribution"].sum() == pytest.approx(total, abs=1e-9)
+        assert set(rows["explained"]) == {"abcd"[sample.answers[0]]}
+    assert len(caption_words(found.jobs, found.notes, found.plan, [])) == 0
+
+
+def test_the_word_that_a_captioner_says_of_one_class_counts_most_in_its_captions() -> None:
+    corpus = tell()
+    found = run(corpus)
+    said = [image for image, texts in corpus.generated[0].by_image.items() if "surfboard" in texts[0]][:20]
+    table = caption_words(found.jobs, found.notes, found.plan, [("cap", "generated", image, 0) for image in said])
+    best = table.loc[table.groupby("image_id")["contribution"].idxmax(), "word"]
+    assert (best == "surfboard").mean() > 0.9
