@@ -426,7 +426,6 @@ class AskingSettings(HidingSettings):
 
     panel = "Input"
 
-    captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     columns: dict[str, str] = option(
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
@@ -443,6 +442,7 @@ class PredictConfig(SavedJudgeSettings, AskingSettings):
     essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
     only_in_file = frozenset({"attribute", "lexicon", "labels", "id_column", "label_column", "label_values"} | _HIDDEN)
 
+    captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv")
 
 
@@ -459,7 +459,9 @@ class AttributeConfig(StartedSettings, AskingSettings):
     judge_weights: Annotated[tuple[str, ...], _list_or_text(tuple)] = option(
         (), f"{SAVED}; one after another", repeated="FILE"
     )
-    captions: Path | None = option(None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ...")
+    captions: Path | None = option(
+        None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
+    )
     model: Checkpoint | None = option(
         None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
         "in place of a judge", min_length=1,

@@ -39,7 +39,7 @@ def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
     mixed = np.rint(share * heat + (1 - share) * grey).astype(np.uint8)
     contours, _ = cv2.findContours(people.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(mixed, contours, -1, _OUTLINE, max(1, round(max(mass.shape) / 400)))
-    return cast("Pixels", mixed)
+    return mixed
 
 
 def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) -> Pixels:

@@ -213,7 +213,8 @@ def _methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[Pic
     Raises:
         JudgeError: the judge allows none of them.
     """
-    faults: dict[str, str] = {**word_methods(saved), **dict(picture_methods(saved))}
+    seeing = picture_methods(saved)
+    faults = word_methods(saved) | {str(method): fault for method, fault in seeing.items()}
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]
     if not chosen:
@@ -222,7 +223,6 @@ def _methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[Pic
         what += f": {faults[asked]}" if faults.get(asked) else ""
         mend = f"choose of {', '.join(allowed)}" if allowed else "choose another judge"
         raise JudgeError(what, where="--methods", mend=mend)
-    seeing = picture_methods(saved)
     return [method for method in chosen if method not in seeing], [method for method in seeing if method in chosen]
 
 
