@@ -165,6 +165,7 @@ Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]
 Hide = Literal["person", "object", "both"]
 Method = Literal["occlusion", "integrated-gradients", "exact", "grad-cam", "gradient-shap"]
+PictureMethod = Literal["grad-cam", "gradient-shap"]
 # Options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
@@ -425,7 +426,6 @@ class AskingSettings(HidingSettings):
 
     panel = "Input"
 
-    captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     columns: dict[str, str] = option(
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
@@ -442,6 +442,7 @@ class PredictConfig(SavedJudgeSettings, AskingSettings):
     essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
     only_in_file = frozenset({"attribute", "lexicon", "labels", "id_column", "label_column", "label_values"} | _HIDDEN)
 
+    captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv")
 
 
@@ -450,14 +451,21 @@ class AttributeConfig(StartedSettings, AskingSettings):
 
     command = "judge attribute"
     essential = (
-        "judge_weights", "captions", "images", "instances", "detector", "methods", "labels", "show_people", "maps",
-        "out", "overwrite",
+        "judge_weights", "captions", "model", "images", "instances", "detector", "methods", "labels", "show_people",
+        "maps", "out", "overwrite",
     )  # fmt: skip
     only_in_file = frozenset({"lexicon"} | _HIDDEN)
 
     judge_weights: Annotated[tuple[str, ...], _list_or_text(tuple)] = option(
-        ..., f"{SAVED}; one after another", repeated="FILE", min_length=1
+        (), f"{SAVED}; one after another", repeated="FILE"
     )
+    captions: Path | None = option(
+        None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
+    )
+    model: Checkpoint | None = option(
+        None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
+        "in place of a judge", min_length=1,
+    )  # fmt: skip
     methods: Annotated[tuple[Method, ...], _list_or_text(_lower_names)] = option(
         (),
         "comma-separated: of words occlusion, integrated-gradients, exact (linear); of pictures grad-cam, "
@@ -467,12 +475,18 @@ class AttributeConfig(StartedSettings, AskingSettings):
     labels: LabelFiles = option(
         None, f"{LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE"
     )
-    show_people: bool = option(False, "also ask about pictures in which nobody is hidden")
-    maps: int = option(12, "pictures to draw maps of; 0 for none", ge=0)
+    show_people: bool = option(False, "draw maps over pictures in which nobody is hidden")
+    maps: int = option(24, "pictures to draw maps of; 0 for none", ge=0)
     out: Path = option(..., RESULTS, "runs/attribute")
 
     def of_judge(self, reference: str) -> PredictConfig:
-        """What ``judge predict`` would ask one of the judges by."""
+        """What ``judge predict`` would ask one of the judges by.
+
+        Raises:
+            JudgeError: there are no captions.
+        """
+        if self.captions is None:
+            raise JudgeError("judges read captions, and there are none", where="--captions", mend="give a file of them")
         given = self.model_fields_set & PredictConfig.model_fields.keys()
         return PredictConfig.model_validate({n: getattr(self, n) for n in given} | {"judge_weights": reference})
 

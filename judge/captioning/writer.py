@@ -110,13 +110,22 @@ class Writer:
         return JudgeError(f"memory does not hold {what}", where=f"--model {self.captioner.reference}", mend=mend)
 
     def _generate(self, asked: Sequence[Asked]) -> list[str]:
+        texts = self.captioner.tokenizer.batch_decode(self.tokens(asked), skip_special_tokens=True)
+        return [" ".join(text.split()) for text in texts]
+
+    @torch.no_grad()
+    def tokens(self, asked: Sequence[Asked]) -> Tensor:
+        """The tokens of captions of pictures whose tensors are of one shape, [N, T] int64, the prompt left out.
+
+        Special ones are among them: those that begin what a decoder writes, and those that end or pad it.
+        """
         joined = {name: torch.cat([inputs[name] for inputs, _ in asked]) for name in asked[0][0]}
         given = {
             name: value.to(self.device, self.dtype if value.is_floating_point() else None)
             for name, value in joined.items()
         }
         begun = asked[0][1]
-        written = self.captioner.model.generate(
+        written: Tensor = self.captioner.model.generate(
             **given,
             max_new_tokens=self._room(len(begun)),
             num_beams=self.writing.beams,
@@ -130,8 +139,7 @@ class Writer:
         ).cpu()
         if begun and written[:, : len(begun)].tolist() == [list(prompt) for _, prompt in asked]:
             written = written[:, len(begun) :]
-        texts = self.captioner.tokenizer.batch_decode(written, skip_special_tokens=True)
-        return [" ".join(text.split()) for text in texts]
+        return written
 
     def _room(self, used: int) -> int:
         """Tokens that may be written: as many as asked for, if the model has positions for them."""

@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 
 
 def attribute(config: AttributeConfig) -> None:
-    """Find which words of captions a trained judge's answers come from, caption by caption.
+    """Find which words of captions, and which parts of pictures, a trained judge's answers come from.
 
-    Captions and pictures are masked as in its training. Leaves words.csv, attribution.json and attribute.yaml in --out.
+    Captions and pictures are masked as in its training. With --model, where a captioner looked when it said a word of
+    the attribute. Leaves attribution.json, words.csv, pictures.csv, attribute.yaml and maps/ in --out.
     """
     from judge.commands.attribute import attribute as run_attribute
-    from judge.report.render import open_console
+    from judge.report.attribution import map_table
+    from judge.report.render import open_console, print_table
     from judge.report.shading import print_shaded
 
     with show_progress() as progress:
@@ -27,6 +29,8 @@ def attribute(config: AttributeConfig) -> None:
         print_shaded(heading, one.words, one.contributions, console)
     if found.examples:
         say("Orange, +: the word speaks for the class; blue, -: against it.")
+    if found.pictures:
+        print_table(map_table(found.pictures), console)
     say(f"{found.captions} captions of {found.images} images, by {', '.join(dict.fromkeys(found.judges))}")
     for line in found.notes:
         say(f"NOTE: {line}")

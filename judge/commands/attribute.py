@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,21 @@ import pandas as pd
 
 from judge.attribution.question import Question, WordAttribution, pose
 from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
-from judge.commands.asked import read_asked
+from judge.commands.asked import Asked, read_asked
+from judge.commands.attribute_pictures import (
+    MAPS,
+    PictureMaps,
+    chosen_methods,
+    explain_captioner,
+    explain_judge,
+    find_people,
+    make_explaining,
+    picture_methods,
+)
 from judge.commands.labels import labels_of
-from judge.config import AttributeConfig
+from judge.config import AttributeConfig, PictureMethod
 from judge.errors import JudgeError
+from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.files import OutputFolder
@@ -47,6 +58,7 @@ class Attributed:
         judges: those asked.
         captions, images: that were explained, of the judge with most.
         examples: captions of the largest contributions, those first.
+        pictures: how much of maps lies outside people, a row per judge and method; none where none sees pictures.
         notes: what a user must know, a line each.
     """
 
@@ -54,6 +66,7 @@ class Attributed:
     captions: int
     images: int
     examples: Sequence[ShadedCaption]
+    pictures: Sequence[MapRow]
     notes: Sequence[str]
 
 
@@ -84,57 +97,124 @@ class _Explained:
 
 
 def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> Attributed:
-    """Explain the answers of trained judges about captions; write ``words.csv`` and ``attribution.json`` to ``out``.
+    """Explain the answers of trained judges, or the words of a captioner; write what is found to ``out``.
+
+    Leaves ``attribution.json``, and of judges that read captions ``words.csv``, of what sees pictures ``pictures.csv``
+    and ``maps/``.
 
     Raises:
         JudgeError: anything that the user can mend; nothing is left behind.
     """
+    if bool(config.judge_weights) == bool(config.model):
+        both = config.model is not None
+        what = "a judge and a captioner cannot be explained together" if both else "nothing is to be explained"
+        raise JudgeError(what, where="--judge-weights", mend="give either --judge-weights or --model")
     out = OutputFolder(config.out, marker=SUMMARY, what="attribution", overwrite=config.overwrite)
     out.check()
     out.keep(config.inputs())
-    labels = labels_of(config)
-    found, notes = list[_Explained](), list[str]()
-    for reference in config.judge_weights:
-        explained, told = _explain(config, reference, labels, progress)
-        found.append(explained)
-        notes += [line for line in told if line not in notes]
+    labels = labels_of(config) if config.judge_weights else None
     out.begin()
-    with out.working(), out.writing():
-        _write(out.partial, config, found)
-        out.publish()
-    largest = max(found, key=lambda one: len(one.question.samples))
-    names = [one.question.saved.judge for one in found]
-    return Attributed(names, len(largest.question.samples), largest.images, _examples(found), notes)
+    with out.working():
+        run = _Run(config, out.partial, labels, progress)
+        with out.writing():
+            run.explain()
+            run.write()
+            out.publish()
+    return run.attributed()
 
 
-def _explain(
-    config: AttributeConfig, reference: str, labels: Labels | None, progress: Progress | None
-) -> tuple[_Explained, list[str]]:
-    """One judge's answers; and what a user must know."""
-    own = config.of_judge(reference)
-    asked = read_asked(own, progress)
-    methods = _methods(config, asked.saved)
-    question, notes = pose(
-        asked.saved,
-        asked.parts,
-        features=config.features,
-        pictures=asked.pictures,
-        labels=labels,
-        progress=progress,
-    )
-    if left := sum(map(len, asked.parts)) - len(question.samples):
-        notes.append(f"{left} captions are of images without a label; they are left out")
-    words = [attribute_words(question, method, progress) for method in methods]
-    return _Explained(reference, question, words), [*asked.notes(own), *notes]
+class _Run:
+    """What is explained, judge by judge."""
+
+    def __init__(self, config: AttributeConfig, folder: Path, labels: Labels | None, progress: Progress | None) -> None:
+        self.config, self.folder, self.labels, self.progress = config, folder, labels, progress
+        self.found, self.notes = list[_Explained](), list[str]()
+        self.maps: PictureMaps | None = None
+
+    def explain(self) -> None:
+        """Explain the captioner, or all judges."""
+        config = self.config
+        if config.model:
+            methods = chosen_methods(config)
+            if not methods:
+                mend = "choose grad-cam or gradient-shap"
+                raise JudgeError("a captioner is explained in pictures", where="--methods", mend=mend)
+            self.maps, self.notes = explain_captioner(config, methods, self.folder / MAPS, self.progress)
+        for reference in config.judge_weights:
+            self._judge(reference)
+
+    def _judge(self, reference: str) -> None:
+        config, own = self.config, self.config.of_judge(reference)
+        asked = read_asked(own, self.progress)
+        of_words, of_pictures = _methods(config, asked.saved)
+        question, notes = pose(
+            asked.saved,
+            asked.parts,
+            features=config.features,
+            pictures=asked.pictures,
+            labels=self.labels,
+            progress=self.progress,
+        )
+        if left := sum(map(len, asked.parts)) - len(question.samples):
+            notes.append(f"{left} captions are of images without a label; they are left out")
+        words = [attribute_words(question, method, self.progress) for method in of_words]
+        self.found.append(_Explained(reference, question, words))
+        if of_pictures:
+            notes += self._pictures(reference, asked, question, of_pictures)
+        self.notes += [line for line in [*asked.notes(own), *notes] if line not in self.notes]
+
+    def _pictures(
+        self, reference: str, asked: Asked, question: Question, methods: Sequence[PictureMethod]
+    ) -> list[str]:
+        assert asked.pictures is not None
+        how = make_explaining(methods)
+        if self.maps is None:
+            people = find_people(self.config, asked.saved.masking.get("detector"), asked.pictures.names, self.progress)
+            self.maps = PictureMaps(people, self.config.show_people, self.config.maps)
+        return explain_judge(
+            self.maps,
+            asked.saved,
+            reference,
+            question.samples,
+            question.explained.tolist(),
+            asked.pictures,
+            how,
+            folder=self.folder / MAPS,
+            progress=self.progress,
+        )
+
+    def write(self) -> None:
+        """Write the tables, the summary and the settings."""
+        tables = [word_table(one.question, one.words) for one in self.found if one.words]
+        if tables:
+            pd.concat(tables, ignore_index=True).to_csv(self.folder / WORDS, index=False, lineterminator="\n")
+        rows = self.maps.rows if self.maps else []
+        if self.maps:
+            self.maps.write(self.folder)
+        told = {"judges": [one.to_json() for one in self.found], "pictures": [row.to_json() for row in rows]}
+        (self.folder / SUMMARY).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (self.folder / SETTINGS).write_text(self.config.to_yaml(), encoding="utf-8")
+
+    def attributed(self) -> Attributed:
+        """What was done."""
+        rows, found = self.maps.rows if self.maps else [], self.found
+        if not found:
+            images = max((row.found.images + row.found.without for row in rows), default=0)
+            return Attributed([str(self.config.model)], images, images, [], rows, self.notes)
+        largest = max(found, key=lambda one: len(one.question.samples))
+        names = [one.question.saved.judge for one in found]
+        captions = len(largest.question.samples)
+        return Attributed(names, captions, largest.images, _examples(found), rows, self.notes)
 
 
-def _methods(config: AttributeConfig, saved: Saved) -> list[str]:
-    """Those asked for, else all that the judge allows.
+def _methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[PictureMethod]]:
+    """Those asked for, else all that the judge allows: of words, of pictures.
 
     Raises:
         JudgeError: the judge allows none of them.
     """
-    faults = word_methods(saved)
+    seeing = picture_methods(saved)
+    faults = word_methods(saved) | {str(method): fault for method, fault in seeing.items()}
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]
     if not chosen:
@@ -143,15 +223,7 @@ def _methods(config: AttributeConfig, saved: Saved) -> list[str]:
         what += f": {faults[asked]}" if faults.get(asked) else ""
         mend = f"choose of {', '.join(allowed)}" if allowed else "choose another judge"
         raise JudgeError(what, where="--methods", mend=mend)
-    return chosen
-
-
-def _write(folder: Path, config: AttributeConfig, found: Sequence[_Explained]) -> None:
-    tables = [word_table(one.question, one.words) for one in found]
-    pd.concat(tables, ignore_index=True).to_csv(folder / WORDS, index=False, lineterminator="\n")
-    told: Mapping[str, Any] = {"judges": [one.to_json() for one in found]}
-    (folder / SUMMARY).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (folder / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+    return [method for method in chosen if method not in seeing], [method for method in seeing if method in chosen]
 
 
 def _examples(found: Sequence[_Explained]) -> list[ShadedCaption]:

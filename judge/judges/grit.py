@@ -63,7 +63,10 @@ class GridsAndRegions(nn.Module):
         """[B, 3, S, S] and [B, R, 4] -> [B, cells + R, D + 5]; no boxes, no regions."""
         if boxes is None:
             boxes = pictures.new_zeros(len(pictures), self.regions, 4)
-        cells: Tensor = self.backbone(pictures)
+        return self.with_regions(self.backbone(pictures), boxes)
+
+    def with_regions(self, cells: Tensor, boxes: Tensor) -> Tensor:
+        """The map's cells, [B, cells, D], and behind them its means over boxes, [B, R, 4] -> [B, cells + R, D + 5]."""
         there = (boxes[..., 2:] > boxes[..., :2]).all(dim=-1, keepdim=True).to(cells)
         regions = torch.cat([covered(boxes, math.isqrt(cells.shape[1])).to(cells) @ cells, boxes * there, there], -1)
         return torch.cat([pad(cells, (0, CODE)), regions], dim=1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -89,14 +89,23 @@ def _features(
     found = precompute([member], materials, folder, progress).features.get(judge.name)
     if found is None or judge.pixels is not None or not trained:
         return found, []
-    now = describe_features(found)
+    return found, check_features(saved, describe_features(found))
+
+
+def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
+    """A line where features are not those that a judge learnt from; ``now`` is what ``describe_features`` says.
+
+    Raises:
+        JudgeError: they have another shape.
+    """
+    trained = saved.features
     if now["shape"] != trained["shape"]:
         what = f"its frozen network gives features of shape {now['shape']}; the judge learnt from {trained['shape']}"
         mend = "give what it was trained with: --base, or --backbone-weights"
         raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
     if now["key"] != trained["key"]:
-        return found, ["the frozen network, or its library's version, is not that of training: answers may differ"]
-    return found, []
+        return ["the frozen network, or its library's version, is not that of training: answers may differ"]
+    return []
 
 
 def merge(saved: Saved, folder: Path, beside: Path) -> None:

@@ -147,7 +147,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
     }  # fmt: skip
     given = ["--judge-weights", linear, "--captions", new]
     assert "holds something that is no attribution" in refusal("attribute", *given, "--out", tmp_path)
-    assert "'judge_weights' is missing" in refusal("attribute", "--captions", new)
+    assert "--judge-weights: nothing is to be explained" in refusal("attribute", "--captions", new)
 
 
 def test_settings_of_each_judge() -> None:

@@ -1,0 +1,222 @@
+"""``judge attribute`` on pictures: where judges and captioners looked, how much of it lies outside people, maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import pandas as pd
+
+from judge.attribution.mass import attribution_score, share_outside
+from judge.commands.labels import choose_lexicon
+from judge.commands.pictures import RunPictures, known_pictures, open_detector
+from judge.config import AttributeConfig, PictureMethod, RunConfig, make_config
+from judge.errors import JudgeError, require
+from judge.masking.folder import Hiding
+from judge.masking.hidden import HiddenPictures, find_hidden
+from judge.masking.images import encode
+from judge.masking.instances import PERSON, BoolMask
+from judge.report.attribution import MapRow
+from judge.training.saved import Saved
+from judge.types import Progress, Sample
+
+if TYPE_CHECKING:
+    from judge.attribution.pictures import Explaining, Explanation
+
+PICTURES, MAPS = "pictures.csv", "maps"
+PICTURE_METHODS: tuple[PictureMethod, ...] = get_args(PictureMethod)
+COLUMNS = ["judge", "masking", "weights", "image_id", "caption", "answer", "value", "method", "score", "area_outside"]
+_SAFE = re.compile(r"[^\w.-]+")
+
+
+def picture_methods(saved: Saved) -> dict[PictureMethod, str]:
+    """Methods by which pictures of a judge can be explained -> "", or why they cannot."""
+    return dict.fromkeys(PICTURE_METHODS, "" if saved.sees else "it sees no pictures")
+
+
+@dataclass
+class PictureMaps:
+    """Maps of several judges, over the same people; a folder of the first pictures' maps.
+
+    Args:
+        people: the pictures with people hidden, and where they are.
+        plain: draw maps over pictures as they are.
+        most: pictures that are drawn, of each judge.
+    """
+
+    people: HiddenPictures
+    plain: bool = False
+    most: int = 0
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[MapRow] = field(default_factory=list)
+    drawn: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, masking: str, weights: str, found: Iterable[Explanation], folder: Path) -> None:
+        """Score a judge's maps, and draw some of them into ``folder``."""
+        areas: dict[str, float] = {}
+        by_method: dict[str, list[tuple[float | None, float]]] = {}
+        number = len({row.weights for row in self.rows}) + 1
+        for one in found:
+            where = self._people(one.image_id, one.mass.shape)
+            area, share = float((~where).mean()), share_outside(one.mass, where)
+            areas[one.image_id] = area
+            by_method.setdefault(one.method, []).append((share, area))
+            about = [name, masking, weights, one.image_id, one.caption, one.answer, one.value, one.method, share, area]
+            self.lines.append(dict(zip(COLUMNS, about, strict=True)))
+            if len(self.drawn) < self.most:
+                self.drawn.setdefault(one.image_id, len(self.drawn) + 1)
+            if one.image_id in self.drawn:
+                self._draw(one, where, folder, f"{number}-{name}-{masking}")
+        for method, shares in by_method.items():
+            score = attribution_score(
+                [share for share, _ in shares], [area for _, area in shares], generator=np.random.default_rng(0)
+            )
+            self.rows.append(MapRow(name, weights, masking, method, score))
+
+    def _people(self, image: str, size: tuple[int, ...]) -> BoolMask:
+        assert self.people.hiding is not None
+        return self.people.hiding.region(self.people.hidden[self.people.names[image]], (size[0], size[1]))
+
+    def _draw(self, one: Explanation, where: BoolMask, folder: Path, name: str) -> None:
+        from judge.attribution.overlay import sheet
+        from judge.masking.images import read_picture
+
+        people = self.people
+        file = people.names[one.image_id]
+        plain = read_picture(people.folder, file, max_pixels=people.max_pixels)
+        shown = plain.pixels if self.plain else people.read(one.image_id)
+        share = share_outside(one.mass, where)
+        told = "-" if share is None else f"{share:.2f}"
+        lines = [
+            f"image {one.image_id}: '{one.answer}' ({one.value:+.2f}), {one.method}",
+            f"{told} of the mass lies outside people, {(~where).mean():.2f} of the picture does",
+            one.caption,
+        ]
+        folder.mkdir(exist_ok=True)
+        stem = "-".join(_SAFE.sub("_", part)[-60:] for part in (one.image_id, name, one.method))
+        drawing = sheet(shown, one.mass, where, lines)
+        (folder / f"{self.drawn[one.image_id]:03d}-{stem}.png").write_bytes(encode(drawing))
+
+    def write(self, folder: Path) -> None:
+        """Write ``pictures.csv``: a row per image, judge and method."""
+        pd.DataFrame(self.lines, columns=COLUMNS).to_csv(folder / PICTURES, index=False, lineterminator="\n")
+
+
+def make_explaining(methods: Sequence[PictureMethod]) -> Explaining:
+    """How maps are made by these methods.
+
+    Raises:
+        JudgeError: Captum is not installed.
+    """
+    require("vision", "captum")
+    from judge.attribution.pictures import Explaining
+
+    return Explaining(tuple(methods))
+
+
+def find_people(
+    config: AttributeConfig, detector: str | None, names: Mapping[str, str], progress: Progress | None
+) -> HiddenPictures:
+    """Where people are in pictures, pixel by pixel, whatever was hidden from judges.
+
+    Args:
+        config: the settings.
+        detector: that a judge was trained with; the settings' own counts first.
+        names: image id -> the picture's name.
+        progress: called with the pictures done.
+
+    Raises:
+        JudgeError: as ``open_detector`` and ``find_hidden``.
+    """
+    assert config.images is not None
+    name = config.detector if "detector" in config.model_fields_set or not detector else detector
+    found = open_detector(name, config, (PERSON,), progress=progress)
+    hiding = Hiding((PERSON,), threshold=config.threshold)
+    return find_hidden(
+        config.images, names, detector=found, hiding=hiding, max_pixels=config.max_pixels, progress=progress
+    )
+
+
+def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
+    maps: PictureMaps,
+    saved: Saved,
+    weights: str,
+    samples: Sequence[Sample],
+    explained: Sequence[int],
+    pictures: HiddenPictures,
+    how: Explaining,
+    *,
+    folder: Path,
+    progress: Progress | None,
+) -> list[str]:
+    """Add where a judge looked in the picture of each image's first caption; what a user must know, a line each.
+
+    Raises:
+        JudgeError: as :func:`~judge.attribution.pictures.explain_guesses`.
+    """
+    from judge.attribution.pictures import explain_guesses
+    from judge.masking.detectors.weights import choose_device
+
+    first: dict[str, tuple[Sample, int]] = {}
+    for sample, answer in zip(samples, explained, strict=True):
+        first.setdefault(sample.image_id, (sample, int(answer)))
+    chosen = [sample for sample, _ in first.values()]
+    found, notes = explain_guesses(
+        saved,
+        chosen,
+        pictures,
+        how,
+        answers=[answer for _, answer in first.values()],
+        device=choose_device(None),
+        progress=progress,
+    )
+    maps.add(saved.judge, str(saved.masking.get("mask", "none")), weights, found, folder)
+    return notes
+
+
+def explain_captioner(
+    config: AttributeConfig, methods: Sequence[PictureMethod], folder: Path, progress: Progress | None
+) -> tuple[PictureMaps, list[str]]:
+    """Where a captioner looked in plain pictures when it said a word of the attribute.
+
+    Raises:
+        JudgeError: no pictures; an attribute without words; as :func:`~judge.attribution.captioner.explain_captions`.
+    """
+    how = make_explaining(methods)
+    lexicon = choose_lexicon(config)
+    if lexicon is None:
+        what = f"attribute '{config.attribute_name}' has no words to look for"
+        raise JudgeError(what, where="--attribute", mend="name a lexicon in the settings file")
+    if config.images is None:
+        raise JudgeError("a captioner sees pictures, and there are none", where="--images", mend="give their folder")
+    assert config.model is not None
+    from judge.attribution.captioner import explain_captions
+    from judge.masking.detectors.weights import choose_device
+
+    given = {name: getattr(config, name) for name in ("images", "instances")}
+    truth = RunPictures(make_config({**given, "human": "-"}, RunConfig, where="--images")).truth
+    names = known_pictures(config.images, truth)
+    if truth is not None:
+        names = {image: name for image, name in names.items() if name in set(truth.pictures)}
+    people = find_people(config, None, names, progress)
+    plain = HiddenPictures(config.images, people.names, max_pixels=config.max_pixels)
+    maps = PictureMaps(people, config.show_people, config.maps)
+    found = explain_captions(
+        config.model, list(plain.names), plain, lexicon, how, device=choose_device(None), progress=progress
+    )
+    maps.add(config.model, "none", "", found, folder)
+    said = len({line["image_id"] for line in maps.lines})
+    if not said:
+        what = f"none of its {len(plain.names)} captions says a word of '{config.attribute_name}'"
+        raise JudgeError(what, where=f"--model {config.model}", mend="give other pictures, or another captioner")
+    return maps, [f"{said} of {len(plain.names)} captions say a word of '{config.attribute_name}'; maps are of these"]
+
+
+def chosen_methods(config: AttributeConfig) -> list[PictureMethod]:
+    """The methods on pictures that settings ask for; all where they ask for none at all."""
+    named = [method for method in config.methods if method in PICTURE_METHODS]
+    return named if config.methods else list(PICTURE_METHODS)

@@ -1,0 +1,188 @@
+"""Maps of ``hf:`` judges and of captioners' own words, of every family; Grad-CAM against gradients worked by hand."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import GENDER, fault_of
+from judges.test_huggingface import FAMILIES, IDS, SAMPLES, Checkpoints, Pictures, checkpoint, load
+
+from judge.attribution.captioner import ExplainedCaptioner, explain_captions, first_word
+from judge.attribution.checkpoints import AnswerViews, WordViews
+from judge.attribution.methods import METHODS, attribute, baselines, grad_cam, gradient_shap
+from judge.attribution.pictures import Explaining
+from judge.attribution.views import View
+from judge.judges.hf_models import load_captioner
+from judge.masking.hidden import HiddenPictures
+from judge.masking.images import encode
+from judge.masking.instances import Pixels
+from judge.text.lexicon import Lexicon, load_lexicon
+
+__all__ = ["checkpoint"]
+pytestmark = pytest.mark.usefixtures("one_thread")
+CPU = torch.device("cpu")
+SAMPLE = SAMPLES[0]
+# Rows and columns of the grid, of a picture of 40 x 56 pixels.
+GRIDS = {"qwen2_vl": (3, 4), "qwen2_5_vl": (3, 4), "florence2": (4, 4)}
+
+
+def picture() -> Pixels:
+    return np.asarray(Pictures().read(SAMPLE.image_id))
+
+
+def view_of(folder: Path) -> View:
+    return AnswerViews(load(folder), GENDER, CPU, "here").view(SAMPLE, picture())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_maps_of_every_family(family: str, checkpoint: Checkpoints) -> None:
+    """What is explained is the judge's own answer; maps are of the picture's size, and the seed decides them."""
+    network = load(checkpoint(family))
+    with torch.no_grad():
+        first, second = network(network.collate([SAMPLE]))[0].tolist()
+    views = AnswerViews(network, GENDER, CPU, "here")
+    pixels = picture()
+    view = views.view(SAMPLE, pixels)
+    with torch.no_grad():
+        copies = view.scores(view.shown.expand(3, *view.shown.shape[1:]))
+    assert copies.numpy() == pytest.approx(np.array([[first - second, second - first]] * 3), abs=1e-4)
+    assert grad_cam(view, 0).shape == GRIDS.get(family, (2, 2))
+    for method in METHODS:
+        mass = attribute(method, view, pixels, 0, samples=4, seed=1)
+        assert mass.shape == (40, 56)
+        assert (mass >= 0).all()
+        # What speaks for one of two classes speaks against the other.
+        assert mass.sum() + attribute(method, view, pixels, 1, samples=4, seed=1).sum() > 0
+        assert np.array_equal(mass, attribute(method, view, pixels, 0, samples=4, seed=1))
+        other = attribute(method, view, pixels, 0, samples=4, seed=2)
+        assert np.array_equal(mass, other) == (method == "grad-cam")
+
+
+@pytest.mark.parametrize("family", ["blip", "llava", "qwen2_5_vl"])
+def test_grad_cam_is_the_formula(family: str, checkpoint: Checkpoints) -> None:
+    """Sum over channels of mean gradient times value, by torch alone; [CLS] apart; LLaVA's layer, Qwen's windows."""
+    network = load(checkpoint(family))
+    view = AnswerViews(network, GENDER, CPU, "here").view(SAMPLE, picture())
+    kept: list[torch.Tensor] = []
+
+    def keep(_: Any, __: Any, output: Any) -> Any:
+        name = "pooler_output" if family.startswith("qwen") else "last_hidden_state"
+        if family == "llava":
+            kept.append(output.hidden_states[-1].requires_grad_())
+        else:
+            kept.append(output[name].requires_grad_())
+        return output
+
+    network.captioner.vision.register_forward_hook(keep)
+    scores = network(network.collate([SAMPLE]))[0]
+    (gradient,) = torch.autograd.grad(scores[0] - scores[1], kept[0])
+    values = [one.detach().reshape(-1, one.shape[-1]).numpy() for one in (kept[0], gradient)]
+    if not family.startswith("qwen"):
+        values = [one[1:] for one in values]
+    tokens, slopes = values
+    by_hand = np.maximum(0, [sum(slopes.mean(axis=0) * token) for token in tokens])
+    assert by_hand.max() > 0
+    assert grad_cam(view, 0).ravel() == pytest.approx(by_hand, rel=1e-3, abs=1e-4)
+
+
+def test_qwens_patches_are_put_back(checkpoint: Checkpoints) -> None:
+    """A dark spot on a bright picture darkens what is shown there, in picture and grid alike."""
+    views = AnswerViews(load(checkpoint("qwen2_vl")), GENDER, CPU, "here")
+    pixels = np.full((48, 64, 3), 255, dtype=np.uint8)
+    view = views.view(SAMPLE, pixels)
+    spotted = pixels.copy()
+    spotted[30:36, 10:16] = 0
+    change = view.raster((view.show(pixels) - view.show(spotted))[0])
+    mass = view.placement.spread(change.clip(min=0))
+    rows, columns = np.nonzero(mass > 0.3 * mass.max())
+    assert (rows.mean(), columns.mean()) == (pytest.approx(32.5, abs=1), pytest.approx(12.5, abs=1))
+
+
+def test_gradient_shap_is_complete(checkpoint: Checkpoints) -> None:
+    """Attributions sum to the answer's log-odds less its mean over the baselines, to the draws' error (4 of them)."""
+    view, pixels = view_of(checkpoint("blip")), picture()
+    sums = [float(gradient_shap(view, pixels, 0, samples=64, seed=[3, n]).sum()) for n in range(12)]
+    with torch.no_grad():
+        whole = float(view.scores(view.shown)[0, 0])
+        nothing = []
+        for n in range(12):
+            of = baselines(pixels, np.random.default_rng([3, n]))
+            nothing.append(float(torch.stack([view.scores(view.show(one))[0, 0] for one in of]).mean()))
+    error = float(np.std(sums, ddof=1)) / np.sqrt(len(sums))
+    assert float(np.mean(sums)) == pytest.approx(whole - float(np.mean(nothing)), abs=4 * error)
+    assert abs(whole - float(np.mean(nothing))) > 4 * error
+
+
+def test_a_processor_that_cuts_pictures_up_is_refused(checkpoint: Checkpoints) -> None:
+    network = load(checkpoint("blip"))
+    views = AnswerViews(network, GENDER, CPU, "--judge hf:x")
+    shared = {"pixel_values": torch.zeros(1, 5, 3, 32, 32)}
+    told = fault_of(partial(views.common.make, picture(), shared, lambda _: torch.zeros(1, 2)))
+    assert told.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor makes tensors of (1, 5")
+    views.common._size = (32, 32)
+    told = fault_of(views.common._layout, 40)
+    assert "how its 40 visual tokens lie in the picture is not known" in told
+    assert told.endswith("Choose --method gradient-shap.")
+
+
+# What captioners say.
+
+
+def lexicon_of(*words: str) -> Lexicon:
+    return Lexicon("gender", "<gender>", {word: frozenset({word}) for word in words})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_word_said_is_the_most_probable_one(family: str, checkpoint: Checkpoints) -> None:
+    """Captions are greedy: of all tokens the one that is explained comes first after those before it."""
+    captioner = load_captioner(str(checkpoint(family)), where="--model x")
+    pixels = picture()
+    known = ExplainedCaptioner(captioner, lexicon_of(*(word for word in IDS if word.isalpha())), CPU, "--model x")
+    said = known.say(pixels)
+    if said is None:
+        pytest.skip("it says no word in these pictures")
+    assert captioner.tokenizer.decode([said.token]).strip() == said.word
+    views: WordViews = known.views
+    view = views.view(pixels, said.before, said.token)
+    with torch.no_grad():
+        own = float(view.scores(view.shown)[0, 0])
+        others = [
+            float(views.view(pixels, said.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))
+        ]
+    assert own <= 0
+    assert own == pytest.approx(max(others), abs=1e-4)
+    # All tokens share one: of those left out, the special ones, a greedy captioner wrote none.
+    assert 0 < float(np.exp(others).sum()) <= 1 + 1e-4
+    for method in METHODS:
+        assert attribute(method, view, pixels, 0, samples=2).shape == (40, 56)
+
+
+def test_words_are_found_where_they_stand() -> None:
+    lexicon = load_lexicon("gender")
+    assert first_word("A MAN's dog, and a Woman.", lexicon) == (19, "woman", "female")
+    assert first_word("two dogs", lexicon) is None
+    assert first_word("the caf\u00e9 man", lexicon) == (9, "man", "male")
+
+
+def test_captions_without_a_word_have_no_map(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    for image in range(6):
+        (tmp_path / f"{image}.png").write_bytes(encode(np.asarray(Pictures().read(str(image)))))
+    pictures = HiddenPictures(tmp_path, {str(image): f"{image}.png" for image in range(6)})
+    model, images = str(checkpoint("git")), list(pictures.names)
+    how = Explaining(("grad-cam",))
+    explain = partial(explain_captions, model, images, pictures, how=how, device=CPU)
+    found = list(explain(load_lexicon("gender")))
+    assert 0 < len(found) <= 6
+    for one in found:
+        assert one.answer in {"female", "male", "man"}
+        assert one.answer in one.caption.split()
+        assert one.value <= 0
+    assert list(explain(lexicon_of("xylophone"))) == []
+    again = list(explain(load_lexicon("gender")))
+    assert len(again) == len(found)
+    assert all(np.array_equal(one.mass, other.mass) for one, other in zip(found, again, strict=True))

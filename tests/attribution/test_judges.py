@@ -1,0 +1,238 @@
+"""Maps of trained judges: their own answers, Grad-CAM by hand, GRIT's regions, and ``judge attribute``."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import done_well, few, refusal, save_captioner
+from tiny_bert import save_bert
+
+from judge.attribution.methods import METHODS, grad_cam
+from judge.attribution.pictures import Explaining, explain_guesses, open_views
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
+from judge.commands.train import train_judges
+from judge.config import TrainConfig, make_config
+from judge.judges.grit import GridsAndRegions
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.folder import Hiding
+from judge.masking.hidden import find_hidden
+from judge.masking.images import read_picture
+from judge.measure import Job
+from judge.training.asking import ask
+from judge.training.saved import Saved, read_saved
+from judge.types import Sample
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SIZE = 64
+JUDGES = ["sat", "grit", "vl-lic", "vl-lic-lstm"]
+CPU = torch.device("cpu")
+
+
+class Trained:
+    """Judges that see, after an epoch, as ``judge train`` leaves them; of people's captions."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        captioners = {"much": Captioner(stereotype=0.9)}
+        self.files: WorldFiles = few(write_world(make_world(30, seed=5), captioners, root / "world", pictures=SIZE))
+        self.reader, self.captioner = save_bert(root / "bert"), save_captioner(root / "git")
+        self.images, self.instances = self.files.folder / "images", self.files.folder / "instances.json"
+        self.seen = ["--images", self.images, "--instances", self.instances, "--features", root / "features"]
+        self.jobs = self.train("segment", [*JUDGES, f"hf:{self.captioner}", "sat-caption-only"])
+        self.plain = self.train("none", ["sat"])
+        truth = GroundTruth.read(self.instances)
+        names = {truth.image_id(name): name for name in truth.pictures}
+        self.pictures = find_hidden(
+            self.images, {str(int(i or 0)): n for i, n in names.items()}, detector=truth, hiding=Hiding(), regions=True
+        )
+
+    def train(self, mask: str, judges: list[str]) -> list[Job]:
+        told: dict[str, object] = {
+            "human": self.files.human, "captions": [str(self.files.captions["much"])], "labels": self.files.labels,
+            "images": self.images, "instances": self.instances, "features": self.root / "features",
+            "backbone": "resnet18", "backbone_weights": "random", "image_size": SIZE, "reader": str(self.reader),
+            "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.01, "workers": 1,
+            "metrics": ["imagecaptioner2"], "judge": judges, "mask": mask, "checkpoints": self.root / mask,
+        }  # fmt: skip
+        return [*train_judges(make_config(told, TrainConfig)).judges]
+
+    def weights(self, judge: str, mask: str = "segment") -> Path:
+        jobs = self.jobs if mask == "segment" else self.plain
+        job = next(job for job in jobs if job.judge.partition(":")[0] == judge and job.member.side == "human")
+        return self.root / mask / f"{job.member.key}.weights.safetensors"
+
+    def saved(self, judge: str) -> Saved:
+        return read_saved(self.weights(judge))
+
+    def captions(self, folder: Path, images: int = 3) -> Path:
+        path = folder / "new.json"
+        path.write_text(json.dumps({str(image): "a man with a tie" for image in range(1, images + 1)}))
+        return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("judges"))
+
+
+SAMPLES = [
+    Sample(str(image), "human", 0, ("a", "<gender>", "with", "a", "tie"), (0,), image=str(image)) for image in (1, 2, 3)
+]
+
+
+@pytest.mark.parametrize("judge", [*JUDGES, "hf"])
+def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tmp_path: Path) -> None:
+    """The log-odds that its probabilities give, to what half precision leaves of features; maps by both methods."""
+    saved = trained.saved(judge)
+    answers, _ = ask(saved, [SAMPLES], features=tmp_path, pictures=trained.pictures)
+    found, notes = explain_guesses(saved, SAMPLES, trained.pictures, Explaining(samples=2), device=CPU)
+    assert notes == []
+    explained = list(found)
+    assert [(one.image_id, one.method) for one in explained] == [(s.image_id, m) for s in SAMPLES for m in METHODS]
+    for one, row in zip(explained[::2], answers.probabilities, strict=True):
+        assert one.answer == saved.target.classes[int(row.argmax())]
+        assert one.value == pytest.approx(float(np.log(row.max() / row.min())), abs=2e-3)
+        assert one.value >= 0
+    assert {one.mass.shape for one in explained} == {(SIZE, SIZE)}
+    assert all((one.mass >= 0).all() for one in explained)
+    # A picture's map is its own, whatever others there are.
+    alone, _ = explain_guesses(saved, SAMPLES[1:2], trained.pictures, Explaining(samples=2), device=CPU)
+    for one, other in zip(explained[2:4], alone, strict=True):
+        assert one.mass == pytest.approx(other.mass, rel=1e-4, abs=1e-9)
+    other_class = [1 - saved.target.classes.index(one.answer) for one in explained[::2]]
+    against, _ = explain_guesses(
+        saved, SAMPLES, trained.pictures, Explaining(("grad-cam",)), device=CPU, answers=other_class
+    )
+    assert [one.value for one in against] == pytest.approx([-one.value for one in explained[::2]], abs=1e-5)
+
+
+@pytest.mark.parametrize("judge", ["sat", "grit"])
+def test_grad_cam_is_the_formula(judge: str, trained: Trained) -> None:
+    """The backbone's map, weighted by torch's own gradients; GRIT's regions are part of the way."""
+    views, network, _ = open_views(trained.saved(judge), CPU)
+    sample, pixels = SAMPLES[0], trained.pictures.read("1")
+    boxes = trained.pictures.boxes("1")
+    assert boxes
+    view = views.view(sample, pixels, boxes)
+    backbone: Any = views.backbone  # type: ignore[attr-defined]
+    whole = backbone.backbone if isinstance(backbone, GridsAndRegions) else backbone
+    cells = whole(whole.prepare(pixels)[None]).detach().requires_grad_()
+    corners = torch.zeros(1, getattr(backbone, "regions", 0), 4)
+    corners[0, : len(boxes)] = torch.tensor(boxes)[: corners.shape[1]]
+    features = backbone.with_regions(cells, corners) if judge == "grit" else cells
+    batch = network.collate([replace(sample, image=None)])
+    scores = network({**batch, "features": features})[0]
+    (gradient,) = torch.autograd.grad(scores[1] - scores[0], cells)
+    by_hand = (gradient.mean(dim=1, keepdim=True) * cells).sum(dim=2).clamp(min=0)[0].detach().numpy()
+    assert grad_cam(view, 1).ravel() == pytest.approx(by_hand, rel=1e-3, abs=1e-7)
+    opposite = (gradient.mean(dim=1, keepdim=True) * cells).sum(dim=2).clamp(max=0)[0].detach().numpy()
+    assert grad_cam(view, 0).ravel() == pytest.approx(-opposite, rel=1e-3, abs=1e-7)
+    if judge == "grit":
+        assert not np.allclose(grad_cam(views.view(sample, pixels), 1), grad_cam(view, 1))
+
+
+# The command.
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    weights = [trained.weights("sat"), trained.weights("sat", "none"), trained.weights("sat-caption-only")]
+    given = [part for one in weights for part in ("--judge-weights", one)]
+    captions = ["--captions", trained.captions(tmp_path), *trained.seen]
+    done = done_well("attribute", *given, *captions, "--maps", 2, "--out", out)
+    assert "Where they looked" in done.stdout
+    told = json.loads((out / "attribution.json").read_text())
+    table = {(row["masking"], row["method"]): row for row in told["pictures"]}
+    assert set(table) == {(mask, method) for mask in ("segment", "none") for method in METHODS}
+    rows = rows_of(out / "pictures.csv")
+    assert len(rows) == 2 * 2 * 3
+    areas = {row["image_id"]: float(row["area_outside"]) for row in rows}
+    for image, area in areas.items():
+        region = trained.pictures.hiding.region(  # type: ignore[union-attr]
+            trained.pictures.hidden[trained.pictures.names[image]], (SIZE, SIZE)
+        )
+        assert area == pytest.approx(1 - region.mean())
+    for (mask, method), row in table.items():
+        own = [one for one in rows if (one["masking"], one["method"]) == (mask, method)]
+        scores = [float(one["score"]) for one in own if one["score"]]
+        assert all(0 <= score <= 1 for score in scores)
+        assert (row["images"], row["without"]) == (len(scores), 3 - len(scores))
+        if scores:
+            assert row["score"] == pytest.approx(np.mean(scores))
+            known = [areas[one["image_id"]] for one in own if one["score"]]
+            assert row["area_outside"] == pytest.approx(np.mean(known))
+        if len(scores) > 1:
+            assert row["ci"][0] <= row["score"] <= row["ci"][1]
+    # Of each of two judges and methods the first two images.
+    drawn = sorted(path.name for path in (out / "maps").iterdir())
+    assert len(drawn) == 8
+    assert {name.split("-")[1] for name in drawn} == {"1", "2"}
+
+
+def test_people_are_drawn_on_demand_alone(trained: Trained, tmp_path: Path) -> None:
+    given = ["--judge-weights", trained.weights("sat", "none"), "--captions", trained.captions(tmp_path, 1)]
+    given += [*trained.seen, "--methods", "grad-cam", "--maps", 1]
+    done_well("attribute", *given, "--out", tmp_path / "hidden")
+    done_well("attribute", *given, "--show-people", "--out", tmp_path / "shown")
+    drawn = {}
+    for name in ("hidden", "shown"):
+        (path,) = (tmp_path / name / "maps").iterdir()
+        drawn[name] = read_picture(path.parent, path.name).pixels[: 6 * SIZE, : 6 * SIZE : 6][::6]
+    picture = trained.pictures.names["1"]
+    plain = read_picture(trained.images, picture).pixels
+    assert np.array_equal(drawn["shown"], plain)
+    assert np.array_equal(drawn["hidden"], trained.pictures.read("1"))
+    assert not np.array_equal(drawn["hidden"], plain)
+
+
+def test_a_captioners_own_words(trained: Trained, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = done_well(
+        "attribute", "--model", trained.captioner, *trained.seen, "--methods", "grad-cam", "--maps", 1, "--out", out
+    )
+    rows = rows_of(out / "pictures.csv")
+    assert f"NOTE: {len(rows)} of 30 captions say a word of 'gender'" in done.stdout
+    assert {row["answer"] for row in rows} <= {"man", "male", "female"}
+    assert all(row["answer"] in row["caption"] for row in rows)
+    assert len(list((out / "maps").iterdir())) == 1
+    assert sorted(path.name for path in out.iterdir()) == ["attribute.yaml", "attribution.json", "maps", "pictures.csv"]
+
+
+def test_faults(trained: Trained, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sat = ["--judge-weights", trained.weights("sat"), "--captions", trained.captions(tmp_path)]
+    images = ["--images", trained.images]
+    blind = ["--judge-weights", trained.weights("sat-caption-only"), "--captions", trained.captions(tmp_path)]
+    model = ["--model", trained.captioner]
+    for given, message in (
+        ([], "--judge-weights: nothing is to be explained"),
+        ([*sat, *model], "a judge and a captioner cannot be explained together"),
+        (sat[:2], "--captions: judges read captions, and there are none"),
+        (sat, "--images: judge 'sat' sees pictures, and there are none"),
+        ([*sat, *images], "--instances: detector 'gt' needs the instances"),
+        (
+            [*blind, "--methods", "grad-cam"],
+            "'sat-caption-only' cannot be explained by grad-cam: it sees no pictures",
+        ),
+        ([*sat, *trained.seen, "--methods", "grad-cam,x"], "x"),
+        ([*model, "--instances", trained.instances], "--images: a captioner sees pictures, and there are none"),
+        ([*model, *images], "--instances: detector 'gt' needs the instances"),
+        ([*model, *trained.seen, "--methods", "occlusion"], "--methods: a captioner is explained in pictures"),
+        (["--model", tmp_path / "no/such/one", *trained.seen], "--model"),
+    ):
+        assert message in refusal("attribute", *given, "--out", out)
+        assert not out.exists()
+        assert [path.name for path in tmp_path.iterdir()] in ([], ["new.json"])

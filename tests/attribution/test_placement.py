@@ -1,0 +1,106 @@
+"""Where what a network is shown lies in the picture, against the library's own resizing, cropping and padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import transformers as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from judge.attribution.placement import fitted, ramps, stretched
+
+SIDES = st.integers(1, 40)
+SQUARE = {"height": 32, "width": 32}
+# Picture's height and width -> step and start of rows and columns, worked out by hand.
+PROCESSORS: dict[str, tuple[Callable[[], Any], tuple[int, int], list[tuple[float, float]]]] = {
+    "squeezed": (lambda: tf.ViTImageProcessor(size=SQUARE), (40, 56), [(40 / 32, 0), (56 / 32, 0)]),
+    # The shorter side becomes 32, the longer one 44 (of 44.8), of which the middle 32 are kept.
+    "cropped": (
+        lambda: tf.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=SQUARE),
+        (40, 56),
+        [(40 / 32, 0), (56 / 44, 6 * 56 / 44)],
+    ),
+    "cropped, upright": (
+        lambda: tf.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=SQUARE),
+        (120, 60),
+        [(120 / 64, 16 * 120 / 64), (60 / 32, 0)],
+    ),
+    # 60 x 90 becomes 21 x 32 and is put in the middle of 32 x 32: 5 rows of padding above.
+    "padded": (
+        lambda: tf.DonutImageProcessor(size=SQUARE, do_align_long_axis=False),
+        (60, 90),
+        [(60 / 21, -5 * 60 / 21), (90 / 32, 0)],
+    ),
+}
+
+
+def shown_by(processor: Any, pictures: list[np.ndarray]) -> np.ndarray:
+    made = processor([Image.fromarray(one) for one in pictures], return_tensors="np")["pixel_values"]
+    return np.asarray(made, dtype=float).sum(axis=1)
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_is_found_for_what_processors_do(name: str) -> None:
+    """To a hundredth of the picture's side; and a spot is found where it is."""
+    make, size, (rows, columns) = PROCESSORS[name]
+    processor = make()
+    found = fitted(size, shown_by(processor, ramps(size)))
+    assert found is not None
+    assert found.shown == (32, 32)
+    for axis, expected, side in ((found.rows, rows, size[0]), (found.columns, columns, size[1])):
+        ends = [axis[1], axis[0] * 32 + axis[1]]
+        assert ends == pytest.approx([expected[1], expected[0] * 32 + expected[1]], abs=0.01 * side + 0.15)
+    spot = np.zeros((*size, 3), dtype=np.uint8)
+    y, x = size[0] // 3, size[1] * 2 // 3
+    spot[y - 4 : y + 4, x - 4 : x + 4] = 255
+    dark, seen = shown_by(processor, [np.zeros_like(spot), spot])
+    mass = found.spread((seen - dark).clip(min=0))
+    centre = [(np.indices(size)[axis] + 0.5)[mass > 0] @ mass[mass > 0] / mass.sum() for axis in (0, 1)]
+    assert centre == pytest.approx([y, x], abs=0.6)
+
+
+def test_what_a_crop_leaves_out_has_no_mass() -> None:
+    make, size, _ = PROCESSORS["cropped"]
+    found = fitted(size, shown_by(make(), ramps(size)))
+    assert found is not None
+    kept = np.zeros(size, dtype=bool)
+    kept[:, 8:48] = True
+    for mass in (found.spread(np.ones((32, 32))), found.enlarge(np.ones((2, 2)))):
+        assert (mass[:, 10:46] > 0).all()
+        assert mass[~kept].max() == pytest.approx(0, abs=0.3)
+        assert (mass[:, :7] == 0).all()
+        assert (mass[:, 49:] == 0).all()
+
+
+def test_a_processor_that_turns_pictures_has_no_placement() -> None:
+    size = (40, 56)
+    turned = np.stack([one[..., 0].T.astype(float) for one in ramps(size)])
+    assert fitted(size, turned) is None
+    assert fitted(size, np.zeros((4, 8, 8))) is None
+
+
+@given(SIDES, SIDES, SIDES, SIDES)
+def test_mass_is_kept_and_a_flat_grid_is_flat(height: int, width: int, high: int, wide: int) -> None:
+    rng = np.random.default_rng([height, width, high, wide])
+    placement = stretched((height, width), (high, wide))
+    mass = rng.random((high, wide))
+    spread = placement.spread(mass)
+    assert spread.shape == (height, width)
+    assert spread.sum() == pytest.approx(mass.sum())
+    assert (spread >= 0).all()
+    assert placement.enlarge(np.full((3, 2), 0.7)) == pytest.approx(np.full((height, width), 0.7))
+
+
+def test_enlarging_is_torchs_bilinear() -> None:
+    torch = pytest.importorskip("torch")
+    grid = np.random.default_rng(0).random((3, 5))
+    found = stretched((45, 60), (32, 32)).enlarge(grid)
+    expected = torch.nn.functional.interpolate(
+        torch.from_numpy(grid)[None, None], (45, 60), mode="bilinear", align_corners=False
+    )
+    assert found == pytest.approx(expected[0, 0].numpy())
