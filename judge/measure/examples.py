@@ -28,6 +28,7 @@ COLUMNS = [
     *ROW, "chosen", "rank", "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read",
     "probability", "predicted",
 ]  # fmt: skip
+_SHOWN = ["chosen", "rank", "image_id", "contribution"]
 _CAPTION = ["side", "image_id", "index"]
 CAPTION = ["captioner", *_CAPTION]
 WORDS = "words"
@@ -68,12 +69,11 @@ def choose_examples(
             "human": corpus.human.by_image,
             "generated": written[captioner],
         }
-        for image in part.itertuples(index=False):
-            shown = [image.chosen, image.rank, image.image_id, image.contribution]
-            about = [*shown, work.truth.labels.by_image.get(image.image_id, "")]
-            about.append(_shows(str(image.image_id), work, [*sides["human"].get(image.image_id, ())]))
-            for side, index, caption in _captions(sides, str(image.image_id), read):
-                place = side, image.image_id, index
+        for chosen, rank, image, amount in zip(*(part[name] for name in _SHOWN), strict=True):
+            class_ = work.truth.labels.by_image.get(image, "")
+            about = [chosen, rank, image, amount, class_, _shows(image, work, sides["human"].get(image, ()))]
+            for side, index, caption in _captions(sides, image, read):
+                place = side, image, index
                 rows.append(
                     [*key, *about, side, index, caption, read.get(place, ""), *answered.get(place, (np.nan, ""))]
                 )
@@ -121,9 +121,10 @@ def _answers(rows: pd.DataFrame) -> dict[tuple[str, str, int], tuple[float, str]
     """(side, image, index) -> mean probability of the truth over judges, and their most frequent answer."""
     asked = rows[rows["probability"].notna()]
     groups = asked.groupby(_CAPTION, observed=True)
-    said = groups["predicted"].agg(lambda of: of.mode().iloc[0])
-    found = zip(groups["probability"].mean().items(), said, strict=True)
-    return {tuple(place): (float(mean), str(guess)) for (place, mean), guess in found}  # type: ignore[misc]
+    means = groups["probability"].mean().reset_index()
+    said = groups["predicted"].agg(lambda of: of.mode().iloc[0]).tolist()
+    rows_ = zip(*(means[name] for name in [*_CAPTION, "probability"]), said, strict=True)
+    return {(side, image, index): (mean, str(guess)) for side, image, index, mean, guess in rows_}
 
 
 def _read(evidence: Evidence, images: set[str]) -> dict[tuple[str, str, int], str]:

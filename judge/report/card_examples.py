@@ -109,9 +109,11 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     images = [image for image in dict.fromkeys(table["image_id"]) if image in pictures]
     known = {image: f"pic{number}" for number, image in enumerate(images)}
     cards = tuple(_cards(table, known, names=names))
-    fields = [dict.fromkeys(getattr(card, name) for card in cards) for name in ("captioner", "title", "class_")]
-    tasks = sorted({task for card in cards for task in card.tasks})
-    return Examples(cards, known, *map(tuple, fields), tuple(tasks), shaded=bool(table["words"].any()))
+    captioners, rows, classes = (
+        tuple(dict.fromkeys(getattr(card, name) for card in cards)) for name in ("captioner", "title", "class_")
+    )
+    tasks = tuple(sorted({task for card in cards for task in card.tasks}))
+    return Examples(cards, known, captioners, rows, classes, tasks, shaded=bool(table["words"].any()))
 
 
 def _largest(table: pd.DataFrame) -> float:

@@ -20,7 +20,13 @@ SHARE = ".1%"
 def fact_tables(result: Result) -> Iterator[Table[Any]]:
     """All of them; those without rows are left out."""
     run = result.run
-    tables = [class_table(run), class_score_table(result), coverage_table(run), alignment_table(run), left_table(run)]
+    tables: list[Table[Any]] = [
+        class_table(run),
+        class_score_table(result),
+        coverage_table(run),
+        alignment_table(run),
+        left_table(run),
+    ]
     yield from (table for table in tables if table.rows)
 
 
@@ -155,7 +161,7 @@ class LeftOut(NamedTuple):
 
     captioner: str
     reason: str
-    count: int
+    number: int
 
 
 def left_table(run: Mapping[str, Any]) -> Table[LeftOut]:
@@ -168,6 +174,6 @@ def left_table(run: Mapping[str, Any]) -> Table[LeftOut]:
     columns: tuple[Column[LeftOut], ...] = (
         names("captioner", lambda row: row.captioner),
         names("reason", lambda row: row.reason),
-        Column("images, captions or tasks", lambda row: row.count, COUNT),
+        Column("images, captions or tasks", lambda row: row.number, COUNT),
     )
     return Table(columns, tuple(rows), "Left out")

@@ -244,9 +244,9 @@ def _judges(metric: Metric, rows: Sequence[Summary]) -> Figure:
         colour, mark = SEVERAL[number % len(SEVERAL)], MARKS[number % len(MARKS)]
         # Beside each other, so that no bar hides another.
         across = [judges.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
-        for x, row in zip(across, own, strict=True):
+        for at, row in zip(across, own, strict=True):
             if row.interval:
-                axes.plot([x, x], [row.interval.low, row.interval.high], color=colour, linewidth=1.2)
+                axes.plot([at, at], [row.interval.low, row.interval.high], color=colour, linewidth=1.2)
                 shown += [row.interval.low, row.interval.high]
         values = [cast("float", row.amplification) for row in own]
         axes.plot(across, values, f"{mark}-", color=colour, linewidth=0.8, markersize=6, label="_")
