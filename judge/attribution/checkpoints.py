@@ -17,8 +17,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from judge.attribution.odds import log_odds
 from judge.attribution.placement import Placement, fitted, ramps
-from judge.attribution.views import View, log_odds, sum_colours
+from judge.attribution.views import View, sum_colours
 from judge.errors import JudgeError
 from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import Captioner

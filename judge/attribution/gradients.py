@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from judge.attribution.odds import log_odds
 from judge.attribution.question import Question, WordAttribution
 from judge.errors import JudgeError, require
 from judge.judges import Network
@@ -141,11 +142,7 @@ def _integral(reading: _Reading, judge: NetworkJudge, explained: IntArray, steps
     from captum.attr import LayerIntegratedGradients
 
     def odds(tokens: Tensor, *rest: Tensor) -> Tensor:
-        logits = reading.call(tokens, *rest).float()
-        if judge.target.kind == "tasks":
-            return logits
-        classes = logits.shape[1]
-        return (logits - logits.mean(dim=1, keepdim=True)) * (classes / (classes - 1))
+        return log_odds(reading.call(tokens, *rest).float(), judge.target)
 
     device = judge.trainer.accelerator.device
     tokens, baseline, *rest = (tensor.to(device) for tensor in (reading.tokens, reading.baseline, *reading.rest))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from judge.attribution.odds import log_odds
 from judge.attribution.placement import Placement, stretched
 from judge.judges.grit import GridsAndRegions
 from judge.masking.instances import Pixels
@@ -49,22 +50,6 @@ class Views(Protocol):
     def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:
         """A sample's picture, [H, W, 3], and the boxes of things in it where the judge asks for them."""
         ...
-
-
-def log_odds(scores: Tensor, target: Target) -> Tensor:
-    """Natural log-odds of each answer among the target's, [N, A].
-
-    Args:
-        scores: logits or log-probabilities, [N, A].
-        target: of classes, of which one is true (softmax), or of tasks, each of which may be (sigmoid).
-    """
-    if target.kind == "tasks":
-        return scores
-    others = [
-        torch.cat([scores[:, :place], scores[:, place + 1 :]], dim=1).logsumexp(dim=1)
-        for place in range(scores.shape[1])
-    ]
-    return scores - torch.stack(others, dim=1)
 
 
 class BackboneViews:

@@ -44,6 +44,9 @@ def report(  # noqa: PLR0913, PLR0917 - its options
         bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
     ] = False,
     figures: Annotated[Path | None, typer.Option(help="folder for the page's figures, as SVG and PNG")] = None,
+    attributions: Annotated[
+        Path | None, typer.Option(help="folder of judge attribute, whose findings the page shows too")
+    ] = None,
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
 
@@ -55,7 +58,7 @@ def report(  # noqa: PLR0913, PLR0917 - its options
         from judge.commands.report import Shown
         from judge.commands.report import report as write_report
 
-        shown = Shown(not no_examples, not no_images, show_people, show_ids, figures)
+        shown = Shown(not no_examples, not no_images, show_people, show_ids, figures, attributions)
         found = write_report(runs, kind=kind.value, out=out, overwrite=overwrite, shown=shown)
         if isinstance(found, Path):
             say(f"The report is in {found}")

@@ -92,7 +92,7 @@ class PictureMaps:
         share = share_outside(one.mass, where)
         told = "-" if share is None else f"{share:.2f}"
         lines = [
-            f"image {one.image_id}: '{one.answer}' ({one.value:+.2f}), {one.method}",
+            f"'{one.answer}' ({one.value:+.2f}), {one.method}",
             f"{told} of the mass lies outside people, {(~where).mean():.2f} of the picture does",
             one.caption,
         ]

@@ -13,6 +13,7 @@ from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.masking.thumbnails import make_thumbnails
+from judge.report.attributed import read_attributed
 from judge.report.captioner_card import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import Contents, make_page
@@ -58,6 +59,7 @@ class Shown:
         people: the pictures as they are, from the run's ``images``.
         ids: ids of images.
         figures: folder to make for the figures, as SVG and PNG; None for none.
+        attributions: folder of ``judge attribute`` to show too; None for none.
     """
 
     examples: bool = True
@@ -65,6 +67,7 @@ class Shown:
     people: bool = False
     ids: bool = False
     figures: Path | None = None
+    attributions: Path | None = None
 
 
 EVERYTHING = Shown()
@@ -124,6 +127,7 @@ def _page(saved: SavedRun, shown: Shown) -> str:
         names=shown.ids,
         pictures=pictures if shown.examples else {},
         people=shown.people,
+        attributed=read_attributed(shown.attributions) if shown.attributions else None,
     )
     if shown.figures is None:
         return make_page(contents)

@@ -151,17 +151,23 @@ def _amount(value: float, chosen: str) -> str:
     return f"{shown:.2g}" if chosen == "takes away" else f"{shown:+.2g}"
 
 
-def _words(words: Sequence[str], amounts: str, largest: float) -> Iterator[Word]:
-    """Words of a caption with what they add; ``largest`` of the page is shaded most."""
-    known = list(map(float, amounts.split()))
+def words_of(words: Sequence[str], amounts: Sequence[float], largest: float) -> Iterator[Word]:
+    """Words as judges read them, shaded by what they add.
+
+    Args:
+        words: of a caption.
+        amounts: what each adds; another number of them where that is not known.
+        largest: the amount that is shaded most.
+    """
     for place, word in enumerate(words):
-        value = known[place] if len(known) == len(words) else None
+        value = amounts[place] if len(amounts) == len(words) else None
         share = max(-1.0, min(1.0, value / largest)) if value and largest else None
         yield Word(word, is_special(word), word == UNKNOWN, value, share)
 
 
 def _caption(row: Mapping[Any, Any], largest: float) -> Caption:
-    words = tuple(_words(str(row["read"]).split(), str(row["words"]), largest))
+    read, amounts = str(row["read"]).split(), list(map(float, str(row["words"]).split()))
+    words = tuple(words_of(read, amounts, largest))
     probability = None if math.isnan(row["probability"]) else float(row["probability"])
     answer = "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"])
     return Caption(row["side"], _WHO[row["side"]], str(row["caption"]), words, probability, answer)

@@ -198,9 +198,9 @@ def draw_sides(rows: Sequence[Summary], result: Result) -> Figure:
     axes.set_xlabel(_score_name(metric), parse_math=False)
     figure.legend(loc="upper right", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, ncols=2)
     _make_room(figure, 0.25)
-    chance = "" if metric.counted or metric.prior else " Dotted: chance."
+    dotted = "" if metric.counted or metric.prior else " Dotted: chance."
     images = max(row.images for row in rows)
-    _footnote(figure, f"n = {images:,} images. No interval here: that of the difference is above.{chance}")
+    _footnote(figure, f"n = {images:,} images. No interval here: that of the difference is above.{dotted}")
     return figure
 
 

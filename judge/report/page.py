@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judge.measure import Result
+from judge.report.attributed import Attributed
 from judge.report.breakdown import breakdown_tables
 from judge.report.card_examples import Examples, example_cards
 from judge.report.caveats import warnings
@@ -72,6 +73,7 @@ class Contents:
         names: whether ids of images are shown, which may be names of files.
         pictures: image id -> JPEG; people are hidden in them unless ``people``.
         people: whether pictures show people.
+        attributed: what ``judge attribute`` left; None for nothing.
     """
 
     result: Result
@@ -81,6 +83,7 @@ class Contents:
     names: bool = False
     pictures: Mapping[str, bytes] = field(default_factory=dict)
     people: bool = False
+    attributed: Attributed | None = None
 
 
 def make_page(contents: Contents, figures: Path | None = None) -> str:
@@ -123,7 +126,7 @@ def _values(contents: Contents, figures: Path | None) -> dict[str, Any]:
         "title": contents.title,
         "version": result.run["version"],
         "lead": _lead(result),
-        "sections": list(_sections(drawn, tables, examples)),
+        "sections": list(_sections(drawn, tables, examples, attributed=contents.attributed is not None)),
         "verdicts": verdicts(result),
         "verdict_notes": verdict_notes(result),
         "figures": drawn,
@@ -135,6 +138,8 @@ def _values(contents: Contents, figures: Path | None) -> dict[str, Any]:
         "charts": _CHARTS,
         "kind_tables": tables,
         "examples": examples and _shown(examples, contents),
+        "attributed": contents.attributed and _attributed(contents.attributed, contents),
+        "examples_wanted": contents.examples,
         "settings": contents.settings,
         "versions": ", ".join(f"{name} {number}" for name, number in result.run.get("versions", {}).items())
         or f"caption-judge {result.run['version']}",
@@ -167,7 +172,7 @@ def _number(count: int, what: str) -> str:
 
 
 def _sections(
-    drawn: Mapping[str, list[Any]], tables: Mapping[str, list[Any]], examples: Examples | None
+    drawn: Mapping[str, list[Any]], tables: Mapping[str, list[Any]], examples: Examples | None, *, attributed: bool
 ) -> Iterator[tuple[str, str]]:
     yield "verdict", "Verdict"
     if drawn["forest"]:
@@ -178,6 +183,8 @@ def _sections(
     yield from ((name, heading) for name, heading, _ in _CHARTS if drawn[name] or tables[name])
     if examples:
         yield "examples", "Examples"
+    if attributed:
+        yield "attribution", "What answers come from"
     yield from (("settings", "Settings"), ("references", "References"))
 
 
@@ -277,6 +284,17 @@ def _shown(examples: Examples, contents: Contents) -> dict[str, Any]:
         )
     found = {name: getattr(examples, name) for name in ("cards", "captioners", "rows", "classes", "tasks")}
     return found | {"picture_label": label, "note": " ".join(notes)}
+
+
+def _attributed(found: Attributed, contents: Contents) -> dict[str, Any]:
+    """As the template shows it; maps that show people only where pictures may."""
+    shown = found.maps if contents.examples and (contents.people or not found.people) else ()
+    return {
+        "table": _as_cells(found.table) if found.table.rows else None,
+        "captions": found.captions,
+        "maps": [base64.b64encode(data).decode() for data in shown],
+        "alt": f"A picture{'' if found.people else ', people hidden'}, and what the model looked at in it",
+    }
 
 
 def _picture_css(examples: Examples | None, pictures: Mapping[str, bytes]) -> str:

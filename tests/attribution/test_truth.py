@@ -14,8 +14,9 @@ from helpers import GENDER
 
 from judge.attribution.mass import AttributionScore, attribution_score, share_outside
 from judge.attribution.methods import attribute, baselines, gradient_shap
+from judge.attribution.odds import log_odds
 from judge.attribution.sanity import randomised, similarity
-from judge.attribution.views import BackboneViews, log_odds
+from judge.attribution.views import BackboneViews
 from judge.calibration.grammar import make_world
 from judge.calibration.scenes import write_pictures
 from judge.calibration.world import Parameters
@@ -198,7 +199,12 @@ def test_log_odds() -> None:
     logits = torch.tensor([[1.0, 2.0, 0.5]])
     shares = logits.softmax(dim=1)
     three = Target("attribute", ("a", "b", "c"))
-    assert log_odds(logits, three).numpy() == pytest.approx((shares / (1 - shares)).log().numpy(), abs=1e-6)
+    others = [(shares[0, 1] * shares[0, 2]).log() / 2, (shares[0, 0] * shares[0, 2]).log() / 2]
+    assert log_odds(logits, three)[0, :2].tolist() == pytest.approx(
+        [float(shares[0, k].log() - others[k]) for k in range(2)], abs=1e-6
+    )
+    two, p = Target("attribute", ("a", "b")), logits[:, :2].softmax(dim=1)
+    assert log_odds(logits[:, :2], two).numpy() == pytest.approx((p / (1 - p)).log().numpy(), abs=1e-6)
     # Log-probabilities of a vocabulary, of which the answers have a share: the same odds among them.
     assert log_odds(logits - 7, three).numpy() == pytest.approx(log_odds(logits, three).numpy(), abs=1e-5)
     assert torch.equal(log_odds(logits, Target("tasks", three.classes)), logits)

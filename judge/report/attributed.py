@@ -1,0 +1,121 @@
+"""What ``judge attribute`` left, for the report page: its table, some maps, and captions with words shaded."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from judge.attribution.mass import AttributionScore
+from judge.errors import JudgeError
+from judge.report.attribution import MapRow, map_table
+from judge.report.card_examples import Word, words_of
+from judge.report.table import Table
+from judge.types import Interval
+
+SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
+# On a page: maps, and captions of each judge and method.
+MOST_MAPS, MOST_CAPTIONS = 12, 6
+_SIDE, _QUALITY = 900, 78
+_CAPTION = ["judge", "weights", "method", "image_id", "index"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShadedCaption:
+    """A caption whose words contribute much, and what it explains."""
+
+    heading: str
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """A folder of ``judge attribute``, read.
+
+    Attributes:
+        table: how much of maps lies outside people; without rows where there are none.
+        maps: some of them as JPEG, in the order of their names.
+        captions: those with the largest contributions.
+        people: whether the maps show people.
+    """
+
+    table: Table[MapRow]
+    maps: tuple[bytes, ...]
+    captions: tuple[ShadedCaption, ...]
+    people: bool
+
+
+def read_attributed(folder: Path) -> Attributed:
+    """Read what ``judge attribute`` left.
+
+    Raises:
+        JudgeError: no such folder, a file that is missing or damaged.
+    """
+    with _readable(folder):
+        told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        settings = yaml.safe_load((folder / SETTINGS).read_text(encoding="utf-8"))
+        rows = tuple(map(_row, told["pictures"]))
+        words = folder / WORDS
+        table = pd.read_csv(words, keep_default_na=False, na_values={"base": [""]}) if words.is_file() else None
+        captions = () if table is None else tuple(_captions(table))
+        maps = tuple(_as_jpeg(path) for path in sorted((folder / MAPS).glob("*.png"))[:MOST_MAPS])
+        return Attributed(map_table(rows), maps, captions, bool(settings["show_people"]))
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    mend = "give the folder of a finished judge attribute"
+    try:
+        yield
+    except OSError as error:
+        what = f"no attributions can be read there ({Path(str(error.filename)).name}: {error.strerror})"
+        raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
+    except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError, RecursionError) as error:
+        what = "no attributions can be read there (its files are not those of judge attribute)"
+        raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
+
+
+def _row(told: Mapping[str, Any]) -> MapRow:
+    bounds = None
+    if told["ci"]:
+        low, high = map(float, told["ci"])
+        bounds = Interval(low, high, float(told["level"]))
+    found = AttributionScore(
+        images=int(told["images"]),
+        without=int(told["without"]),
+        score=told["score"],
+        interval=bounds,
+        area=told["area_outside"],
+    )
+    judge, weights, masking, method = (str(told[name]) for name in ("judge", "weights", "masking", "method"))
+    return MapRow(judge, weights, masking, method, found)
+
+
+def _captions(table: pd.DataFrame) -> Iterator[ShadedCaption]:
+    """Of each judge and method the captions with the largest contributions."""
+    sizes = table.assign(size=table["contribution"].abs()).groupby(_CAPTION, sort=False)["size"].max()
+    for _, largest in sizes.groupby(["judge", "weights", "method"], sort=False):
+        for key in largest.sort_values(ascending=False, kind="stable").index[:MOST_CAPTIONS]:
+            rows = table[(table[_CAPTION] == list(key)).all(axis=1)].sort_values("place")
+            first = rows.iloc[0]
+            heading = f"{first['judge']}, {first['method']}: p({first['explained']}) = {first['probability']:.3f}"
+            amounts = rows["contribution"].tolist()
+            yield ShadedCaption(heading, tuple(words_of(rows["word"].tolist(), amounts, max(map(abs, amounts)))))
+
+
+def _as_jpeg(path: Path) -> bytes:
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        small = picture.convert("RGB")
+    small.thumbnail((_SIDE, _SIDE))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=_QUALITY)
+    return buffer.getvalue()
