@@ -17,7 +17,7 @@ import numpy as np
 from judge.measure import Result
 from judge.metrics import Metric
 from judge.metrics.scores import SCORES
-from judge.report.plots import GREY, draw_against_quality, new_figure
+from judge.report.plots import BASES, GREY, MARKS, NOTE, SEVERAL, draw_against_quality, new_figure, notes_of
 from judge.statistics.comparisons import conclude
 from judge.statistics.summary import Summary, name_row
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, HUMAN, GENERATED, PALE, NOTE = "#1b1b1b", "#0072b2", "#d55e00", "#c8c8c8", "#555555"
-# Of judges, beside each other.
-SEVERAL = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-MARKS = "osD^vP"
+INK, HUMAN, GENERATED, PALE = "#1b1b1b", "#0072b2", "#d55e00", "#c8c8c8"
 # Inches: of a row, of what stands above and below the rows, of the whole width.
 _ROW, _ABOVE, _BELOW, _WIDTH = 0.28, 0.1, 0.95, 5.6
 # Inches of a letter of the row's names, about.
@@ -36,12 +33,6 @@ _LETTER = 0.075
 _LONGEST = 30
 # Tasks of a row of the table; rows that have a figure of tasks.
 TASKS, TASK_FIGURES = 12, 12
-BASES = {
-    "refits": "for another sample of such images, judges trained anew (from refits)",
-    "splits": "for another sample of such images, judges trained anew (from splits)",
-    "images": "for another sample of such images",
-    "these judges": "of images alone, for the judges as they were trained (too narrow)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +88,6 @@ def _told(rows: Sequence[Summary]) -> str:
         bounds = f" [{row.interval.low:+.3f}, {row.interval.high:+.3f}]" if row.interval else ""
         parts.append(f"{row.captioner}, {row.title}: {row.amplification:+.3f}{bounds}")
     return "; ".join(parts) + "."
-
-
-def notes_of(rows: Sequence[Summary], level: float) -> str:
-    """n, and what the bars are."""
-    images = sorted({row.images for row in rows})
-    count = f"{images[0]:,}" if len(images) == 1 else f"{images[0]:,} to {images[-1]:,}"
-    bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]
-    bars = "; ".join(BASES[basis] for basis in bases)
-    return (
-        f"n = {count} images. Bars: {100 * level:g}% interval {bars}." if bars else f"n = {count} images; no interval."
-    )
 
 
 def _forest(metric: Metric, rows: Sequence[Summary], result: Result) -> Drawing:

@@ -23,9 +23,9 @@ from judge.report.caveats import warnings
 from judge.report.citations import citations
 from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.facts import fact_tables
-from judge.report.figures import GENERATED, HUMAN, INK, NOTE, PALE, SEVERAL, drawings
+from judge.report.figures import GENERATED, HUMAN, INK, PALE, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
-from judge.report.plots import GREY, write_figure
+from judge.report.plots import GREY, NOTE, SEVERAL, write_figure
 from judge.report.quality import quality_table
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table

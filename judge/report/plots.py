@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_MARKERS, GREY = "os^Dv*PX", "#767676"
+GREY, NOTE = "#767676", "#555555"
+# Of captioners, or judges, beside each other: Okabe and Ito's colours, and marks.
+SEVERAL = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+MARKS = "osD^vPX*"
+BASES = {
+    "refits": "for another sample of such images, judges trained anew (from refits)",
+    "splits": "for another sample of such images, judges trained anew (from splits)",
+    "images": "for another sample of such images",
+    "these judges": "of images alone, for the judges as they were trained (too narrow)",
+}
+"""What an interval is from -> what it is for."""
 
 
 def new_figure(width: float, height: float, **settings: Any) -> Figure:
@@ -89,6 +99,17 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def notes_of(rows: Sequence[Summary], level: float) -> str:
+    """n, and what the bars are."""
+    images = sorted({row.images for row in rows})
+    count = f"{images[0]:,}" if len(images) == 1 else f"{images[0]:,} to {images[-1]:,}"
+    bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]
+    bars = "; ".join(BASES[basis] for basis in bases)
+    return (
+        f"n = {count} images. Bars: {100 * level:g}% interval {bars}." if bars else f"n = {count} images; no interval."
+    )
+
+
 def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Quality]) -> Figure:
     """Amplification against vocabulary and against CIDEr, a point per captioner. LIC's Figure 3.
 
@@ -113,6 +134,9 @@ def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
     figure = new_figure(9, 4, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     found = [qualities[row.captioner] for row in drawn]
+    level = max((row.interval.level for row in drawn if row.interval), default=0.95)
+    note = f"{notes_of(drawn, level)} The line is chance: no amplification."
+    figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color=NOTE)
     points = _draw(left, drawn, [quality.vocabulary["generated"] for quality in found], "vocabulary (distinct words)")
     _draw(right, drawn, [quality.value("CIDEr") for quality in found], "CIDEr")
     left.set_ylabel(drawn[0].title, parse_math=False)
@@ -130,9 +154,9 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     x = np.asarray(across, dtype=np.float64)
     y = np.array([row.amplification for row in rows], dtype=np.float64)
     axes.axhline(rows[0].metric.neutral, color=GREY, linewidth=0.8)
-    # Ten colours; the eleventh captioner has the first colour and another mark.
+    # Six colours; the seventh captioner has the first colour and another mark.
     for number, (row, at, value) in enumerate(zip(rows, x, y, strict=True)):
-        colour, mark = f"C{number % 10}", _MARKERS[(number + number // 10) % len(_MARKERS)]
+        colour, mark = SEVERAL[number % len(SEVERAL)], MARKS[(number + number // len(SEVERAL)) % len(MARKS)]
         if row.interval:
             axes.plot([at, at], [row.interval.low, row.interval.high], color=colour, linewidth=1.2)
         points += axes.plot([at], [value], mark, color=colour, markersize=7, label=row.captioner)
