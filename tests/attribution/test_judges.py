@@ -9,23 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import done_well, few, refusal, save_captioner
 from tiny_bert import save_bert
 
+from judge import evaluate
 from judge.attribution.methods import METHODS, grad_cam
 from judge.attribution.pictures import Explaining, explain_guesses, open_views
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import train_judges
 from judge.config import TrainConfig, make_config
+from judge.corpus import Corpus
+from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
 from judge.masking.hidden import find_hidden
 from judge.masking.images import read_picture
 from judge.measure import Job
+from judge.report.attributed import read_attributed
+from judge.report.page import Contents, make_page
 from judge.training.asking import ask
 from judge.training.saved import Saved, read_saved
 from judge.types import Sample
@@ -147,7 +153,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
+def test_a_table_by_masking(trained: Trained, tmp_path: Path, corpus: Corpus) -> None:
     out = tmp_path / "out"
     weights = [trained.weights("sat"), trained.weights("sat", "none"), trained.weights("sat-caption-only")]
     given = [part for one in weights for part in ("--judge-weights", one)]
@@ -180,6 +186,26 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
     drawn = sorted(path.name for path in (out / "maps").iterdir())
     assert len(drawn) == 8
     assert {name.split("-")[1] for name in drawn} == {"1", "2"}
+    # In a report.
+    found = read_attributed(out)
+    assert [row.to_json() for row in found.table.rows] == told["pictures"]
+    assert (len(found.maps), found.people) == (8, False)
+    result = evaluate(corpus, metrics=["ratio"], resamples=100)
+    page = make_page(Contents(result, [], attributed=found))
+    assert page.count("<img src=") == 8
+    assert f'<td class="number">{told["pictures"][0]["score"]:.3f}</td>' in page
+    words = pd.read_csv(out / "words.csv")
+    largest = words.loc[words["contribution"].abs().idxmax()]
+    assert f'title="{largest["contribution"]:+.3f}">{largest["word"]}</span>' in page
+    shown = Contents(result, [], attributed=replace(found, people=True))
+    assert "<img" not in make_page(shown)
+    assert make_page(replace(shown, people=True)).count("<img src=") == 8
+    (out / "attribution.json").write_text("{")
+    with pytest.raises(JudgeError, match="its files are not those of judge attribute"):
+        read_attributed(out)
+    (out / "attribution.json").unlink()
+    with pytest.raises(JudgeError, match=r"attribution.json: No such file"):
+        read_attributed(out)
 
 
 def test_people_are_drawn_on_demand_alone(trained: Trained, tmp_path: Path) -> None:
