@@ -31,8 +31,8 @@ def test_a_table_and_six_lines(result: Result, capsys: pytest.CaptureFixture[str
     assert below[0].startswith("Protocol crossfit: 3 folds")
     told = " ".join(below)
     assert (
-        "Labels DERIVED from human captions. Counted metrics: amplification is the published value less the chance level."
-        in told
+        "Labels DERIVED from human captions. Counted metrics: amplification is the published value less the chance "
+        "level." in told
     )
     assert "T->A: captions that name one class." in told
     # The first warning is there, however many there are: these intervals are too narrow.
