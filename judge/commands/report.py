@@ -154,7 +154,8 @@ def _check_out(out: Path, folders: Sequence[Path], *, overwrite: bool) -> None:
     where = f"--out {out}"
     if out.is_dir():
         raise JudgeError("is a folder", where=where, mend="name a file")
-    if not out.parent.is_dir():
+    # Of a run's folder that is not there, what opens it says so.
+    if not out.parent.is_dir() and out.parent not in folders:
         raise JudgeError("its folder is not there", where=where, mend="make it, or name another file")
     if not out.exists():
         return

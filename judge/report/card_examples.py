@@ -17,7 +17,7 @@ from judge.text.alignment import UNKNOWN, is_special
 _WHAT = {
     "adds": "adds {amount} to the value",
     "takes away": "takes {amount} from the value",
-    "random": "drawn at random, adds {amount}",
+    "random": "drawn at random, {verb} {amount}",
 }
 _WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
 
@@ -127,14 +127,13 @@ def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> 
     for key, rows in table.groupby([*ROW, "chosen", "rank"], sort=False, observed=True):
         captioner, metric, judge, chosen, _ = map(str, key)
         first = rows.iloc[0]
-        amount = _amount(first["contribution"], chosen)
         asked = rows[rows["probability"].notna()].groupby("side")["probability"].mean()
         difference = float(asked["generated"] - asked["human"]) if len(asked) == 2 else 0.0
         image = str(first["image_id"])
         yield Card(
             captioner,
             name_row(find_metric(metric), judge),
-            _WHAT[chosen].format(amount=amount),
+            _what(first["contribution"], chosen),
             chosen,
             float(first["contribution"]),
             difference,
@@ -146,9 +145,15 @@ def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> 
         )
 
 
-def _amount(value: float, chosen: str) -> str:
-    shown = abs(value) if chosen == "takes away" else value
-    return f"{shown:.2g}" if chosen == "takes away" else f"{shown:+.2g}"
+def _what(value: float, chosen: str) -> str:
+    """What an image adds, in words; amounts have no sign, which the words have."""
+    return _WHAT[chosen].format(verb="takes away" if value < 0 else "adds", amount=_amount(abs(value)))
+
+
+def _amount(size: float) -> str:
+    """Two digits that count, without an exponent: 0.0045."""
+    digits = 1 - math.floor(math.log10(size)) if size else 1
+    return f"{size:.{max(0, digits)}f}"
 
 
 def words_of(words: Sequence[str], amounts: Sequence[float], largest: float) -> Iterator[Word]:

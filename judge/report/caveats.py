@@ -43,7 +43,7 @@ def _training_noise(result: Result) -> Iterator[str]:
         if run["protocol"] == "paper" and any(row.metric.aggregate == "best" for row in rows):
             advice = "--refits N, or --protocol crossfit: of several seeds the best alone counts"
         yield (
-            "intervals marked * ('these judges') leave out training noise: without amplification such 95% intervals "
+            "Intervals marked * ('these judges') leave out training noise: without amplification such 95% intervals "
             "held 0 in 87% (LIC, linear, 900 images) and 65% (ImageCaptioner2, sat, 300) of trials. "
             f"For a test use {advice}."
         )

@@ -121,7 +121,9 @@ def coverage_table(run: Mapping[str, Any]) -> Table[Covered]:
         Column("empty", lambda row: row.shares["empty"], COUNT),
         Column("refuse", lambda row: row.shares["refused"], COUNT),
     )
-    note = f"How many captions name a class of {run['attribute']}. Who always says 'person' reveals nothing."
+    note = (
+        f"How many captions name a class of {run['attribute']}. A captioner that always says 'person' reveals nothing."
+    )
     return Table(columns, tuple(rows), "Coverage", (note,))
 
 

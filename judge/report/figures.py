@@ -17,7 +17,17 @@ import numpy as np
 from judge.measure import Result
 from judge.metrics import Metric
 from judge.metrics.scores import SCORES
-from judge.report.plots import BASES, GREY, MARKS, NOTE, SEVERAL, draw_against_quality, new_figure, notes_of
+from judge.report.plots import (
+    BASES,
+    GREY,
+    MARKS,
+    SEVERAL,
+    add_note,
+    draw_against_quality,
+    new_figure,
+    notes_of,
+    shorten,
+)
 from judge.statistics.comparisons import conclude
 from judge.statistics.summary import Summary, name_row
 
@@ -30,7 +40,6 @@ INK, HUMAN, GENERATED, PALE = "#1b1b1b", "#0072b2", "#d55e00", "#c8c8c8"
 _ROW, _ABOVE, _BELOW, _WIDTH = 0.28, 0.1, 0.95, 5.6
 # Inches of a letter of the row's names, about.
 _LETTER = 0.075
-_LONGEST = 30
 # Tasks of a row of the table; rows that have a figure of tasks.
 TASKS, TASK_FIGURES = 12, 12
 
@@ -127,13 +136,11 @@ def draw_forest(rows: Sequence[Summary], verdicts: Any, *, level: float = 0.95) 
     axes.set_xlabel(f"amplification by {metric.title}", parse_math=False)
     known = any(row.chance_level is not None for row in rows) and not metric.counted
     chance = (
-        "the line is chance: no amplification" if not metric.counted else "the line is the chance level, subtracted"
+        "the line: no amplification" if not metric.counted else "the line: what chance gives (taken off the values)"
     )
-    chance += ", dotted ticks chance as estimated by exchanging captions" if known else ""
-    _footnote(
-        figure,
-        f"{notes_of(rows, level)} Circles: {above}; squares: {below}; hollow: cannot tell, or no test; {chance}.",
-    )
+    chance += "; dotted ticks: chance, as estimated by exchanging captions" if known else ""
+    marks = f"Circles: {above}; squares: {below}; hollow diamonds: cannot tell, or not tested"
+    add_note(figure, f"{notes_of(rows, level)} {marks}; {chance}.")
     return figure
 
 
@@ -160,6 +167,7 @@ def draw_sides(rows: Sequence[Summary], result: Result) -> Figure:
             [human],
             [place],
             "o",
+            zorder=3,
             color=HUMAN,
             clip_on=False,
             markersize=7,
@@ -180,7 +188,7 @@ def draw_sides(rows: Sequence[Summary], result: Result) -> Figure:
     _make_room(figure, 0.25)
     dotted = "" if metric.counted or metric.prior else " Dotted: chance."
     images = max(row.images for row in rows)
-    _footnote(figure, f"n = {images:,} images. No interval here: that of the difference is above.{dotted}")
+    add_note(figure, f"n = {images:,} images. No interval here: that of the difference is above.{dotted}")
     return figure
 
 
@@ -232,13 +240,13 @@ def _judges(metric: Metric, rows: Sequence[Summary]) -> Figure:
         axes.plot(across, values, f"{mark}-", color=colour, linewidth=0.8, markersize=6, label="_")
         shown += values
     axes.axhline(metric.neutral, color=INK, linewidth=1)
-    axes.set_xticks(range(len(judges)), [_shorten(judge) for judge in judges], parse_math=False)
+    axes.set_xticks(range(len(judges)), [shorten(judge) for judge in judges], parse_math=False)
     axes.set_xlim(-0.5, len(judges) - 0.5)
     axes.set_ylabel(f"amplification by {metric.title}", parse_math=False)
     _hold(axes, shown, vertical=True)
     _legend(figure, axes, captioners)
     levels = [row.interval.level for row in rows if row.interval]
-    _footnote(figure, f"{notes_of(rows, max(levels, default=0.95))} The line is chance: no amplification.")
+    add_note(figure, f"{notes_of(rows, max(levels, default=0.95))} The line is chance: no amplification.")
     return figure
 
 
@@ -291,7 +299,7 @@ def _draw_directions(across: Sequence[Summary], up: Sequence[Summary]) -> Figure
     axes.set_ylabel(f"{up[0].metric.title}", parse_math=False)
     _legend(figure, axes, names)
     levels = [row.interval.level for row in [*across, *up] if row.interval]
-    _footnote(figure, f"{notes_of([*across, *up], max(levels, default=0.95))} The lines are chance: no amplification.")
+    add_note(figure, f"{notes_of([*across, *up], max(levels, default=0.95))} The lines are chance: no amplification.")
     return figure
 
 
@@ -318,7 +326,7 @@ def _tasks(result: Result) -> Iterator[Drawing]:
 
 
 def _draw_tasks(parts: Sequence[Any], row: Summary, of: int) -> Figure:
-    figure, axes = _rows_figure([_shorten(part.task) for part in parts])
+    figure, axes = _rows_figure([shorten(part.task) for part in parts])
     shown = [0.0]
     for place, part in enumerate(parts):
         colour = GENERATED if part.contribution > 0 else HUMAN
@@ -339,32 +347,33 @@ def _draw_tasks(parts: Sequence[Any], row: Summary, of: int) -> Figure:
     _hold(axes, shown)
     axes.set_xlabel(f"contribution to {row.title}", parse_math=False)
     bases = [BASES[basis] for basis in dict.fromkeys(part.basis for part in parts if part.interval) if basis]
-    bars = f"Bars: interval {'; '.join(bases)}." if bases else "No interval."
-    _footnote(
+    lines = f"Black lines: interval {'; '.join(bases)}." if bases else "No interval."
+    add_note(
         figure,
-        f"n = {row.images:,} images; {len(parts)} of {of} tasks, the largest. {bars} The line: nothing added.",
+        f"n = {row.images:,} images; {_how_many(len(parts), of)}. Bars: what a task adds. {lines}",
     )
     return figure
 
 
+def _how_many(shown: int, of: int) -> str:
+    return f"the {shown} of {of} tasks that add or take away most" if shown < of else f"all {of} tasks"
+
+
 def _label(row: Summary, rows: Sequence[Summary]) -> str:
     """The captioner, and the judge where there are several."""
-    return _shorten(row.captioner if len({other.judge for other in rows}) == 1 else f"{row.captioner} ({row.judge})")
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return shorten(row.captioner if len({other.judge for other in rows}) == 1 else f"{row.captioner} ({row.judge})")
 
 
 def _rows_figure(labels: Sequence[str]) -> tuple[Figure, Axes]:
     """A figure with a named row for each label, the first one on top."""
     height = _ABOVE + _BELOW + _ROW * max(2, len(labels))
     figure = new_figure(_WIDTH, height)
-    left = 0.25 + _LETTER * max(map(len, labels))
+    left = 0.3 + _LETTER * max(map(len, labels))
     axes = figure.add_axes((left / _WIDTH, _BELOW / height, 1 - (left + 0.2) / _WIDTH, 1 - (_ABOVE + _BELOW) / height))
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
+    # Room between names and a mark that lies at the axis's end.
+    axes.tick_params(axis="y", length=0, pad=8)
     axes.spines[["top", "right", "left"]].set_visible(False)
     return figure, axes
 
@@ -397,12 +406,4 @@ def _legend(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
     # Named afterwards: matplotlib reads "$" as a formula.
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_parse_math(False)
-        text.set_text(_shorten(name))
-
-
-def _footnote(figure: Figure, text: str) -> None:
-    from textwrap import fill
-
-    figure.text(
-        0.01, 0.03 / figure.get_figheight(), fill(text, 92), fontsize=8, color=NOTE, va="bottom", parse_math=False
-    )
+        text.set_text(shorten(name))

@@ -40,7 +40,7 @@ def _to_know(result: Result) -> Iterator[str]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
     if len({bool(row.counted) for row in metrics}) == 2:
-        yield "Counted: the published value less the chance level."
+        yield "Counted metrics: amplification is the published value less the chance level."
     if any(row.prior == OF_NAMED for row in metrics):
         yield "T->A: captions that name one class."
 

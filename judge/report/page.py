@@ -25,7 +25,7 @@ from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.facts import fact_tables
 from judge.report.figures import GENERATED, HUMAN, INK, PALE, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
-from judge.report.plots import GREY, NOTE, SEVERAL, write_figure
+from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, note_of, write_figure
 from judge.report.quality import quality_table
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table
@@ -43,7 +43,11 @@ LIMITS = (
     "Never use a judge to infer an attribute of a person.",
 )
 _CHARTS = (
-    ("sides", "Human and generated side", "What judges score on people's captions, and on the captioner's."),
+    (
+        "sides",
+        "Human and generated side",
+        "What people's captions score, and what the captioner's do: the amplification is between them.",
+    ),
     ("quality", "Amplification against caption quality", "Captioners that describe better may amplify more, or less."),
     ("judges", "Do judges agree?", "The same captioners by different judges."),
     (
@@ -229,7 +233,7 @@ def _drawn(result: Result, folder: Path | None) -> dict[str, list[dict[str, Any]
         figure = drawing.draw()
         svg = write_figure(figure, folder / _file_name(drawing.name, taken)) if folder else as_svg(figure)
         label = {"title": drawing.title, "text": drawing.text}
-        found[drawing.kind].append({**label, "svg": inline(svg, drawing.title)})
+        found[drawing.kind].append({**label, "svg": inline(svg, drawing.title), "note": note_of(figure)})
     return found
 
 
@@ -249,16 +253,22 @@ def inline(svg: str, title: str) -> Markup:
     from markupsafe import escape
 
     body = svg[svg.index("<svg") :]
-    size = re.search(r'viewBox="[^"]+"', body)
+    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)
     assert size
+    width, height = map(float, size.groups())
     inner = body[body.index(">") + 1 :]
+    # The page has the note as text of its own: readable at any width.
+    inner, noted = re.subn(rf'<g id="{NOTE_ID}">.*?</g>', "", inner, flags=re.DOTALL)
+    height -= 72 * NOTE_HEIGHT * noted
     inner = re.sub(r"<metadata>.*?</metadata>", "", inner, flags=re.DOTALL)
     inner = re.sub(
         r'<g id="(?:figure|axes|patch|matplotlib|xtick|ytick|text|line2d|legend|LineCollection)[^"]*">', "<g>", inner
     )
     # Colours stand in style attributes alone: what is written in a caption or a name is left as it is.
     inner = re.sub(r'style="[^"]*"', lambda found: _coloured(found[0]), inner)
-    return _trusted(f'<svg class="chart" role="img" aria-label="{escape(title)}" {size[0]}>{inner}')
+    return _trusted(
+        f'<svg class="chart" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}">{inner}'
+    )
 
 
 def _coloured(style: str) -> str:

@@ -35,6 +35,9 @@ BASES = {
     "these judges": "of images alone, for the judges as they were trained (too narrow)",
 }
 """What an interval is from -> what it is for."""
+# What a figure's note is called in its SVG, and the inches at the foot that are kept for it.
+NOTE_ID, NOTE_HEIGHT = "note", 0.42
+_LONGEST = 30
 
 
 def new_figure(width: float, height: float, **settings: Any) -> Figure:
@@ -45,6 +48,28 @@ def new_figure(width: float, height: float, **settings: Any) -> Figure:
     figure = Figure(figsize=(width, height), **settings)
     FigureCanvasAgg(figure)
     return figure
+
+
+def add_note(figure: Figure, text: str) -> None:
+    """Write what the figure is of, and what its bars are, at its foot."""
+    from textwrap import fill
+
+    place = 0.03 / figure.get_figheight()
+    letters = int(16.4 * figure.get_figwidth())
+    figure.text(0.01, place, fill(text, letters), fontsize=8, color=NOTE, va="bottom", parse_math=False, gid=NOTE_ID)
+
+
+def note_of(figure: Figure) -> str:
+    """The note of a figure, on one line; "" without."""
+    return " ".join(" ".join(text.get_text().split()) for text in figure.texts if text.get_gid() == NOTE_ID)
+
+
+def shorten(name: str, longest: int = _LONGEST) -> str:
+    """A name as a figure has room for it: without its middle, as beginnings (owners) and ends (sizes) tell apart."""
+    if len(name) <= longest:
+        return name
+    end = longest // 2 + 3
+    return f"{name[: longest - end - 1]}\N{HORIZONTAL ELLIPSIS}{name[-end:]}"
 
 
 def as_svg(figure: Figure) -> str:
@@ -131,21 +156,40 @@ def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
         raise JudgeError("no captioner has an amplification to draw", mend="name a metric that compares two sides")
     if missing := [row.captioner for row in drawn if row.captioner not in qualities]:
         raise JudgeError(f"the caption quality of '{missing[0]}' is not known", mend="measure it first")
-    figure = new_figure(9, 4, layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure = new_figure(5.6, 3.4 + 0.2 * ((len(drawn) + 1) // 2))
+    left, right = _panels(figure, rows=(len(drawn) + 1) // 2)
     found = [qualities[row.captioner] for row in drawn]
-    level = max((row.interval.level for row in drawn if row.interval), default=0.95)
-    note = f"{notes_of(drawn, level)} The line is chance: no amplification."
-    figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color=NOTE)
     points = _draw(left, drawn, [quality.vocabulary["generated"] for quality in found], "vocabulary (distinct words)")
     _draw(right, drawn, [quality.value("CIDEr") for quality in found], "CIDEr")
-    left.set_ylabel(drawn[0].title, parse_math=False)
-    legend = figure.legend(points, [str(number) for number in range(len(points))], loc="outside right center")
+    left.set_ylabel(f"amplification by {drawn[0].title}", parse_math=False, fontsize=9)
+    names = [str(number) for number in range(len(points))]
+    legend = figure.legend(points, names, loc="upper left", frameon=False, fontsize=8, ncols=2)
     # Named afterwards: matplotlib reads "$" as a formula, and leaves out what begins with "_".
     for text, row in zip(legend.get_texts(), drawn, strict=True):
         text.set_parse_math(False)
-        text.set_text(row.captioner)
+        text.set_text(shorten(row.captioner, 38))
+    add_note(figure, _quality_note(drawn))
     return figure
+
+
+def _panels(figure: Figure, *, rows: int) -> tuple[Axes, Axes]:
+    """Two panels beside each other, below a legend of so many rows."""
+    height = figure.get_figheight()
+    low, high = 0.95 / height, 1 - (0.3 + 0.2 * rows) / height
+    left = figure.add_axes((0.14, low, 0.4, high - low))
+    right = figure.add_axes((0.58, low, 0.4, high - low), sharey=left)
+    right.tick_params(labelleft=False)
+    for axes in (left, right):
+        axes.tick_params(labelsize=8)
+        axes.locator_params(axis="x", nbins=5)
+    return left, right
+
+
+def _quality_note(rows: Sequence[Summary]) -> str:
+    """n, and what bars and lines are."""
+    level = max((row.interval.level for row in rows if row.interval), default=0.95)
+    trend = " Dotted: least squares." if len(rows) > 2 else ""
+    return f"{notes_of(rows, level)} The line is chance: no amplification.{trend}"
 
 
 def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: str) -> list[Line2D]:
@@ -163,7 +207,7 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     known = np.isfinite(x)
     if known.sum() > 2 and np.ptp(x[known]) > 0:
         _trend(axes, x[known], y[known])
-    axes.set_xlabel(name)
+    axes.set_xlabel(name, fontsize=9)
     axes.margins(x=0.1, y=0.1)
     axes.spines[["top", "right"]].set_visible(False)
     return points

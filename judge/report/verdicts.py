@@ -12,7 +12,9 @@ from judge.statistics.summary import Summary
 
 CANNOT_TELL = "cannot tell"
 DISAGREE = "Metrics that disagree answer different questions: read each by itself."
-NO_PROOF = "What these data cannot tell is no proof of fairness."
+NO_PROOF = '"Cannot tell" says that these data show no difference, not that there is none.'
+TOGETHER = "Verdicts are corrected for the number of tests: an interval by itself may lie beside 0 all the same."
+NO_TEST = "Judges that were trained once allow no test, and so no verdict: use --refits 10."
 
 
 class Verdict(NamedTuple):
@@ -40,7 +42,15 @@ def verdict_notes(result: Result) -> list[str]:
     """What must be known to read the sentences."""
     found = [(row.captioner, of.verdict) for row, of in zip(result.summaries, conclude(result.summaries), strict=True)]
     both = [name for name, verdict in found if verdict == "mitigates" and (name, "amplifies") in found]
-    return [*([DISAGREE] if both else []), *([NO_PROOF] if any(of == CANNOT_TELL for _, of in found) else [])]
+    once = any(row.basis == "these judges" for row in result.summaries)
+    unknown = any(of == CANNOT_TELL for _, of in found)
+    beside = any(
+        row.interval and not row.interval.low <= row.metric.neutral <= row.interval.high
+        for row, of in zip(result.summaries, conclude(result.summaries), strict=True)
+        if of.verdict == CANNOT_TELL
+    )
+    notes = ((DISAGREE, both), (NO_TEST, once), (NO_PROOF, unknown), (TOGETHER, beside))
+    return [note for note, holds in notes if holds]
 
 
 def _titles(rows: Sequence[Summary]) -> dict[tuple[str, str], str]:
@@ -57,14 +67,14 @@ def _parts(rows: Sequence[tuple[Summary, Conclusion]], titles: Mapping[tuple[str
     untested = []
     for row, conclusion in rows:
         title = titles[row.key[1:]]
+        value = write(row.amplification, SIGNED, digits_of(row.interval))
         if conclusion.verdict is None:
-            untested.append(title)
+            untested.append(title if row.amplification is None else f"{title} {value}")
         else:
-            value = write(row.amplification, SIGNED, digits_of(row.interval))
             groups.setdefault(conclusion.verdict, []).append(f"{title} {value}")
     unknown = groups.pop(CANNOT_TELL, [])
     yield from (f"{verdict} ({', '.join(names)})" for verdict, names in groups.items())
     if unknown:
         yield f"cannot tell ({', '.join(unknown)})"
     if untested:
-        yield f"no test of {', '.join(untested)}"
+        yield f"not tested ({', '.join(untested)})"

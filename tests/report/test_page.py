@@ -140,13 +140,14 @@ def test_the_first_screen_says_who_amplifies(browser: Browser, run: Path) -> Non
             line = said[0] if row["captioner"] == "none" else said[1]
             if row.get("verdict"):
                 assert f"{row['amplification']:+.3f}" in line or abs(row["amplification"]) < 0.001
-        # Figures are there, and say n and what their bars are.
+        # Figures are there, and beside them n and what their bars are.
         charts = page.locator("#amplification svg.chart")
-        assert charts.count() == len({row["metric"] for row in results})
-        for chart in charts.all_text_contents():
+        notes = page.locator("#amplification figure .note").all_text_contents()
+        assert len(notes) == charts.count() == len({row["metric"] for row in results})
+        for note in notes:
             assert re.search(
                 r"n = \d+( to \d+)? images[.;] (Bars: 95% interval for another sample|no interval)",
-                " ".join(chart.split()),
+                " ".join(note.split()),
             )
 
 

@@ -37,7 +37,7 @@ ROWS = [row(name, value) for name, value in LIC.items()]
 def test_what_is_drawn(qualities: dict[str, Quality]) -> None:
     figure = draw_against_quality([*ROWS, row("one side", None)], qualities)
     left, right = figure.axes
-    assert left.get_ylabel() == "LIC (lstm)"
+    assert left.get_ylabel() == "amplification by LIC (lstm)"
     for axes, across in (
         (left, [qualities[name].vocabulary["generated"] for name in NAMES]),
         (right, [qualities[name].value("CIDEr") for name in NAMES]),
@@ -61,7 +61,7 @@ def test_a_file_whole(qualities: dict[str, Quality], tmp_path: Path) -> None:
     assert path.with_suffix(".svg").read_text() == svg == as_svg(draw_against_quality(ROWS, qualities))
     assert ">nic_equalizer</text>" in svg
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", data[16:24]) == (1350, 600)
+    assert struct.unpack(">II", data[16:24]) == (840, 570)
     # Drawn again, without the bars: another picture in the same place, and nothing beside it.
     without = [row(name, value, interval=False) for name, value in LIC.items()]
     assert write_figure(draw_against_quality(without, qualities), path) != svg

@@ -30,10 +30,13 @@ def test_a_table_and_six_lines(result: Result, capsys: pytest.CaptureFixture[str
     assert all(len(line.rstrip()) <= 100 for line in below)
     assert below[0].startswith("Protocol crossfit: 3 folds")
     told = " ".join(below)
-    assert "Labels DERIVED from human captions. Counted: the published value less the chance level." in told
+    assert (
+        "Labels DERIVED from human captions. Counted metrics: amplification is the published value less the chance "
+        "level." in told
+    )
     assert "T->A: captions that name one class." in told
     # The first warning is there, however many there are: these intervals are too narrow.
-    assert "NOTE: intervals marked * ('these judges') leave out training noise" in told
+    assert "NOTE: Intervals marked * ('these judges') leave out training noise" in told
     marks = [line.split("]")[1][0] for line in lines[: lines.index("")] if "]" in line]
     assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
     assert all(len(line.rstrip()) <= 100 for line in lines)
