@@ -23,9 +23,9 @@ from judge.report.caveats import warnings
 from judge.report.citations import citations
 from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.facts import fact_tables
-from judge.report.figures import GENERATED, HUMAN, INK, NOTE, PALE, SEVERAL, drawings
+from judge.report.figures import GENERATED, HUMAN, INK, NOTE, PALE, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
-from judge.report.plots import GREY, write_figure
+from judge.report.plots import GREY, SEVERAL, write_figure
 from judge.report.quality import quality_table
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table
@@ -162,8 +162,8 @@ def _lead(result: Result) -> str:
     captioners, metrics = len(run["captioners"]), len({row.metric for row in result.summaries})
     return (
         f"{_number(captioners, 'captioner')}, {_number(metrics, 'metric')}, {images} images. Attribute: "
-        f"{run['attribute']}, as perceived. Positive amplification: the captioner's words tell more about it than "
-        "people's words for the same images do."
+        f"{run['attribute']}, as perceived. Positive amplification (of ratios: above 1): the attribute and what else "
+        "is said go together more closely in the captioner's captions than in people's for the same images."
     )
 
 
@@ -235,7 +235,8 @@ def _drawn(result: Result, folder: Path | None) -> dict[str, list[dict[str, Any]
 
 def _file_name(name: str, taken: set[str]) -> str:
     """Of a figure, without suffix: captioners and judges may be called anything; ``taken`` are those before."""
-    plain = re.sub(r"[^\w.-]+", "-", name).strip(".")[:100]
+    # In bytes: file systems count them, and a letter may have four.
+    plain = re.sub(r"[^\w.-]+", "-", name).strip(".").encode()[:100].decode(errors="ignore")
     found, number = plain, 1
     while found.lower() in taken:
         number += 1
@@ -275,7 +276,8 @@ def _shown(examples: Examples, contents: Contents) -> dict[str, Any]:
         notes.append(
             "Pictures show people, as was asked for."
             if contents.people
-            else "People in pictures are hidden, as far as the run's masks know them."
+            else "People in pictures are hidden, as far as the run's masks know them; pictures in which no person was "
+            "found are left out."
         )
     if examples.shaded:
         notes.append(

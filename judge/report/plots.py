@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from judge.errors import JudgeError
 from judge.quality import Quality
 from judge.statistics.summary import Summary
-from judge.types import FloatArray
+from judge.types import FloatArray, Interval
 from judge.utils.files import write_whole, writing
 
 if TYPE_CHECKING:
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_MARKERS, GREY = "os^Dv*PX", "#767676"
+GREY = "#767676"
+# Of captioners and judges beside each other: Okabe and Ito's, told apart by the colour-blind; a mark each.
+SEVERAL = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+MARKS = "osD^vPX"
+# As good as infinite: matplotlib draws no line to infinity, and would show no interval at all.
+_FAR = 1e9
 
 
 def new_figure(width: float, height: float, **settings: Any) -> Figure:
@@ -89,6 +94,19 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def ends(interval: Interval) -> list[float]:
+    """Both ends of a bar; one without end leaves the picture."""
+    return [max(-_FAR, interval.low), min(_FAR, interval.high)]
+
+
+def limits_of(values: Sequence[float]) -> tuple[float, float]:
+    """Of an axis that holds all of ``values`` that are finite, with a margin."""
+    known = [value for value in values if np.isfinite(value)]
+    least, most = min(known), max(known)
+    margin = 0.06 * ((most - least) or 0.1)
+    return least - margin, most + margin
+
+
 def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Quality]) -> Figure:
     """Amplification against vocabulary and against CIDEr, a point per captioner. LIC's Figure 3.
 
@@ -115,6 +133,8 @@ def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
     found = [qualities[row.captioner] for row in drawn]
     points = _draw(left, drawn, [quality.vocabulary["generated"] for quality in found], "vocabulary (distinct words)")
     _draw(right, drawn, [quality.value("CIDEr") for quality in found], "CIDEr")
+    bounds = [bound for row in drawn if row.interval for bound in (row.interval.low, row.interval.high)]
+    left.set_ylim(limits_of([drawn[0].metric.neutral, *(cast("float", row.amplification) for row in drawn), *bounds]))
     left.set_ylabel(drawn[0].title, parse_math=False)
     legend = figure.legend(points, [str(number) for number in range(len(points))], loc="outside right center")
     # Named afterwards: matplotlib reads "$" as a formula, and leaves out what begins with "_".
@@ -130,17 +150,17 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     x = np.asarray(across, dtype=np.float64)
     y = np.array([row.amplification for row in rows], dtype=np.float64)
     axes.axhline(rows[0].metric.neutral, color=GREY, linewidth=0.8)
-    # Ten colours; the eleventh captioner has the first colour and another mark.
+    # Six colours and seven marks: the seventh captioner has the first colour and another mark.
     for number, (row, at, value) in enumerate(zip(rows, x, y, strict=True)):
-        colour, mark = f"C{number % 10}", _MARKERS[(number + number // 10) % len(_MARKERS)]
+        colour, mark = SEVERAL[number % len(SEVERAL)], MARKS[number % len(MARKS)]
         if row.interval:
-            axes.plot([at, at], [row.interval.low, row.interval.high], color=colour, linewidth=1.2)
+            axes.plot([at, at], ends(row.interval), color=colour, linewidth=1.2)
         points += axes.plot([at], [value], mark, color=colour, markersize=7, label=row.captioner)
     known = np.isfinite(x)
     if known.sum() > 2 and np.ptp(x[known]) > 0:
         _trend(axes, x[known], y[known])
     axes.set_xlabel(name)
-    axes.margins(x=0.1, y=0.1)
+    axes.margins(x=0.1)
     axes.spines[["top", "right"]].set_visible(False)
     return points
 
