@@ -97,7 +97,7 @@ def _told(rows: Sequence[Summary]) -> str:
 
 
 def count_of(rows: Sequence[Summary]) -> str:
-    """n."""
+    """How many images, "n = 1,200 images"."""
     images = sorted({row.images for row in rows})
     return f"n = {images[0]:,} images" if len(images) == 1 else f"n = {images[0]:,} to {images[-1]:,} images"
 
