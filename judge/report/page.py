@@ -25,7 +25,7 @@ from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.facts import fact_tables
 from judge.report.figures import GENERATED, HUMAN, INK, NOTE, PALE, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
-from judge.report.plots import GREY, SEVERAL, write_figure
+from judge.report.plots import GREY, SEVERAL, change_tags, write_figure
 from judge.report.quality import quality_table
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table
@@ -258,7 +258,7 @@ def inline(svg: str, title: str) -> Markup:
         r'<g id="(?:figure|axes|patch|matplotlib|xtick|ytick|text|line2d|legend|LineCollection)[^"]*">', "<g>", inner
     )
     # Colours stand in style attributes alone: what is written in a caption or a name is left as it is.
-    inner = re.sub(r'style="[^"]*"', lambda found: _coloured(found[0]), inner)
+    inner = change_tags(inner, lambda tag: re.sub(r'style="[^"]*"', lambda found: _coloured(found[0]), tag))
     return _trusted(f'<svg class="chart" role="img" aria-label="{escape(title)}" {size[0]}>{inner}')
 
 

@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -49,18 +49,28 @@ def as_svg(figure: Figure) -> str:
     buffer = io.BytesIO()
     with _quiet(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "judge"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return _renamed(buffer.getvalue().decode())
+    return _renamed(_UNPRINTED.sub("\N{REPLACEMENT CHARACTER}", buffer.getvalue().decode()))
+
+
+# What XML cannot hold.
+_UNPRINTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def change_tags(svg: str, change: Callable[[str], str]) -> str:
+    """An SVG with ``change`` made in its tags; text, which may say anything, stays ("<" is escaped there)."""
+    return re.sub(r"<[^>]*>", lambda tag: change(tag[0]), svg)
 
 
 def _renamed(svg: str) -> str:
     """With ids that depend on what is drawn alone (matplotlib's depend on memory too), and clash with no other's."""
-    ids = list(dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg)))
-    for number, name in enumerate(ids):
-        svg = svg.replace(name, f"@{number}@")
-    mark = hashlib.blake2b(svg.encode(), digest_size=4).hexdigest()
-    for number in range(len(ids)):
-        svg = svg.replace(f"@{number}@", f"f{mark}-{number}")
-    return svg
+    tags = "".join(re.findall(r"<[^>]*>", svg))
+    numbers = {name: str(n) for n, name in enumerate(dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', tags)))}
+    if not numbers:
+        return svg
+    ids = re.compile("|".join(numbers))
+    plain = change_tags(svg, lambda tag: ids.sub(lambda found: numbers[found[0]], tag))
+    mark = hashlib.blake2b(plain.encode(), digest_size=4).hexdigest()
+    return change_tags(svg, lambda tag: ids.sub(lambda found: f"f{mark}-{numbers[found[0]]}", tag))
 
 
 def write_figure(figure: Figure, path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, cast
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ ROWS = (
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
 )
-FACTS = {"level": 0.95, "captioners": {name: {"images": {"female": 60, "male": 60}} for name in "abc"}}
+FACTS: dict[str, Any] = {"level": 0.95, "captioners": {name: {"images": {"female": 60, "male": 60}} for name in "abc"}}
 TASKS = tuple(
     TaskPart("a", "lic", "linear", f"task {n}", 0.01 * (5 - n), None, 20, 20, Interval(-0.1, 0.1), 0.4, "splits", 1.0)
     for n in range(20)
@@ -150,6 +151,30 @@ def test_odd_values_are_no_end_of_a_run(human: float | None, interval: Interval 
         elif drawing.kind == "sides":
             assert figure.axes[0].get_xlim()[0] < cast("float", human)
         as_svg(figure)
+
+
+@pytest.mark.parametrize(
+    "name", ['id="p0123456789"', "@0@", 'style="#d55e00"', "<!--", "]]>", "$x$", '">\'<g id="text_1">']
+)
+def test_names_in_figures_are_text(name: str) -> None:
+    rows = (row(name, "lic", "linear", 0.1), row("b", "lic", "linear", 0.2))
+    for drawing in drawings(
+        Result(
+            rows,
+            NOTHING,
+            NOTHING,
+            NOTHING,
+            {**FACTS, "captioners": {name: FACTS["captioners"]["a"], "b": FACTS["captioners"]["b"]}},
+        )
+    ):
+        found = ElementTree.fromstring(str(inline(as_svg(drawing.draw()), drawing.title)).replace("xlink:", ""))
+        assert name in [element.text for element in found.iter()]
+
+
+def test_control_characters_are_no_xml() -> None:
+    rows = (row("a\x00\x01", "lic", "linear", 0.1),)
+    for drawing in list(drawings(Result(rows, NOTHING, NOTHING, NOTHING, FACTS)))[:1]:
+        ElementTree.fromstring(as_svg(drawing.draw()))
 
 
 def test_a_metric_without_directions_has_one_sign() -> None:
