@@ -42,6 +42,10 @@ LIMITS = (
     "Compare captioners under one judge, metric and protocol on the same images, never with a paper's table.",
     "Never use a judge to infer an attribute of a person.",
 )
+_POSITIVE = (
+    "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
+    "captioner's captions than in people's for the same images."
+)
 _CHARTS = (
     ("sides", "Human and generated side", "What judges score on people's captions, and on the captioner's."),
     ("quality", "Amplification against caption quality", "Captioners that describe better may amplify more, or less."),
@@ -160,11 +164,11 @@ def _lead(result: Result) -> str:
     counts = sorted({sum(entry["images"].values()) for entry in run["captioners"].values()})
     images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     captioners, metrics = len(run["captioners"]), len({row.metric for row in result.summaries})
-    return (
+    line = (
         f"{_number(captioners, 'captioner')}, {_number(metrics, 'metric')}, {images} images. Attribute: "
-        f"{run['attribute']}, as perceived. Positive amplification (of ratios: above 1): the attribute and what else "
-        "is said go together more closely in the captioner's captions than in people's for the same images."
+        f"{run['attribute']}, as perceived."
     )
+    return f"{line} {_POSITIVE}" if any(row.amplification is not None for row in result.summaries) else line
 
 
 def _number(count: int, what: str) -> str:
