@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
+"""What reading something else than the files that were written may raise."""
+
 
 class JudgeError(Exception):
     """Something the user can mend: what is wrong, where, and how to put it right.

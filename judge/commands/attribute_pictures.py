@@ -44,7 +44,7 @@ class PictureMaps:
 
     Args:
         people: the pictures with people hidden, and where they are.
-        plain: draw maps over pictures as they are.
+        plain: draw maps over pictures as they are; else only over those in which a person was found, and is hidden.
         most: pictures that are drawn, of each judge.
     """
 
@@ -67,7 +67,8 @@ class PictureMaps:
             by_method.setdefault(one.method, []).append((share, area))
             about = [name, masking, weights, one.image_id, one.caption, one.answer, one.value, one.method, share, area]
             self.lines.append(dict(zip(COLUMNS, about, strict=True)))
-            if len(self.drawn) < self.most:
+            # Where no person was found there may be one whom the detector does not know.
+            if len(self.drawn) < self.most and (self.plain or where.any()):
                 self.drawn.setdefault(one.image_id, len(self.drawn) + 1)
             if one.image_id in self.drawn:
                 self._draw(one, where, folder, f"{number}-{name}-{masking}")

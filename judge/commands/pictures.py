@@ -251,12 +251,17 @@ class RunPictures:
         return found
 
     def of_examples(self, examples: pd.DataFrame) -> dict[str, bytes]:
-        """Image id -> small picture, people hidden, of a report's examples; none where the run hides nobody whole."""
-        if self.config.images is None or not len(examples):
+        """Image id -> small picture, people hidden, of a report's examples; none where the run hides nobody whole.
+
+        None either where no judge asked for pictures and they cannot be had: numbers do not depend on them.
+        """
+        if self.config.images is None or not len(examples) or self.config.mask in {"none", "partial"}:
             return {}
         wanted = list(dict.fromkeys(examples["image_id"]))
-        shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
-        return make_thumbnails(shown, wanted) if hides_people(shown) else {}
+        with suppress(JudgeError):
+            shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
+            return make_thumbnails(shown, wanted) if hides_people(shown) else {}
+        return {}
 
     def free(self) -> None:
         """Give back what is read again if it is asked for: instances (a gigabyte of COCO's) and the detector."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.masking.thumbnails import make_thumbnails
-from judge.report.attributed import read_attributed
+from judge.report.attributed import Attributed, read_attributed
 from judge.report.captioner_card import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import Contents, make_page
@@ -127,13 +127,20 @@ def _page(saved: SavedRun, shown: Shown) -> str:
         names=shown.ids,
         pictures=pictures if shown.examples else {},
         people=shown.people,
-        attributed=read_attributed(shown.attributions) if shown.attributions else None,
+        attributed=_attributed(shown),
     )
     if shown.figures is None:
         return make_page(contents)
     with writing(f"--figures {shown.figures}"):
         shown.figures.mkdir(parents=True, exist_ok=True)
         return make_page(contents, shown.figures)
+
+
+def _attributed(shown: Shown) -> Attributed | None:
+    if shown.attributions is None:
+        return None
+    found = read_attributed(shown.attributions)
+    return found if shown.images else replace(found, maps=())
 
 
 def _with_people(saved: SavedRun) -> dict[str, bytes]:

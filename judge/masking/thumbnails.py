@@ -23,12 +23,26 @@ def hides_people(pictures: HiddenPictures) -> bool:
     return hiding.mode != "partial" and hiding.foreground == "all"
 
 
+def finds_people(pictures: HiddenPictures, image: str) -> bool:
+    """Whether a person was found in a picture whose people are hidden.
+
+    Where none was, there may be one whom the detector does not know.
+    """
+    found = pictures.hidden.get(pictures.names.get(image, ""), ())
+    return any(instance.label == PERSON for instance in found)
+
+
 def make_thumbnails(pictures: HiddenPictures, images: Iterable[str]) -> dict[str, bytes]:
-    """Image id -> its picture as JPEG, made small after people were hidden; images without a picture are left out."""
+    """Image id -> its picture as JPEG, made small after people were hidden.
+
+    Images without a picture are left out; so are, where people are hidden, those in which none was found.
+    """
     from PIL import Image
 
     found: dict[str, bytes] = {}
     for image in images:
+        if pictures.hiding is not None and not finds_people(pictures, image):
+            continue
         with suppress(JudgeError):
             picture = Image.fromarray(pictures.read(image))
             picture.thumbnail((SIDE, SIDE))

@@ -156,6 +156,6 @@ def _shows(image: str, work: Work, captions: Sequence[str]) -> str:
     """What an image shows, people apart: as annotated, or as its human captions name it."""
     tasks = work.truth.tasks
     if tasks is not None and image in tasks.by_image:
-        return "|".join(tasks.names[place] for place in tasks.by_image[image])
+        return "|".join(name for place in tasks.by_image[image] if (name := tasks.names[place]) not in PEOPLE)
     lexicon = work.truth.words.tasks or _task_words()
     return "|".join(sorted(frozenset().union(*(lexicon.mentions(tokenize(of)) for of in captions)) - PEOPLE))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
 from judge.attribution.mass import AttributionScore
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.report.attribution import MapRow, map_table
 from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
@@ -75,9 +78,11 @@ def _readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"no attributions can be read there ({Path(str(error.filename)).name}: {error.strerror})"
+        # Pillow's, of what is no picture, have neither.
+        why = f"{Path(str(error.filename)).name}: {error.strerror}" if error.filename else "a map is no picture"
+        what = f"no attributions can be read there ({why})"
         raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
-    except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError, RecursionError) as error:
+    except (*FAULTS, yaml.YAMLError) as error:
         what = "no attributions can be read there (its files are not those of judge attribute)"
         raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
 
@@ -85,21 +90,29 @@ def _readable(folder: Path) -> Iterator[None]:
 def _row(told: Mapping[str, Any]) -> MapRow:
     bounds = None
     if told["ci"]:
-        low, high = map(float, told["ci"])
+        low, high = map(_number, told["ci"])
         bounds = Interval(low, high, float(told["level"]))
     found = AttributionScore(
         images=int(told["images"]),
         without=int(told["without"]),
-        score=told["score"],
+        score=None if told["score"] is None else _number(told["score"]),
         interval=bounds,
-        area=told["area_outside"],
+        area=None if told["area_outside"] is None else _number(told["area_outside"]),
     )
     judge, weights, masking, method = (str(told[name]) for name in ("judge", "weights", "masking", "method"))
     return MapRow(judge, weights, masking, method, found)
 
 
+def _number(value: Any) -> float:
+    if not math.isfinite(found := float(value)):
+        raise ValueError(value)
+    return found
+
+
 def _captions(table: pd.DataFrame) -> Iterator[ShadedCaption]:
     """Of each judge and method the captions with the largest contributions."""
+    if not np.isfinite(table["contribution"]).all():
+        raise ValueError(table["contribution"])
     sizes = table.assign(size=table["contribution"].abs()).groupby(_CAPTION, sort=False)["size"].max()
     for _, largest in sizes.groupby(["judge", "weights", "method"], sort=False):
         for key in largest.sort_values(ascending=False, kind="stable").index[:MOST_CAPTIONS]:
@@ -113,8 +126,12 @@ def _captions(table: pd.DataFrame) -> Iterator[ShadedCaption]:
 def _as_jpeg(path: Path) -> bytes:
     from PIL import Image
 
-    with Image.open(path) as picture:
-        small = picture.convert("RGB")
+    try:
+        bombs = warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning)
+        with bombs, Image.open(path, formats=["PNG"]) as picture:
+            small = picture.convert("RGB")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ValueError(path) from error
     small.thumbnail((_SIDE, _SIDE))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=_QUALITY)

@@ -23,7 +23,10 @@ from judge.report.plots import (
     MARKS,
     SEVERAL,
     add_note,
+    count_of,
     draw_against_quality,
+    ends,
+    limits_of,
     new_figure,
     notes_of,
     shorten,
@@ -67,8 +70,8 @@ def drawings(result: Result) -> Iterator[Drawing]:
     """All figures that a result has data for."""
     for metric, rows in _by_metric(result):
         yield _forest(metric, rows, result)
-        if any(row.human is not None for row in rows):
-            yield _sides(metric, rows, result)
+        if both := [row for row in rows if _both(row)]:
+            yield _sides(metric, both, result)
     if result.quality:
         yield from _qualities(result)
     for metric, rows in _by_metric(result):
@@ -120,11 +123,13 @@ def draw_forest(rows: Sequence[Summary], verdicts: Any, *, level: float = 0.95) 
     figure, axes = _rows_figure([_label(row, rows) for row in rows])
     shown = [metric.neutral]
     above, below = metric.verdicts
+    # A metric that tells no directions apart (Multi->) has one verdict, and one sign.
+    signs = {below: (HUMAN, "s"), above: (GENERATED, "o")}
     for place, row in enumerate(rows):
         value = cast("float", row.amplification)
-        colour, mark = {above: (GENERATED, "o"), below: (HUMAN, "s")}.get(verdicts.get(row.key), (GREY, "D"))
+        colour, mark = signs.get(verdicts.get(row.key), (GREY, "D"))
         if row.interval:
-            axes.plot([row.interval.low, row.interval.high], [place, place], color=colour, linewidth=2)
+            axes.plot(ends(row.interval), [place, place], color=colour, linewidth=2)
             shown += [row.interval.low, row.interval.high]
         axes.plot([value], [place], mark, color=colour, markersize=7, markerfacecolor="none" if mark == "D" else colour)
         shown.append(value)
@@ -139,24 +144,26 @@ def draw_forest(rows: Sequence[Summary], verdicts: Any, *, level: float = 0.95) 
         "the line: no amplification" if not metric.counted else "the line: what chance gives (taken off the values)"
     )
     chance += "; dotted ticks: chance, as estimated by exchanging captions" if known else ""
-    marks = f"Circles: {above}; squares: {below}; hollow diamonds: cannot tell, or not tested"
+    marks = (
+        f"Circles: {above}{'' if above == below else f'; squares: {below}'}; hollow diamonds: cannot tell, or no test"
+    )
     add_note(figure, f"{notes_of(rows, level)} {marks}; {chance}.")
     return figure
 
 
 def _sides(metric: Metric, rows: Sequence[Summary], result: Result) -> Drawing:
     title = f"{metric.title}: people's captions and the captioner's"
-    parts = [f"{row.captioner}, {row.title}: {row.human:.3f} and {row.generated:.3f}" for row in rows if _both(row)]
+    parts = [f"{row.captioner}, {row.title}: {row.human:.3f} and {row.generated:.3f}" for row in rows]
     return Drawing(f"sides-{metric.name}", "sides", title, "; ".join(parts) + ".", partial(draw_sides, rows, result))
 
 
 def _both(row: Summary) -> bool:
-    return row.human is not None and row.generated is not None
+    sides = row.human, row.generated
+    return all(value is not None and np.isfinite(value) for value in sides)
 
 
 def draw_sides(rows: Sequence[Summary], result: Result) -> Figure:
-    """The scores of both sides, a row per captioner and judge; the axis begins at 0."""
-    rows = [row for row in rows if _both(row)]
+    """The scores of both sides, a row per captioner and judge; the axis holds 0."""
     metric = rows[0].metric
     figure, axes = _rows_figure([_label(row, rows) for row in rows])
     values = [0.0]
@@ -177,25 +184,24 @@ def draw_sides(rows: Sequence[Summary], result: Result) -> Figure:
             [generated], [place], "s", color=GENERATED, markersize=7, label="the captioner's" if not place else None
         )
         values += [human, generated]
-        classes = len(result.run["captioners"][row.captioner]["images"])
-        chance = _chance(row, classes)
-        if chance is not None:
+        for chance in _chances(row, len(result.run["captioners"][row.captioner]["images"])):
             axes.plot([chance] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1, linestyle=":")
             values.append(chance)
-    _hold(axes, values, low=0.0)
+    _hold(axes, values)
     axes.set_xlabel(_score_name(metric), parse_math=False)
     figure.legend(loc="upper right", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, ncols=2)
     _make_room(figure, 0.25)
-    dotted = "" if metric.counted or metric.prior else " Dotted: chance."
-    images = max(row.images for row in rows)
-    add_note(figure, f"n = {images:,} images. No interval here: that of the difference is above.{dotted}")
+    known = any(_chances(row, 2) for row in rows)
+    dotted = " Dotted: chance (of judges trained on shuffled labels, where there are some)." if known else ""
+    add_note(figure, f"{count_of(rows)}. No interval here: that of the difference is above.{dotted}")
     return figure
 
 
-def _chance(row: Summary, classes: int) -> float | None:
+def _chances(row: Summary, classes: int) -> Sequence[float]:
+    """Of the human and the generated side where labels were shuffled, else of a judge that knows nothing, of both."""
     if row.chance:
-        return row.chance[0]
-    return None if row.metric.counted or row.metric.prior else SCORES[row.metric.score].chance(classes)
+        return row.chance
+    return () if row.metric.counted or row.metric.prior else (SCORES[row.metric.score].chance(classes),)
 
 
 def _score_name(metric: Metric) -> str:
@@ -234,7 +240,7 @@ def _judges(metric: Metric, rows: Sequence[Summary]) -> Figure:
         across = [judges.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
         for at, row in zip(across, own, strict=True):
             if row.interval:
-                axes.plot([at, at], [row.interval.low, row.interval.high], color=colour, linewidth=1.2)
+                axes.plot([at, at], ends(row.interval), color=colour, linewidth=1.2)
                 shown += [row.interval.low, row.interval.high]
         values = [cast("float", row.amplification) for row in own]
         axes.plot(across, values, f"{mark}-", color=colour, linewidth=0.8, markersize=6, label="_")
@@ -282,10 +288,10 @@ def _draw_directions(across: Sequence[Summary], up: Sequence[Summary]) -> Figure
         colour, mark = SEVERAL[number % len(SEVERAL)], MARKS[number % len(MARKS)]
         x, y = cast("float", first.amplification), cast("float", second.amplification)
         if first.interval:
-            axes.plot([first.interval.low, first.interval.high], [y, y], color=colour, linewidth=1.2)
+            axes.plot(ends(first.interval), [y, y], color=colour, linewidth=1.2)
             shown[0].extend([first.interval.low, first.interval.high])
         if second.interval:
-            axes.plot([x, x], [second.interval.low, second.interval.high], color=colour, linewidth=1.2)
+            axes.plot([x, x], ends(second.interval), color=colour, linewidth=1.2)
             shown[1].extend([second.interval.low, second.interval.high])
         axes.plot([x], [y], mark, color=colour, markersize=7, label="_")
         names.append(first.captioner)
@@ -309,10 +315,9 @@ def _tasks(result: Result) -> Iterator[Drawing]:
         return
     rows = {row.key: row for row in result.summaries}
     groups = groupby(result.breakdown.tasks, key=lambda part: (part.captioner, part.metric, part.judge))
-    for number, (key, parts) in enumerate(groups):
-        if number == TASK_FIGURES:
-            return
-        found, row = list(parts), rows[key]
+    every = {key: list(parts) for key, parts in groups}
+    for key in _in_turn(list(every))[:TASK_FIGURES]:
+        found, row = every[key], rows[key]
         first = found[:TASKS]
         text = "; ".join(f"{part.task}: {part.contribution:+.4f}" for part in first) + "."
         title = f"{row.captioner}, {row.title}: what tasks add"
@@ -323,6 +328,16 @@ def _tasks(result: Result) -> Iterator[Drawing]:
             text,
             partial(_draw_tasks, first, row, len(found)),
         )
+
+
+def _in_turn(keys: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """The first of each captioner, then the second of each: of a few none is left out."""
+    places: dict[str, int] = {}
+    turns = {}
+    for key in keys:
+        turns[key] = places.setdefault(key[0], 0)
+        places[key[0]] += 1
+    return sorted(keys, key=turns.__getitem__)
 
 
 def _draw_tasks(parts: Sequence[Any], row: Summary, of: int) -> Figure:
@@ -341,7 +356,7 @@ def _draw_tasks(parts: Sequence[Any], row: Summary, of: int) -> Figure:
         )
         shown.append(part.contribution)
         if part.interval:
-            axes.plot([part.interval.low, part.interval.high], [place, place], color=INK, linewidth=1.2)
+            axes.plot(ends(part.interval), [place, place], color=INK, linewidth=1.2)
             shown += [part.interval.low, part.interval.high]
     axes.axvline(0, color=INK, linewidth=1)
     _hold(axes, shown)
@@ -388,12 +403,9 @@ def _make_room(figure: Figure, inches: float) -> None:
         axes.set_position((box.x0, box.y0 * scale, box.width, box.height * scale))
 
 
-def _hold(axes: Axes, values: Sequence[float], *, low: float | None = None, vertical: bool = False) -> None:
-    """Limits that hold all of ``values``, with a margin; from ``low`` where it is given."""
-    least, most = min(values), max(values)
-    margin = 0.06 * ((most - least) or 0.1)
-    limits = (least - margin if low is None else low, most + margin)
-    (axes.set_ylim if vertical else axes.set_xlim)(*limits)
+def _hold(axes: Axes, values: Sequence[float], *, vertical: bool = False) -> None:
+    """Limits that hold all of ``values``, with a margin; what is infinite goes on to the edge."""
+    (axes.set_ylim if vertical else axes.set_xlim)(*limits_of(values))
     if vertical:
         axes.spines[["top", "right"]].set_visible(False)
 

@@ -25,7 +25,7 @@ from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.facts import fact_tables
 from judge.report.figures import GENERATED, HUMAN, INK, PALE, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
-from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, note_of, write_figure
+from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, change_tags, note_of, write_figure
 from judge.report.quality import quality_table
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table
@@ -41,6 +41,10 @@ LIMITS = (
     "Labels are perceived classes. They leave out many people, and say nothing about anyone's identity.",
     "Compare captioners under one judge, metric and protocol on the same images, never with a paper's table.",
     "Never use a judge to infer an attribute of a person.",
+)
+_POSITIVE = (
+    "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
+    "captioner's captions than in people's for the same images."
 )
 _CHARTS = (
     (
@@ -164,11 +168,11 @@ def _lead(result: Result) -> str:
     counts = sorted({sum(entry["images"].values()) for entry in run["captioners"].values()})
     images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     captioners, metrics = len(run["captioners"]), len({row.metric for row in result.summaries})
-    return (
+    line = (
         f"{_number(captioners, 'captioner')}, {_number(metrics, 'metric')}, {images} images. Attribute: "
-        f"{run['attribute']}, as perceived. Positive amplification: the captioner's words tell more about it than "
-        "people's words for the same images do."
+        f"{run['attribute']}, as perceived."
     )
+    return f"{line} {_POSITIVE}" if any(row.amplification is not None for row in result.summaries) else line
 
 
 def _number(count: int, what: str) -> str:
@@ -239,7 +243,8 @@ def _drawn(result: Result, folder: Path | None) -> dict[str, list[dict[str, Any]
 
 def _file_name(name: str, taken: set[str]) -> str:
     """Of a figure, without suffix: captioners and judges may be called anything; ``taken`` are those before."""
-    plain = re.sub(r"[^\w.-]+", "-", name).strip(".")[:100]
+    # In bytes: file systems count them, and a letter may have four.
+    plain = re.sub(r"[^\w.-]+", "-", name).strip(".").encode()[:100].decode(errors="ignore")
     found, number = plain, 1
     while found.lower() in taken:
         number += 1
@@ -265,7 +270,7 @@ def inline(svg: str, title: str) -> Markup:
         r'<g id="(?:figure|axes|patch|matplotlib|xtick|ytick|text|line2d|legend|LineCollection)[^"]*">', "<g>", inner
     )
     # Colours stand in style attributes alone: what is written in a caption or a name is left as it is.
-    inner = re.sub(r'style="[^"]*"', lambda found: _coloured(found[0]), inner)
+    inner = change_tags(inner, lambda tag: re.sub(r'style="[^"]*"', lambda found: _coloured(found[0]), tag))
     return _trusted(
         f'<svg class="chart" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}">{inner}'
     )
@@ -285,7 +290,8 @@ def _shown(examples: Examples, contents: Contents) -> dict[str, Any]:
         notes.append(
             "Pictures show people, as was asked for."
             if contents.people
-            else "People in pictures are hidden, as far as the run's masks know them."
+            else "People in pictures are hidden, as far as the run's masks know them; pictures in which no person was "
+            "found are left out."
         )
     if examples.shaded:
         notes.append(

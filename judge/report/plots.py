@@ -6,17 +6,17 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from judge.errors import JudgeError
 from judge.quality import Quality
 from judge.statistics.summary import Summary
-from judge.types import FloatArray
+from judge.types import FloatArray, Interval
 from judge.utils.files import write_whole, writing
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GREY, NOTE = "#767676", "#555555"
 # Of captioners, or judges, beside each other: Okabe and Ito's colours, and marks.
 SEVERAL = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-MARKS = "osD^vPX*"
+MARKS = "osD^vPX"
 BASES = {
     "refits": "for another sample of such images, judges trained anew (from refits)",
     "splits": "for another sample of such images, judges trained anew (from splits)",
@@ -38,6 +38,8 @@ BASES = {
 # What a figure's note is called in its SVG, and the inches at the foot that are kept for it.
 NOTE_ID, NOTE_HEIGHT = "note", 0.42
 _LONGEST = 30
+# As good as infinite: matplotlib draws no line to infinity, and would show no interval at all.
+_FAR = 1e9
 
 
 def new_figure(width: float, height: float, **settings: Any) -> Figure:
@@ -79,18 +81,28 @@ def as_svg(figure: Figure) -> str:
     buffer = io.BytesIO()
     with _quiet(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "judge"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return _renamed(buffer.getvalue().decode())
+    return _renamed(_UNPRINTED.sub("\N{REPLACEMENT CHARACTER}", buffer.getvalue().decode()))
+
+
+# What XML cannot hold.
+_UNPRINTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def change_tags(svg: str, change: Callable[[str], str]) -> str:
+    """An SVG with ``change`` made in its tags; text, which may say anything, stays ("<" is escaped there)."""
+    return re.sub(r"<[^>]*>", lambda tag: change(tag[0]), svg)
 
 
 def _renamed(svg: str) -> str:
     """With ids that depend on what is drawn alone (matplotlib's depend on memory too), and clash with no other's."""
-    ids = list(dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg)))
-    for number, name in enumerate(ids):
-        svg = svg.replace(name, f"@{number}@")
-    mark = hashlib.blake2b(svg.encode(), digest_size=4).hexdigest()
-    for number in range(len(ids)):
-        svg = svg.replace(f"@{number}@", f"f{mark}-{number}")
-    return svg
+    tags = "".join(re.findall(r"<[^>]*>", svg))
+    numbers = {name: str(n) for n, name in enumerate(dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', tags)))}
+    if not numbers:
+        return svg
+    ids = re.compile("|".join(numbers))
+    plain = change_tags(svg, lambda tag: ids.sub(lambda found: numbers[found[0]], tag))
+    mark = hashlib.blake2b(plain.encode(), digest_size=4).hexdigest()
+    return change_tags(svg, lambda tag: ids.sub(lambda found: f"f{mark}-{numbers[found[0]]}", tag))
 
 
 def write_figure(figure: Figure, path: Path) -> str:
@@ -124,15 +136,30 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def count_of(rows: Sequence[Summary]) -> str:
+    """How many images, "n = 1,200 images"."""
+    images = sorted({row.images for row in rows})
+    return f"n = {images[0]:,} images" if len(images) == 1 else f"n = {images[0]:,} to {images[-1]:,} images"
+
+
 def notes_of(rows: Sequence[Summary], level: float) -> str:
     """n, and what the bars are."""
-    images = sorted({row.images for row in rows})
-    count = f"{images[0]:,}" if len(images) == 1 else f"{images[0]:,} to {images[-1]:,}"
     bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]
     bars = "; ".join(BASES[basis] for basis in bases)
-    return (
-        f"n = {count} images. Bars: {100 * level:g}% interval {bars}." if bars else f"n = {count} images; no interval."
-    )
+    return f"{count_of(rows)}{f'. Bars: {100 * level:g}% interval {bars}' if bars else '; no interval'}."
+
+
+def ends(interval: Interval) -> list[float]:
+    """Both ends of a bar; one without end leaves the picture."""
+    return [max(-_FAR, interval.low), min(_FAR, interval.high)]
+
+
+def limits_of(values: Sequence[float]) -> tuple[float, float]:
+    """Of an axis that holds all of ``values`` that are finite, with a margin."""
+    known = [value for value in values if np.isfinite(value)]
+    least, most = min(known), max(known)
+    margin = 0.06 * ((most - least) or 0.1)
+    return least - margin, most + margin
 
 
 def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Quality]) -> Figure:
@@ -161,6 +188,8 @@ def draw_against_quality(rows: Sequence[Summary], qualities: Mapping[str, Qualit
     found = [qualities[row.captioner] for row in drawn]
     points = _draw(left, drawn, [quality.vocabulary["generated"] for quality in found], "vocabulary (distinct words)")
     _draw(right, drawn, [quality.value("CIDEr") for quality in found], "CIDEr")
+    bounds = [bound for row in drawn if row.interval for bound in (row.interval.low, row.interval.high)]
+    left.set_ylim(limits_of([drawn[0].metric.neutral, *(cast("float", row.amplification) for row in drawn), *bounds]))
     left.set_ylabel(f"amplification by {drawn[0].title}", parse_math=False, fontsize=9)
     names = [str(number) for number in range(len(points))]
     legend = figure.legend(points, names, loc="upper left", frameon=False, fontsize=8, ncols=2)
@@ -198,17 +227,17 @@ def _draw(axes: Axes, rows: Sequence[Summary], across: Sequence[float], name: st
     x = np.asarray(across, dtype=np.float64)
     y = np.array([row.amplification for row in rows], dtype=np.float64)
     axes.axhline(rows[0].metric.neutral, color=GREY, linewidth=0.8)
-    # Six colours; the seventh captioner has the first colour and another mark.
+    # Six colours and seven marks: the seventh captioner has the first colour and another mark.
     for number, (row, at, value) in enumerate(zip(rows, x, y, strict=True)):
-        colour, mark = SEVERAL[number % len(SEVERAL)], MARKS[(number + number // len(SEVERAL)) % len(MARKS)]
+        colour, mark = SEVERAL[number % len(SEVERAL)], MARKS[number % len(MARKS)]
         if row.interval:
-            axes.plot([at, at], [row.interval.low, row.interval.high], color=colour, linewidth=1.2)
+            axes.plot([at, at], ends(row.interval), color=colour, linewidth=1.2)
         points += axes.plot([at], [value], mark, color=colour, markersize=7, label=row.captioner)
     known = np.isfinite(x)
     if known.sum() > 2 and np.ptp(x[known]) > 0:
         _trend(axes, x[known], y[known])
     axes.set_xlabel(name, fontsize=9)
-    axes.margins(x=0.1, y=0.1)
+    axes.margins(x=0.1)
     axes.spines[["top", "right"]].set_visible(False)
     return points
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.measure import Result
 from judge.measure.refits import COLUMNS
 from judge.quality import Quality
 from judge.report.breakdown import COLLECT, FOLDER
 from judge.report.directory import EXAMPLES, METRICS, PICTURES, QUALITY, REPLICATES, SETTINGS
+from judge.report.saved_examples import check_pictures
 from judge.report.saved_files import Unreadable, read_csv, read_json, read_parquet, read_settings
 from judge.report.saved_rows import number_of, read_quality, read_summaries, read_tasks
 from judge.statistics.breakdown import Breakdown
@@ -23,8 +24,6 @@ from judge.utils.files import LOG
 
 MEND = "give the folder of a finished judge evaluate, made by this version"
 AGAIN = "run judge evaluate again"
-FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
-"""What reading something else than a run's files may raise."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,9 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         pictures = _optional(folder, PICTURES)
         held = zip(pictures["image_id"], pictures["picture"], strict=True) if len(pictures) else ()
         text = (folder / SETTINGS).read_text(encoding="utf-8")
-        return replace(saved, result=result, texts=((saved.name, text),), pictures=dict(held))
+        found = dict(held)
+        check_pictures(found)
+        return replace(saved, result=result, texts=((saved.name, text),), pictures=found)
 
 
 def _optional(folder: Path, name: str) -> pd.DataFrame:

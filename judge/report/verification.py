@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.measure import Plan, Result
 from judge.metrics import Metric
 from judge.report.breakdown import FOLDER
 from judge.report.directory import METRICS, QUALITY, REPLICATES, metrics_json
 from judge.report.result import tables_of
+from judge.report.saved_examples import check_examples
+from judge.report.saved_files import Unreadable
 from judge.report.saved_run import AGAIN, SavedRun, refuse
 from judge.statistics.count_tables import choose_classes, counted_rows
 from judge.statistics.counted import count_row
@@ -62,15 +64,9 @@ def check_run(saved: SavedRun) -> None:
         found = next(_mismatches(saved), None)
     except JudgeError as error:
         raise refuse(saved.folder, error.what, AGAIN) from error
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        AssertionError,
-        RecursionError,
-    ) as error:
+    except Unreadable as error:
+        raise refuse(saved.folder, str(error), AGAIN) from error
+    except FAULTS as error:
         raise refuse(saved.folder, "its files are not those of a finished run") from error
     if found is None:
         return
@@ -94,6 +90,7 @@ def _mismatches(saved: SavedRun) -> Iterator[Mismatch]:
     yield from _parts(result)
     yield from _derived(saved)
     yield from _breakdown(result)
+    check_examples(result.examples, {row.key for row in result.summaries})
 
 
 def _settings(saved: SavedRun) -> Settings:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ ROWS = (
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
 )
-FACTS = {"level": 0.95, "captioners": {name: {"images": {"female": 60, "male": 60}} for name in "abc"}}
+FACTS: dict[str, Any] = {"level": 0.95, "captioners": {name: {"images": {"female": 60, "male": 60}} for name in "abc"}}
 TASKS = tuple(
     TaskPart("a", "lic", "linear", f"task {n}", 0.01 * (5 - n), None, 20, 20, Interval(-0.1, 0.1), 0.4, "splits", 1.0)
     for n in range(20)
@@ -106,7 +107,8 @@ def test_a_forest_has_values_intervals_and_chance(drawn: dict[str, tuple[Drawing
 def test_sides_begin_at_nothing(drawn: dict[str, tuple[Drawing, Any]]) -> None:
     _, figure = drawn["sides-lic"]
     (axes,) = figure.axes
-    assert axes.get_xlim()[0] == 0
+    # Points at nothing are not cut in half.
+    assert axes.get_xlim()[0] < 0
     found = points(axes)
     assert [x for x, _, mark in found if mark == "o"] == [0.4] * 4
     assert [x for x, _, mark in found if mark == "s"] == pytest.approx([0.45, 0.37, 0.41, 0.42])
@@ -132,6 +134,68 @@ def test_in_a_page_colours_are_its_own(drawn: dict[str, tuple[Drawing, Any]]) ->
         assert "var(--ink)" in shown
         assert "fill: #ffffff" not in shown
         assert as_svg(drawing.draw()) == svg
+
+
+@pytest.mark.parametrize("interval", [None, Interval(-np.inf, 0.2), Interval(0.0, np.inf)])
+@pytest.mark.parametrize("human", [None, -0.3, np.inf])
+def test_odd_values_are_no_end_of_a_run(human: float | None, interval: Interval | None) -> None:
+    rows = tuple(row(name, "lic", name, 0.1, human=human, interval=interval) for name in "ab")
+    for drawing in drawings(Result(rows, NOTHING, NOTHING, NOTHING, FACTS)):
+        figure = drawing.draw()
+        assert np.isfinite(figure.axes[0].get_xlim()).all()
+        if interval and drawing.kind == "forest":
+            bar = figure.axes[0].lines[0].get_xdata()
+            low, high = figure.axes[0].get_xlim()
+            assert (bar[0] < low) == (interval.low == -np.inf)
+            assert (bar[1] > high) == (interval.high == np.inf)
+        elif drawing.kind == "sides":
+            assert figure.axes[0].get_xlim()[0] < cast("float", human)
+        as_svg(figure)
+
+
+@pytest.mark.parametrize(
+    "name", ['id="p0123456789"', "@0@", 'style="#d55e00"', "<!--", "]]>", "$x$", '">\'<g id="text_1">']
+)
+def test_names_in_figures_are_text(name: str) -> None:
+    rows = (row(name, "lic", "linear", 0.1), row("b", "lic", "linear", 0.2))
+    for drawing in drawings(
+        Result(
+            rows,
+            NOTHING,
+            NOTHING,
+            NOTHING,
+            {**FACTS, "captioners": {name: FACTS["captioners"]["a"], "b": FACTS["captioners"]["b"]}},
+        )
+    ):
+        found = ElementTree.fromstring(str(inline(as_svg(drawing.draw()), drawing.title)).replace("xlink:", ""))
+        assert name in [element.text for element in found.iter()]
+
+
+def test_control_characters_are_no_xml() -> None:
+    rows = (row("a\x00\x01", "lic", "linear", 0.1),)
+    for drawing in list(drawings(Result(rows, NOTHING, NOTHING, NOTHING, FACTS)))[:1]:
+        ElementTree.fromstring(as_svg(drawing.draw()))
+
+
+def test_a_metric_without_directions_has_one_sign() -> None:
+    rows = tuple(row("a", "multi-at", "counted", value, human=None, p_value=0.0) for value in (0.2,))
+    (drawing,) = drawings(Result(rows, NOTHING, NOTHING, NOTHING, FACTS))
+    figure = drawing.draw()
+    assert points(figure.axes[0]) == [(0.2, 0, "o")]
+    assert "Circles: changes; hollow" in told(figure)
+
+
+def test_figures_of_tasks_leave_no_captioner_out() -> None:
+    parts = tuple(
+        TaskPart(name, metric, "x", "task", 0.1, None, 9, 9, None, None, None, 1.0)
+        for name in "ab"
+        for metric in METRICS
+        if not METRICS[metric].counted
+    )
+    rows = tuple(row(name, metric, "x", 0.1) for name in "ab" for metric in METRICS)
+    result = Result(rows, NOTHING, NOTHING, NOTHING, FACTS, breakdown=Breakdown(parts, NOTHING, NOTHING))
+    names = [drawing.title[0] for drawing in drawings(result) if drawing.kind == "tasks"]
+    assert sorted(names) == ["a"] * 6 + ["b"] * 6
 
 
 def test_what_has_no_value_is_not_drawn() -> None:

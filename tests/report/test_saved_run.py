@@ -139,7 +139,8 @@ def test_judges_that_are_asked_as_they_are(made: Made, tmp_path: Path) -> None:
     rows = tuple(summarise(mine, None, Settings(resamples=100, untrained={"linear"})))
     assert {row.basis for row in rows} == {"images"}
     bare = replace(result, summaries=rows, scores=mine, counts=pd.DataFrame(), replicates=_replicates(rows),
-                   breakdown=None, quality={})  # fmt: skip
+                   breakdown=None, quality={},
+                   examples=result.examples[result.examples["metric"] == "lic"])  # fmt: skip
     out = write(bare, folder, tmp_path / "asked")
     settings = yaml.safe_load((out / "run.yaml").read_text(encoding="utf-8"))
     (out / "run.yaml").write_text(yaml.safe_dump(settings | {"breakdown": False, "quality": False}), encoding="utf-8")
@@ -156,6 +157,14 @@ def in_metrics(change: Callable[[dict[str, Any]], object]) -> Tamper:
         document = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         change(document)
         (folder / "metrics.json").write_text(json.dumps(document), encoding="utf-8")
+
+    return tamper
+
+
+def picture(data: bytes | None) -> Tamper:
+    def tamper(folder: Path) -> None:
+        held = pd.DataFrame({"image_id": ["0", "1"], "picture": [b"\xff\xd8\xff", data]})
+        held.to_parquet(folder / "pictures.parquet", index=False)
 
     return tamper
 
@@ -243,6 +252,18 @@ CASES: dict[str, tuple[Tamper, str]] = {
     "cut parquet": (text("scores.parquet", "PAR1"), "scores.parquet is damaged"),
     "column": (in_table("scores", lambda of: of.drop(columns="loss")), "scores.parquet has no column 'loss'"),
     "kind": (in_table("scores", lambda of: of.assign(seed="a")), "column 'seed' of scores.parquet is large_string"),
+    "chosen": (in_table("examples", lambda of: of.assign(chosen="<b>")), "row 0: 'chosen' is another"),
+    "no side": (in_table("examples", lambda of: of.assign(side="x")), "row 0: 'side' is another"),
+    "no text": (in_table("examples", lambda of: of.assign(words=None)), "row 0: a text is missing"),
+    "amounts": (in_table("examples", lambda of: of.assign(words="1 a")), "'words' holds something else than numbers"),
+    "no row": (in_table("examples", lambda of: of.assign(judge="x")), "row 0: the table has no such row"),
+    "cards": (in_table("examples", lambda of: of.assign(rank=of["rank"] + 9)), "row 0: 'rank' is not below 6"),
+    "again": (in_table("examples", lambda of: pd.concat([of, of])), "the same caption twice"),
+    "sure": (in_table("examples", lambda of: of.assign(probability=2.0)), "'probability' is none"),
+    "added": (in_table("examples", lambda of: of.assign(contribution=np.inf)), "'contribution' is no number"),
+    "picture": (picture(b"');}</style><script>"), "that of image 1 is no small JPEG"),
+    "no picture": (picture(None), "a picture is missing"),
+    "poster": (picture(b"\xff\xd8\xff" + bytes(2 << 20)), "that of image 1 is no small JPEG"),
     "more": (in_table("counts", lambda of: of.assign(x=1)), "counts.parquet has a column 'x', which no run writes"),
 }  # fmt: skip
 
