@@ -11,8 +11,8 @@ from judge.measure import Result
 from judge.metrics import find_metric
 from judge.report.notes import left_out_of
 from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, names
-from judge.statistics.judged import caption_table
-from judge.statistics.summary import ROW, name_row
+from judge.statistics.contributions import judged_rows
+from judge.statistics.summary import DEFAULT
 
 SHARE = ".1%"
 
@@ -61,7 +61,10 @@ class ClassScore(NamedTuple):
 
 
 def class_score_table(result: Result) -> Table[ClassScore]:
-    """Scores by class, of metrics without priors whose judges guess the attribute; images count equally."""
+    """Scores by class, of metrics without priors whose judges guess the attribute.
+
+    Captions count as in the metric: the mean over classes is its value of the side.
+    """
     columns: tuple[Column[ClassScore], ...] = (
         names("captioner", lambda row: row.captioner),
         names("metric (judge)", lambda row: row.title),
@@ -71,26 +74,21 @@ def class_score_table(result: Result) -> Table[ClassScore]:
         Column("generated", lambda row: row.generated, NUMBER),
         Column("difference", lambda row: row.generated - row.human, SIGNED),
     )
-    note = "Mean score of a class's images. No interval and no test: a guide to where to look."
+    note = "Mean score of a class's captions. No interval and no test: a guide to where to look."
     return Table(columns, tuple(_class_scores(result.scores)), "Scores by class", (note,))
 
 
 def _class_scores(scores: pd.DataFrame) -> Iterator[ClassScore]:
-    for key, rows in scores.groupby(ROW, sort=False, observed=True) if len(scores) else ():
-        captioner, name, judge = map(str, key)
-        metric = find_metric(name)
-        if metric.prior or metric.target == "tasks" or metric.amplification == "one_side":
+    for row in judged_rows(scores, DEFAULT):
+        if row.metric.prior or row.metric.target == "tasks":
             continue
-        captions = caption_table(rows, metric.score)
-        captions = captions.assign(score=captions["q"] / captions["n"])
-        images = captions.groupby(["answer", "side", "image_id"], observed=True)["score"].mean()
-        means = images.groupby(["answer", "side"]).agg(["mean", "size"])
-        for of in dict.fromkeys(captions["answer"]):
-            human, generated = (means.loc[(of, side)] for side in ("human", "generated"))
-            title = name_row(metric, judge)
-            yield ClassScore(
-                captioner, title, of, int(generated["size"]), float(human["mean"]), float(generated["mean"])
-            )
+        scored = row.captions[row.captions["n"] > 0]
+        sums = scored.groupby(["answer", "side"], observed=True)[["n", "q"]].sum()
+        means = (sums["q"] / sums["n"]).unstack("side")
+        images = scored.groupby("answer")["image_id"].nunique()
+        for of in dict.fromkeys(scored["answer"]):
+            human, generated = (float(means.loc[of, side]) for side in ("human", "generated"))
+            yield ClassScore(row.line.captioner, row.line.title, str(of), int(images[of]), human, generated)
 
 
 class Covered(NamedTuple):

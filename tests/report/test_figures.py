@@ -144,7 +144,7 @@ def test_odd_values_are_no_end_of_a_run(human: float | None, interval: Interval 
         figure = drawing.draw()
         assert np.isfinite(figure.axes[0].get_xlim()).all()
         if interval and drawing.kind == "forest":
-            bar = figure.axes[0].lines[0].get_xdata()
+            bar = np.asarray(figure.axes[0].lines[0].get_xdata(), dtype=np.float64)
             low, high = figure.axes[0].get_xlim()
             assert (bar[0] < low) == (interval.low == -np.inf)
             assert (bar[1] > high) == (interval.high == np.inf)

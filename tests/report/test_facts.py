@@ -1,0 +1,39 @@
+"""Facts of a result as tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from judge.measure import Result
+from judge.metrics import METRICS
+from judge.report.facts import class_score_table
+from judge.statistics.summary import summarise
+
+
+@pytest.mark.parametrize(
+    "metric", [name for name, row in METRICS.items() if row.balanced and row.amplification != "one_side"]
+)
+def test_the_mean_over_classes_is_the_value_of_the_table(metric: str) -> None:
+    """Whatever splits score an image, and whichever seed counts."""
+    generator = np.random.default_rng(1)
+    rows = []
+    for seed in range(3):
+        for image in generator.choice(40, 25, replace=False):
+            answer = "female" if image % 3 else "male"
+            for side, captions in (("human", 2), ("generated", 1)):
+                for index in range(captions):
+                    p = generator.uniform(0.05, 0.95)
+                    guess = answer if p > 0.5 else {"female": "male", "male": "female"}[answer]
+                    rows.append(
+                        ["a", metric, "x", seed, 0, str(image), side, index, answer, "", "", p, guess, -np.log(p), seed]
+                    )
+    names = "captioner metric judge seed fold image_id side index answer named tasks probability predicted loss"
+    scores = pd.DataFrame(rows, columns=[*names.split(), "validation_loss"])
+    (line,) = summarise(scores)
+    table = class_score_table(Result((line,), scores, pd.DataFrame(), pd.DataFrame(), {}))
+    assert {row.name for row in table.rows} == {"female", "male"}
+    assert np.mean([row.human for row in table.rows]) == pytest.approx(line.human, abs=1e-12)
+    assert np.mean([row.generated for row in table.rows]) == pytest.approx(line.generated, abs=1e-12)
+    assert sum(row.images for row in table.rows) == line.images
