@@ -96,6 +96,8 @@ def report(
     Raises:
         JudgeError: as of :func:`open_runs`; ``out`` is there already, or cannot be written.
     """
+    if kind != "html" and shown != EVERYTHING:
+        raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if kind == "html" and out is None:
         out = _own_page(folders)
     if out is not None:

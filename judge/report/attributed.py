@@ -114,10 +114,17 @@ def _captions(table: pd.DataFrame) -> Iterator[ShadedCaption]:
     if not np.isfinite(table["contribution"]).all():
         raise ValueError(table["contribution"])
     sizes = table.assign(size=table["contribution"].abs()).groupby(_CAPTION, sort=False)["size"].max()
+    places = table.groupby(_CAPTION, sort=False).indices
     for _, largest in sizes.groupby(["judge", "weights", "method"], sort=False):
-        for key in largest.sort_values(ascending=False, kind="stable").index[:MOST_CAPTIONS]:
-            rows = table[(table[_CAPTION] == list(key)).all(axis=1)].sort_values("place")
-            first = rows.iloc[0]
+        seen: set[tuple[str, ...]] = set()
+        for key in largest.sort_values(ascending=False, kind="stable").index:
+            rows = table.iloc[places[key]].sort_values("place")
+            first, words = rows.iloc[0], tuple(rows["word"])
+            if words in seen:  # One caption of several images.
+                continue
+            if len(seen) == MOST_CAPTIONS:
+                break
+            seen.add(words)
             heading = f"{first['judge']}, {first['method']}: p({first['explained']}) = {first['probability']:.3f}"
             amounts = rows["contribution"].tolist()
             yield ShadedCaption(heading, tuple(words_of(rows["word"].tolist(), amounts, max(map(abs, amounts)))))
