@@ -254,6 +254,8 @@ class RunPictures:
         """Image id -> small picture, people hidden, of a report's examples; none where the run hides nobody whole."""
         if self.config.images is None or not len(examples):
             return {}
+        if self._shown is None and self.config.detector == "gt" and self.config.instances is None:
+            return {}  # Given to be captioned, and seen by no judge: nothing tells where people are.
         wanted = list(dict.fromkeys(examples["image_id"]))
         shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
         return make_thumbnails(shown, wanted) if hides_people(shown) else {}
