@@ -81,8 +81,9 @@ def test_calibration_captions_and_ablation_on_two_processes_equal_one(tmp_path: 
     """Calibration; a run that captions on both processes; an ablation that does so. One launch, one after the other."""
     folded = ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0, "--workers", 1]
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
-    calibrate = ["calibrate", "--human", files.human, "--labels", files.labels, "--metrics", "lic,error,imagecaptioner2"]
-    calibrate += ["--changes", "T->A", "--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
+    calibrate = ["calibrate", "--human", files.human, "--labels", files.labels]
+    calibrate += ["--metrics", "lic,error,imagecaptioner2", "--changes", "T->A", "--doses", "0.5"]
+    calibrate += ["--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
     calibrate += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--epochs", 1]
     drawn = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "drawn", pictures=64)
     save_captioner(tmp_path / "git", "git", seed=3)
