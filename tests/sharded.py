@@ -1,7 +1,7 @@
 """Part of data_parallel.py: every family of captioners in shards, laid by Accelerate's own FSDP2, on two processes.
 
-A tiny judge of each family learns, all of it or adapters alone, and each process trains the same judge whole too, by
-itself. Dropout, which draws other masks on other shares, is off; in float32 what is left are sums in another order.
+A tiny judge of each family learns, all of it or adapters alone, and the main process trains the same judge whole too,
+by itself. Dropout, which draws other masks on other shares, is off; in float32 what is left are sums in another order.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ def answers(judge: NetworkJudge) -> np.ndarray:
     return judge.predict(SAMPLES).probabilities
 
 
+def alone(folder: Path, materials: Materials, **how: Any) -> np.ndarray:
+    """Answers of a judge that is whole, trained by the main process."""
+    return in_main_process(lambda: answers(fit(folder, "members", materials, **how)))
+
+
 def check_replicated(root: Path) -> None:
     """Whole in every process: weights that no answer passes through wait for nothing, layers are passed again."""
     folder = in_main_process(partial(save_captioner, root / "idle", "llava"))
@@ -80,9 +85,9 @@ def check_families(root: Path) -> None:
     large = replace(ASKED, tuning="lora", dtype="bf16", checkpointing=True)
     for family in sorted(FAMILIES.keys() - {"llava_without_chat"}):
         folder = in_main_process(partial(save_captioner, root / family, family))
-        before = answers(fit(folder, "members", ASKED))
+        before = alone(folder, ASKED)
         for materials in (replace(ASKED, tuning="full"), *([large] if family in LARGE else [])):
-            expected, judge = answers(fit(folder, "members", materials)), fit(folder, "data", materials)
+            expected, judge = alone(folder, materials), fit(folder, "data", materials)
             assert is_sharded(cast(nn.Module, judge.network))
             found = answers(judge)
             assert np.abs(found - before).max() > 0.01, (family, materials.tuning)
@@ -96,8 +101,8 @@ def check_families(root: Path) -> None:
 def _check_precision(folder: Path) -> None:
     """In bf16 log-probabilities are float32: about as near to float32's as those of a judge that is whole."""
     materials = replace(ASKED, tuning="full")
-    exact = answers(fit(folder, "members", materials))
-    whole, sharded = (answers(fit(folder, sharing, materials, precision="bf16")) for sharing in ("members", "data"))
+    exact, whole = alone(folder, materials), alone(folder, materials, precision="bf16")
+    sharded = answers(fit(folder, "data", materials, precision="bf16"))
     assert np.abs(sharded - exact).max() < 2 * np.abs(whole - exact).max()
 
 

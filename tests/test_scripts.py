@@ -11,12 +11,14 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
 import pytest
 import yaml
-from helpers import few, judge, pictures_of, save_captioner
+from accelerate.commands import launch as accelerate_launch
+from helpers import done_well, few, judge, pictures_of, refusal, save_captioner
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL, Captioner
@@ -75,18 +77,34 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_a_calibration_on_two_processes_equals_one(tmp_path: Path) -> None:
+def test_calibration_captions_and_ablation_on_two_processes_equal_one(tmp_path: Path) -> None:
+    """Calibration; a run that captions on both processes; an ablation that does so. One launch, one after the other."""
+    folded = ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0, "--workers", 1]
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
-    given = ["--human", files.human, "--labels", files.labels, "--metrics", "lic,error,imagecaptioner2"]
-    given += ["--changes", "T->A", "--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
-    given += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--epochs", 1]
-    outs = [tmp_path / f"calibration{processes}" for processes in (1, 2)]
-    assert judge("calibrate", *given, "--workers", 1, "--out", outs[0]).exit_code == 0
-    done = launch("--num_processes", 2, ROOT / "scripts" / "calibrate.py", *given, "--out", outs[1])
+    calibrate = ["calibrate", "--human", files.human, "--labels", files.labels]
+    calibrate += ["--metrics", "lic,error,imagecaptioner2", "--changes", "T->A", "--doses", "0.5"]
+    calibrate += ["--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
+    calibrate += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--epochs", 1]
+    drawn = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "drawn", pictures=64)
+    save_captioner(tmp_path / "git", "git", seed=3)
+    told = ["--human", drawn.human, "--labels", drawn.labels, "--metrics", "lic", "--model", tmp_path / "git", *folded]
+    evaluate = ["evaluate", *told, "--images", drawn.folder / "images", "--caption-batch", 4]
+    ablate = ["ablate", "masks", *told, *pictures_of(drawn), "--masks", "none,box", "--hides", "person"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    both: list[object] = []
+    for number, command in enumerate((calibrate, evaluate, ablate)):
+        alone = [*command, "--workers", 1] if command is calibrate else command
+        done_well(*alone, "--out", one / str(number))
+        both += [*(["then"] if both else []), *command, "--out", two / str(number)]
+    done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *both)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Everything is in") == 1
-    for name in ("calibration.json", "trials.parquet"):
-        assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes(), name
+    assert done.stdout.count("Everything is in") == 1  # Only the main process speaks.
+    assert done.stdout.count("The results are in") == 2
+    for name in ("0/calibration.json", "0/trials.parquet", "1/metrics.json", "1/captions/git.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    ablated, again = (json.loads((out / "2" / "masks.json").read_text())["results"] for out in (one, two))
+    assert ablated == again
+    assert len(ablated) == 2
 
 
 def kill_when(command: list[str], files: list[Path], lines: int) -> None:
@@ -136,36 +154,6 @@ def test_captions_of_a_killed_launch_go_on_with_any_number_of_processes(tmp_path
     assert not list(tmp_path.glob(".*.partial*"))
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_a_run_on_two_processes_captions_on_both(tmp_path: Path) -> None:
-    files = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "world", pictures=64)
-    save_captioner(tmp_path / "git", "git", seed=3)
-    given = ["--human", files.human, "--labels", files.labels, "--images", files.folder / "images", "--metrics", "lic"]
-    given += ["--model", tmp_path / "git", "--caption-batch", 4, "--folds", 2, "--resamples", 100, "--refits", 0]
-    given += ["--chance", 0, "--workers", 1]
-    assert judge("evaluate", *given, "--out", tmp_path / "one").exit_code == 0
-    done = launch("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given, "--out", tmp_path / "two")
-    assert done.returncode == 0, done.stderr
-    for name in ("metrics.json", "captions/git.json"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_an_ablation_on_two_processes_equals_one(tmp_path: Path) -> None:
-    files = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "world", pictures=64)
-    save_captioner(tmp_path / "git", "git", seed=3)
-    given = ["ablate", "masks", "--human", files.human, "--labels", files.labels, *pictures_of(files)]
-    given += ["--metrics", "lic", "--model", tmp_path / "git", "--masks", "none,box", "--hides", "person"]
-    given += ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0, "--workers", 1, "--out"]
-    assert judge(*given, tmp_path / "one").exit_code == 0
-    done = launch("--num_processes", 2, "-m", "judge", *given, tmp_path / "two")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("The results are in") == 1
-    one, two = (json.loads((tmp_path / name / "masks.json").read_text())["results"] for name in ("one", "two"))
-    assert one == two
-    assert len(one) == 2
-
-
 def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:
     """Data-parallel and sharded, without dropout's share in it: gradients of two halves are the whole batch's."""
     done = launch("--num_processes", 2, ROOT / "tests" / "data_parallel.py", tmp_path)
@@ -173,7 +161,7 @@ def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:
     assert "equal" in done.stdout
 
 
-@pytest.mark.parametrize(("rank", "told"), [("0", 0), ("1", 1), ("all", 0)])
+@pytest.mark.parametrize(("rank", "told"), [("1", 1), ("all", 0)])
 def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank: str, told: int) -> None:
     """In the midst of a sum; said once, by the main process where it has met it too. No process waits for ever."""
     script, out = ROOT / "tests" / "fault_in_one.py", run_file.parent / f"fault-{rank}"
@@ -208,12 +196,22 @@ def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: 
     assert re.search(r"exitcode\s*: 2 ", done.stderr)
 
 
-def test_a_launch_that_starts_one_process_for_two_is_refused(run_file: Path, tmp_path: Path) -> None:
+def test_a_launch_that_starts_one_process_for_two_is_refused(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Accelerate's launcher would start is started in this process: the one command, with its environment."""
     config = yaml.safe_load((ROOT / "accelerate_config.yaml").read_text(encoding="utf-8"))
     config |= {"distributed_type": "MULTI_CPU", "use_cpu": True, "num_processes": 2}
     path = tmp_path / "multi_cpu.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    done = launch(ROOT / "scripts" / "evaluate.py", run_file, "--out", tmp_path / "out", config=path)
-    assert done.returncode != 0
-    assert "several processes were asked for, and this one is alone" in done.stderr
+    started = Mock(return_value=Mock(returncode=0))
+    monkeypatch.setattr(accelerate_launch.subprocess, "Popen", started)
+    asked = launcher(ROOT / "scripts" / "evaluate.py", run_file, "--out", tmp_path / "out", config=path)
+    accelerate_launch.launch_command(accelerate_launch.launch_command_parser().parse_args(asked[3:]))
+    (command,), environment = started.call_args.args, started.call_args.kwargs["env"]
+    assert [Path(part).name for part in command[-4:]] == ["evaluate.py", run_file.name, "--out", "out"]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    line = refusal("evaluate", *command[-3:])
+    assert "several processes were asked for, and this one is alone" in line
     assert not list(tmp_path.glob("out*"))

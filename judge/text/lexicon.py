@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
 
 _FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings", "counterparts"}
+_SUFFIXES = {".yaml", ".yml"}
 # How a row of counterparts calls the word that names no class.
 NO_CLASS = "none"
 
@@ -101,7 +102,15 @@ def load_lexicon(name_or_path: str) -> Lexicon:
     Raises:
         JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes; lexicons that extend each other.
     """
-    return _load(name_or_path, within=())
+    if Path(name_or_path).suffix in _SUFFIXES:
+        return _load(name_or_path, within=())
+    return _load_shipped(name_or_path)
+
+
+@cache
+def _load_shipped(name: str) -> Lexicon:
+    """Read once: it does not change, and a tenth of a second of YAML is long where each image asks for it."""
+    return _load(name, within=())
 
 
 def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
@@ -112,7 +121,7 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
     shipped = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
     path = Path(name_or_path)
     try:
-        if path.suffix in {".yaml", ".yml"}:
+        if path.suffix in _SUFFIXES:
             text, where = path.read_text(encoding="utf-8"), str(path)
         elif shipped.is_file():
             text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"

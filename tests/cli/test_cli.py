@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, judge, refusal
+from helpers import done_well, few, judge, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner, Result
 
@@ -293,10 +293,9 @@ def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
     done_well("evaluate", *given)
 
 
-def test_a_killed_run_goes_on_with_the_same_numbers(
-    files: WorldFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SIGKILL amid LSTM judges, 6 and 36 refits, then a fault; the same command then ends as if nothing had been."""
+def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGKILL amid LSTM judges, 3 and 18 refits, then a fault; the same command then ends as if nothing had been."""
+    files = few(write_world(make_world(120, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path / "world"), 2)
     arguments = ["evaluate", *inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "2"]
     arguments += ["--learning-rate", 0.002, "--metrics", "lic", "--refits", 2, "--workers", 1, "--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -306,19 +305,20 @@ def test_a_killed_run_goes_on_with_the_same_numbers(
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     store = killed.with_name("killed.partial") / "members"
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(list(store.glob("[0-9a-f]*.safetensors"))) < 10:
+    while time.monotonic() < deadline and len(list(store.glob("[0-9a-f]*.safetensors"))) < 5:
         time.sleep(0.02)
     process.kill()
     process.wait()
     assert not killed.exists()
     finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
-    assert 6 < len(finished) < 42
+    assert 3 < len(finished) < 21
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "fit", failing_at(3))
         failed = judge(*arguments, "--out", killed)
     assert failed.exit_code == 2
     go_on = f"go on from what is finished with: judge evaluate --out {killed}."
-    assert failed.stderr == f"judge: training: no room. Take less; then {go_on}\n"
+    # On a slow machine lines of progress go before.
+    assert failed.stderr.splitlines()[-1] == f"judge: training: no room. Take less; then {go_on}"
     assert len([path for path in store.glob("*.safetensors") if "training" not in path.name]) == len(finished) + 2
     done_well(*arguments, "--out", killed)
     for name in ("scores.parquet", "replicates.parquet", "metrics.json"):
@@ -330,11 +330,11 @@ def test_a_killed_run_goes_on_with_the_same_numbers(
 
 
 def check_losses(out: Path) -> None:
-    """Of 6 judges in 2 epochs, the log and TensorBoard say the same; refits tell nothing."""
+    """Of 3 judges in 2 epochs, the log and TensorBoard say the same; refits tell nothing."""
     from tensorboardX.proto.event_pb2 import Event
 
     told = [line for line in logged(out) if line["event"] == "epoch"]
-    assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 12
+    assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 6
     curves = {}
     for path in (out / "tracking").rglob("*tfevents*"):
         data = path.read_bytes()

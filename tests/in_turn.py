@@ -1,0 +1,39 @@
+"""Run by test_scripts.py under ``accelerate launch``: several ``judge`` commands, one after the other, "then" between.
+
+Every process imports once what each command needs. It leaves the others after the last one only.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from typing import Any
+
+from judge.cli import app
+from judge.training import processes
+
+leave = processes.end_launch
+processes.end_launch = lambda: None
+
+
+def run(arguments: list[str]) -> None:
+    """A command that fails ends the process, as it would alone."""
+    try:
+        app(arguments)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def main() -> None:
+    commands: list[list[Any]] = [
+        list(part) for between, part in groupby(sys.argv[1:], lambda word: word == "then") if not between
+    ]
+    for number, arguments in enumerate(commands, start=1):
+        if number == len(commands):
+            processes.end_launch = leave
+        run(arguments)
+
+
+if __name__ == "__main__":
+    main()
