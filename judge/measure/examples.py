@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Literal, get_args
 
 import numpy as np
@@ -13,7 +12,7 @@ from judge.corpus import Corpus
 from judge.evidence import PEOPLE, Evidence
 from judge.measure.jobs import Work
 from judge.statistics.summary import ROW
-from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Side
 
@@ -147,15 +146,10 @@ def _captions(
                 yield side, index, caption
 
 
-@cache
-def _task_words() -> Lexicon:
-    return load_lexicon(_TASKS)
-
-
 def _shows(image: str, work: Work, captions: Sequence[str]) -> str:
     """What an image shows, people apart: as annotated, or as its human captions name it."""
     tasks = work.truth.tasks
     if tasks is not None and image in tasks.by_image:
         return "|".join(name for place in tasks.by_image[image] if (name := tasks.names[place]) not in PEOPLE)
-    lexicon = work.truth.words.tasks or _task_words()
+    lexicon = work.truth.words.tasks or load_lexicon(_TASKS)
     return "|".join(sorted(frozenset().union(*(lexicon.mentions(tokenize(of)) for of in captions)) - PEOPLE))
