@@ -257,8 +257,6 @@ class RunPictures:
         """
         if self.config.images is None or not len(examples) or self.config.mask in {"none", "partial"}:
             return {}
-        if self._shown is None and self.config.detector == "gt" and self.config.instances is None:
-            return {}  # Given to be captioned, and seen by no judge: nothing tells where people are.
         wanted = list(dict.fromkeys(examples["image_id"]))
         with suppress(JudgeError):
             shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
