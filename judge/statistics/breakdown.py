@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, hstack
 
+from judge.errors import JudgeError
 from judge.evidence import mention_table
 from judge.metrics import Metric
 from judge.metrics.counted.contingency import BoolArray
@@ -206,7 +207,10 @@ class _Counted:
     ) -> None:
         self.key = captioner, metric.name, metric.judge
         self.metric, self.counted, self.held, self.counts = metric, counted, held, counts
-        self.pieces = take_apart(counted, held)
+        pieces = take_apart(counted, held)
+        if pieces is None:
+            raise JudgeError(f"{metric.title} does not say what captions add to it", mend="leave --breakdown out")
+        self.pieces = pieces
         # What a sum over captions by another is made of are captions: they are of the tasks that images show.
         self.of_images = isinstance(self.pieces.frozen, Quotients)
         if self.of_images:

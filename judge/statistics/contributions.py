@@ -61,10 +61,12 @@ class Pieces(NamedTuple):
     generated: FloatArray
 
 
-def take_apart(counted: CountedMetric, held: CountedRows) -> Pieces:
-    """A counted metric of one captioner."""
+def take_apart(counted: CountedMetric, held: CountedRows) -> Pieces | None:
+    """A counted metric of one captioner; None of a metric, such as a user's own, that says nothing of its pieces."""
     truth, predicted = (held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in held.rows.by_image())
     frozen = counted.freeze(truth, predicted)
+    if not hasattr(frozen, "pieces"):
+        return None
     human, generated = (held.flatten(of) for of in frozen.pieces(truth, predicted))
     return Pieces(frozen, float(frozen.compare(truth, predicted).value), human, generated)
 
@@ -94,7 +96,7 @@ def image_contributions(
     counted = [
         of_counted_images((captioner, metric.name, metric.judge), held, pieces)
         for captioner, metric, of, held, _ in counted_tables(counts, names)
-        if np.isfinite((pieces := take_apart(of, held)).value)
+        if (pieces := take_apart(of, held)) and np.isfinite(pieces.value)
     ]
     found = [*judged, *counted]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
