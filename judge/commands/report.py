@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import yaml
@@ -98,6 +99,8 @@ def report(
     """
     if kind != "html" and shown != EVERYTHING:
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
+    if shown.figures is not None and shown.figures.exists():
+        raise JudgeError("is there already", where=f"--figures {shown.figures}", mend="name a new folder")
     if kind == "html" and out is None:
         out = _own_page(folders)
     if out is not None:
@@ -134,8 +137,13 @@ def _page(saved: SavedRun, shown: Shown) -> str:
     if shown.figures is None:
         return make_page(contents)
     with writing(f"--figures {shown.figures}"):
-        shown.figures.mkdir(parents=True, exist_ok=True)
-        return make_page(contents, shown.figures)
+        shown.figures.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".figures.", dir=shown.figures.parent) as beside:
+            made = Path(beside) / "figures"
+            made.mkdir()
+            page = make_page(contents, made)
+            made.rename(shown.figures)
+    return page
 
 
 def _attributed(shown: Shown) -> Attributed | None:

@@ -86,7 +86,7 @@ def _class_scores(scores: pd.DataFrame) -> Iterator[ClassScore]:
         sums = scored.groupby(["answer", "side"], observed=True)[["n", "q"]].sum()
         means = (sums["q"] / sums["n"]).unstack("side")
         images = scored.groupby("answer")["image_id"].nunique()
-        for of in dict.fromkeys(scored["answer"]):
+        for of in sorted(set(scored["answer"])):
             human, generated = (float(means.loc[of, side]) for side in ("human", "generated"))
             yield ClassScore(row.line.captioner, row.line.title, str(of), int(images[of]), human, generated)
 

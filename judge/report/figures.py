@@ -6,7 +6,7 @@ and never the only sign: what differs in colour differs in shape too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -45,6 +45,7 @@ _ROW, _ABOVE, _BELOW, _WIDTH = 0.28, 0.1, 0.95, 5.6
 _LETTER = 0.075
 # Tasks of a row of the table; rows that have a figure of tasks.
 TASKS, TASK_FIGURES = 12, 12
+Verdicts = Mapping[tuple[str, str, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,9 @@ class Drawing:
 
 def drawings(result: Result) -> Iterator[Drawing]:
     """All figures that a result has data for."""
+    verdicts = {row.key: of.verdict for row, of in zip(result.summaries, conclude(result.summaries), strict=True)}
     for metric, rows in _by_metric(result):
-        yield _forest(metric, rows, result)
+        yield _forest(metric, rows, verdicts, level=float(result.run["level"]))
         if both := [row for row in rows if _both(row)]:
             yield _sides(metric, both, result)
     if result.quality:
@@ -102,16 +104,14 @@ def _told(rows: Sequence[Summary]) -> str:
     return "; ".join(parts) + "."
 
 
-def _forest(metric: Metric, rows: Sequence[Summary], result: Result) -> Drawing:
-    verdicts = {row.key: of.verdict for row, of in zip(result.summaries, conclude(result.summaries), strict=True)}
+def _forest(metric: Metric, rows: Sequence[Summary], verdicts: Verdicts, *, level: float) -> Drawing:
     title = f"{metric.title}: amplification"
-    level = float(result.run["level"])
     return Drawing(
         f"forest-{metric.name}", "forest", title, _told(rows), partial(draw_forest, rows, verdicts, level=level)
     )
 
 
-def draw_forest(rows: Sequence[Summary], verdicts: Any, *, level: float = 0.95) -> Figure:
+def draw_forest(rows: Sequence[Summary], verdicts: Verdicts, *, level: float = 0.95) -> Figure:
     """Amplification with its interval, a row per captioner and judge, in order; ticks where chance is known.
 
     Args:
@@ -127,7 +127,7 @@ def draw_forest(rows: Sequence[Summary], verdicts: Any, *, level: float = 0.95) 
     signs = {below: (HUMAN, "s"), above: (GENERATED, "o")}
     for place, row in enumerate(rows):
         value = cast("float", row.amplification)
-        colour, mark = signs.get(verdicts.get(row.key), (GREY, "D"))
+        colour, mark = signs.get(verdicts.get(row.key) or "", (GREY, "D"))
         if row.interval:
             axes.plot(ends(row.interval), [place, place], color=colour, linewidth=2)
             shown += [row.interval.low, row.interval.high]

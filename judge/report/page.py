@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.facts import fact_tables
 from judge.report.figures import GENERATED, HUMAN, INK, PALE, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
-from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, change_tags, note_of, write_figure
+from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, as_svg, change_tags, note_of, write_figure
 from judge.report.quality import quality_table
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table
@@ -202,13 +202,7 @@ def _tables(result: Result) -> dict[str, list[dict[str, Any]]]:
     found = result.differences()
     compared = difference_table(found)
     if found:
-        compared = Table(
-            compared.columns,
-            compared.rows,
-            "Differences between captioners",
-            tuple(difference_notes(found)),
-            compared.digits,
-        )
+        compared = replace(compared, title="Differences between captioners", notes=tuple(difference_notes(found)))
     every: dict[str, Sequence[Table[Any]]] = {
         "all": [result_table(result, verbose=True), parts_table(result), compared],
         "sides": [],
@@ -229,8 +223,6 @@ def _as_cells(table: Table[Any]) -> dict[str, Any]:
 
 def _drawn(result: Result, folder: Path | None) -> dict[str, list[dict[str, Any]]]:
     """Kind -> its figures as the template shows them."""
-    from judge.report.plots import as_svg
-
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in ("forest", *(chart[0] for chart in _CHARTS))}
     taken: set[str] = set()
     for drawing in drawings(result):

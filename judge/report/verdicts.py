@@ -40,13 +40,14 @@ def verdicts(result: Result) -> list[Verdict]:
 
 def verdict_notes(result: Result) -> list[str]:
     """What must be known to read the sentences."""
-    found = [(row.captioner, of.verdict) for row, of in zip(result.summaries, conclude(result.summaries), strict=True)]
+    concluded = list(zip(result.summaries, conclude(result.summaries), strict=True))
+    found = [(row.captioner, of.verdict) for row, of in concluded]
     both = [name for name, verdict in found if verdict == "mitigates" and (name, "amplifies") in found]
     once = any(row.basis == "these judges" for row in result.summaries)
     unknown = any(of == CANNOT_TELL for _, of in found)
     beside = any(
         row.interval and not row.interval.low <= row.metric.neutral <= row.interval.high
-        for row, of in zip(result.summaries, conclude(result.summaries), strict=True)
+        for row, of in concluded
         if of.verdict == CANNOT_TELL
     )
     notes = ((DISAGREE, both), (NO_TEST, once), (NO_PROOF, unknown), (TOGETHER, beside))

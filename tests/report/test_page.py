@@ -18,6 +18,8 @@ from helpers import done_well, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.report.table import SIGNED, digits_of, write
+from judge.types import Interval
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -139,7 +141,7 @@ def test_the_first_screen_says_who_amplifies(browser: Browser, run: Path) -> Non
         for row in results:
             line = said[0] if row["captioner"] == "none" else said[1]
             if row.get("verdict"):
-                assert f"{row['amplification']:+.3f}" in line or abs(row["amplification"]) < 0.001
+                assert write(row["amplification"], SIGNED, digits_of(row["ci"] and Interval(*row["ci"]))) in line
         # Figures are there, and beside them n and what their bars are.
         charts = page.locator("#amplification svg.chart")
         notes = page.locator("#amplification figure .note").all_text_contents()
@@ -231,6 +233,11 @@ def test_what_is_left_out(run: Path, tmp_path: Path) -> None:
         *re.findall(r"base64,([^)]+)", pages["--overwrite"])
     }
     assert "is there already" in refusal("report", run)
+    done_well("report", run, "--out", tmp_path / "drawn.html", "--figures", tmp_path / "drawn")
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {path.name for path in (run / "figures").iterdir()}
+    told = refusal("report", run, "--out", tmp_path / "again.html", "--figures", tmp_path / "drawn")
+    assert "drawn: is there already" in told
+    assert not (tmp_path / "again.html").exists()
     assert "Name a file with --out" in refusal("report", run, run)
 
 
