@@ -480,7 +480,10 @@ def caught_at_work(world: World) -> subprocess.Popen[str]:
     person = {"image_id": 0, "category_id": 1, "segmentation": SQUARE}
     write_instances(world.instances, names, [person], height=600, width=800)
     command = [sys.executable, "-m", "judge", *map(str, world.given())]
+    # Tests in the background of a shell ignore Ctrl-C, and so would what they start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(list(world.root.glob(".out.*.partial/*.png"))) < 10:
         time.sleep(0.01)
