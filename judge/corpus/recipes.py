@@ -19,6 +19,7 @@ FOLDER = "{folder}"
 
 _SUFFIX = ".yaml"
 _CHECKOUT = Path(__file__).parents[2] / "data" / "recipes"
+_INSTALLED = Path("share/caption-judge/recipes")
 
 
 class _Part(BaseModel):
@@ -148,8 +149,11 @@ def _installed() -> list[Path]:
     try:
         files = metadata.files("caption-judge") or ()
     except metadata.PackageNotFoundError:
-        return []
-    return sorted(Path(str(file.locate())) for file in files if file.match(f"caption-judge/recipes/*{_SUFFIX}"))
+        files = ()
+    recorded = [Path(str(file.locate())) for file in files if file.match(f"{_INSTALLED}/*{_SUFFIX}")]
+    # pip's --target puts them beside the package, and the record says otherwise.
+    beside = (Path(__file__).parents[2] / _INSTALLED).glob(f"*{_SUFFIX}")
+    return sorted(path for path in recorded if path.is_file()) or sorted(beside)
 
 
 def read_shipped() -> list[Recipe]:
