@@ -205,5 +205,5 @@ def read_recipe(path: Path) -> Recipe:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         where = f"{path}, field '{field}'" if field else str(path)
-        mend = "see the recipes that come with the package"
+        mend = "see the recipes that come with the package; quote words that YAML reads otherwise, like 'yes'"
         raise JudgeError(first["msg"].removeprefix("Value error, "), where=where, mend=mend) from error

@@ -297,6 +297,18 @@ def test_captions_and_instances_of_another_shape(world: WorldFiles, tmp_path: Pa
     assert "passing on" not in text
 
 
+def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
+    """Of no labels nothing is wanted; a table that goes with them needs its columns alone."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "001000.png").touch()
+    (tmp_path / "kept.csv").write_text("image,yes,raters\n001000.png,3,3\n", encoding="utf-8")
+    text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
+    assert "ok images (images) 1 pictures ok kept.csv (records, optional) 1 records with image, yes, raters" in text
+    (tmp_path / "kept.csv").write_text("image,yes\n001000.png,3\n", encoding="utf-8")
+    text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
+    assert "wrong kept.csv (records, optional) kept.csv: no column 'raters'." in text
+
+
 def test_faults_of_the_command(tmp_path: Path) -> None:
     assert faulty("coco-gender-skim", tmp_path)[1] == (
         "judge: no recipe 'coco-gender-skim'. Did you mean 'coco-gender-skin'?\n"
