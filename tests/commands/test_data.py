@@ -78,10 +78,13 @@ def write_pictures(folder: Path, rows: Sequence[dict[str, str]]) -> None:
 
 def commands_of(output: str) -> dict[str, list[str]]:
     """Ready commands by what they are for, as a shell reads them."""
-    lines = output.partition("\nready:\n")[2].partition("\n\n")[0].splitlines()
-    return {
-        what.strip().rstrip(":"): shlex.split(command) for what, command in zip(lines[::2], lines[1::2], strict=True)
-    }
+    found, what = {}, ""
+    for line in output.partition("\nready:\n")[2].partition("\n\n")[0].splitlines():
+        if line.lstrip().startswith("judge "):
+            found[what.rstrip(":")], what = shlex.split(line), ""
+        else:
+            what = f"{what} {line.strip()}".strip()
+    return found
 
 
 def options_of(command: Sequence[object], captions: Path) -> list[str]:
