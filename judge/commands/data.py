@@ -36,9 +36,9 @@ def check_data(recipe: Recipe, folder: Path) -> DataCheck:
         raise JudgeError("is no folder", where=str(folder), mend="give the folder that holds the files")
     seen = _Seen()
     # Pictures last: which of them are wanted, the other files say.
-    order = sorted(recipe.files, key=lambda file: file.kind == "images")
-    found = {file.path: _check(recipe, file, folder, seen) for file in order}
-    files = tuple(found[file.path] for file in recipe.files)
+    order = sorted(range(len(recipe.files)), key=lambda place: recipe.files[place].kind == "images")
+    found = {place: _check(recipe, recipe.files[place], folder, seen) for place in order}
+    files = tuple(found[place] for place in range(len(order)))
     return DataCheck(recipe, folder, files, tuple(_uses(recipe, folder, files)))
 
 
@@ -100,7 +100,7 @@ def find(file: DataFile, folder: Path, recipe: Recipe) -> list[Path]:
     Of several (``*`` in its name) none is among them that another entry names whole.
     """
     is_kind = Path.is_dir if file.kind == "images" else Path.is_file
-    taken = {PurePosixPath(other.path).name for other in recipe.files if other is not file}
+    taken = {PurePosixPath(other.path).name for other in recipe.files} if "*" in file.path else set()
     for found in (folder.glob(file.path), folder.rglob(PurePosixPath(file.path).name)):
         if paths := sorted(path for path in found if is_kind(path) and path.name not in taken):
             return paths

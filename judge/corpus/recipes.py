@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from judge.errors import JudgeError, nearest
 from judge.types import Side
@@ -54,6 +55,14 @@ class DataFile(_Part):
     published: dict[str, int] = {}
     source: str = ""
 
+    @field_validator("path")
+    @classmethod
+    def _within(cls, value: str) -> str:
+        path = PurePosixPath(value)
+        if path.is_absolute() or ".." in path.parts or not path.name:
+            raise ValueError("is no path within the folder")
+        return value
+
 
 class LabelNote(_Part):
     """What the labels of one attribute are.
@@ -82,6 +91,12 @@ class Use(_Part):
 
     what: str
     command: str
+
+    @field_validator("command")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        shlex.split(value)  # A quotation mark that never ends is a ValueError.
+        return value
 
 
 class Recipe(_Part):

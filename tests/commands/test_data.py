@@ -398,6 +398,10 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ({"licence": None}, ", field 'licence': "),
         ({"licences": "CC0"}, ", field 'licences': "),
         ({"page": "example.org"}, ", field 'page': "),
+        ({"files": [{"path": "/a.csv", "what": "x", "kind": "labels"}]}, "field 'files.0.path': is no path within"),
+        ({"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]}, "field 'files.0.path': is no path within"),
+        ({"files": [{"path": ".", "what": "x", "kind": "images"}]}, "field 'files.0.path': is no path within"),
+        ({"use": [{"what": "x", "command": "judge 'evaluate"}]}, "field 'use.0.command': No closing quotation."),
         ({"files": [{"path": "a.csv", "what": "x", "kind": "labels", "attributes": ["age"]}]}, "has labels of 'age'"),
     ],
 )
