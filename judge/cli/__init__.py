@@ -15,6 +15,7 @@ from judge.cli.attribute import attribute
 from judge.cli.calibrate import calibrate
 from judge.cli.caption import caption
 from judge.cli.compare import compare
+from judge.cli.data import data_check, data_list, data_show
 from judge.cli.demo import demo
 from judge.cli.evaluate import evaluate
 from judge.cli.export import export
@@ -73,6 +74,7 @@ trains = typer.Typer(
     no_args_is_help=True,
 )
 ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
+recipes = typer.Typer(help="Data recipes: list them, show one, check the files in a folder.", no_args_is_help=True)
 
 app.command()(demo)
 add_command(app, "evaluate", evaluate)
@@ -91,6 +93,10 @@ add_command(app, "align", align)
 app.add_typer(ablates, name="ablate")
 add_command(ablates, "detectors", ablate_detectors)
 add_command(ablates, "masks", ablate_masks)
+app.add_typer(recipes, name="data")
+recipes.command("list")(data_list)
+recipes.command("show", no_args_is_help=True)(data_show)
+recipes.command("check", no_args_is_help=True)(data_check)
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def read_labels(
 
     Args:
         path: CSV, TSV, JSON, JSON lines, Parquet, Excel, or one of LIC's pickles.
-        attribute: names the column: "gender", "bb_gender", "gender_label", "perceived_gender", "label" or "class".
+        attribute: names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class".
         lexicon: the attribute's classes; its words are not used.
         id_column: the column of image ids, where its name does not tell.
         label_column: the column of labels, likewise.
@@ -124,7 +124,9 @@ def _entries(
     rows = records(value, source=source, shapes=_SHAPES)
     image = column_of_ids(rows, image, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
-    tiers = ((name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), ("label", "class") if alone else ())
+    either = ("label", "class") if alone else ()
+    # Zhao et al.'s table has a column "skin" too, a list of all people's; the image's class is "bb_skin".
+    tiers = ((f"bb_{name}",), (name,), (f"{name}_label", f"perceived_{name}"), either)
     option = "--label-column" if alone else f"--label-column {name}"
     return row_entries(rows, image, find_column(rows, tiers, label, what=what, source=source, option=option))
 

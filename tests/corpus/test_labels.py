@@ -37,6 +37,19 @@ def test_princeton_table(write: Write) -> None:
     assert (skin.classes, skin.ignored) == (("Dark", "Light"), {"Unsure": 1, "Both": 1})
 
 
+def test_the_class_of_the_image_and_not_the_list_of_its_people(write: Write) -> None:
+    """Princeton's table has both, "skin" and "bb_skin"; DBAC's third class is what others leave out."""
+    path = write("id,skin,ratio,bb_skin,split\n1,\"['Light', 'Dark']\",0.2,Light,val\n2,['Unsure'],0.1,Unsure,val\n")
+    assert read_labels(path, attribute="skin").by_image == {"1": "Light"}
+    three = read_labels(path, attribute="skin", spellings={"Unsure": ["Unsure"]})
+    assert (three.by_image, three.classes, three.ignored) == ({"1": "Light", "2": "Unsure"}, ("Light", "Unsure"), {})
+    scale = write("image_id,skin\n1,1\n2,2\n3,4\n4,6\n5,unsure\n")
+    spellings = {"lighter": ["1", "2"], "medium": ["3", "4"], "darker": ["5", "6"]}
+    labels = read_labels(scale, attribute="skin", spellings=spellings)
+    assert labels.by_image == {"1": "lighter", "2": "lighter", "3": "medium", "4": "darker"}
+    assert labels.ignored == {"unsure": 1}
+
+
 ROWS = [("COCO_val2014_000000000001.jpg", "Woman"), ("2.jpg", " MAN "), (3, "f")]
 TABLE = pd.DataFrame({"image_id": [1, 2, 3], "gender": pd.Categorical(["Woman", "MAN", "f"])})
 

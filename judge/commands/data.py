@@ -1,0 +1,231 @@
+"""``judge data check``: whether the files of a recipe lie in a folder, and our own readers can read them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from judge.corpus.columns import columns_of
+from judge.corpus.entries import records
+from judge.corpus.files import Document, read_document
+from judge.corpus.ids import canonical_id
+from judge.corpus.labels import read_labels
+from judge.corpus.objects import read_tasks
+from judge.corpus.reading import ReadOptions, parse_captions
+from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
+from judge.errors import JudgeError, nearest
+from judge.masking.images import list_pictures
+from judge.report.recipes import DataCheck, FileCheck, ReadyUse, counts
+from judge.text.lexicon import load_lexicon, shipped_lexicons
+
+# Numbers that differ from the published ones by more than this share are told.
+_NEARLY = 0.01
+
+
+def check_data(recipe: Recipe, folder: Path) -> DataCheck:
+    """What lies in ``folder`` of a recipe's files; each is read as ``judge evaluate`` would read it.
+
+    A file lies where the recipe says, or anywhere below the folder under the same name.
+
+    Raises:
+        JudgeError: no such folder.
+    """
+    if not folder.is_dir():
+        raise JudgeError("is no folder", where=str(folder), mend="give the folder that holds the files")
+    seen = _Seen()
+    # Pictures last: which of them are wanted, the other files say.
+    order = sorted(range(len(recipe.files)), key=lambda place: recipe.files[place].kind == "images")
+    found = {place: _check(recipe, recipe.files[place], folder, seen) for place in order}
+    files = tuple(found[place] for place in range(len(order)))
+    return DataCheck(recipe, folder, files, tuple(_uses(recipe, folder, files)))
+
+
+def check_faults(check: DataCheck) -> None:
+    """Say in one line that required files are not there, or not what they should be.
+
+    Raises:
+        JudgeError: some are not.
+    """
+    if not (faults := check.faults):
+        return
+    parts = [
+        f"{what}: {', '.join(paths)}"
+        for status, what in (("missing", "missing"), ("wrong", "not what it should be"))
+        if (paths := [fault.file.path for fault in faults if fault.status == status])
+    ]
+    required = sum(file.required for file in check.recipe.files)
+    what = f"{len(faults)} of {required} required files of {check.recipe.name} are not good ({'; '.join(parts)})"
+    raise JudgeError(what, where=str(check.folder), mend=f"get them from {check.recipe.page}, or mend them")
+
+
+@dataclass
+class _Seen:
+    """Image ids that files name: those with a class, and all of them."""
+
+    labelled: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+
+    def wanted(self) -> tuple[set[str], str]:
+        """The images whose pictures are looked for, and what they are."""
+        return (self.labelled, "labelled images") if self.labelled else (self.named, "images of the files")
+
+
+def _check(recipe: Recipe, file: DataFile, folder: Path, seen: _Seen) -> FileCheck:
+    paths = tuple(find(file, folder, recipe))
+    if not paths:
+        return FileCheck(file, (), "missing", (file.what,))
+    lines: list[str] = []
+    try:
+        _check_alone(file, paths, folder)
+        for path in paths:
+            found = list(_images(path, seen) if file.kind == "images" else _read(recipe, file, path, seen))
+            lines += [f"{path.name}: {line}" for line in found] if len(paths) > 1 else found
+    except JudgeError as error:
+        line = str(error).replace(f"{folder}/", "")
+        return FileCheck(file, paths, "wrong", (line, f"should be: {file.what}"))
+    return FileCheck(file, paths, "ok", tuple(lines))
+
+
+def _check_alone(file: DataFile, paths: Sequence[Path], folder: Path) -> None:
+    if len(paths) > 1 and "*" not in file.path:
+        names = ", ".join(path.relative_to(folder).as_posix() for path in paths[:3])
+        raise JudgeError(f"{len(paths)} have this name ({names})", mend="keep one of them in this folder")
+
+
+def find(file: DataFile, folder: Path, recipe: Recipe) -> list[Path]:
+    """Where a file of a recipe lies: as the recipe has it, else below the folder under the same name.
+
+    Of several (``*`` in its name) none is among them that another entry names whole.
+    """
+    is_kind = Path.is_dir if file.kind == "images" else Path.is_file
+    taken = {PurePosixPath(other.path).name for other in recipe.files} if "*" in file.path else set()
+    for found in (folder.glob(file.path), folder.rglob(PurePosixPath(file.path).name)):
+        if paths := sorted(path for path in found if is_kind(path) and path.name not in taken):
+            return paths
+    return []
+
+
+def _read(recipe: Recipe, file: DataFile, path: Path, seen: _Seen) -> list[str]:
+    """What a file holds, a line each.
+
+    Raises:
+        JudgeError: our readers cannot read it; it lacks a column; its labels are others than the recipe's.
+    """
+    lines = []
+    if file.kind in {"objects", "instances"}:
+        tasks = read_tasks(path)
+        seen.named.update(tasks.by_image)
+        lines.append(_compared({"images": len(tasks.by_image), "categories": len(tasks.names)}, file.published))
+    if file.kind in {"captions", "records"}:
+        document = read_document(path)
+        if file.fields:
+            lines += _records(document, file.fields)
+        if file.kind == "captions":
+            lines.append(_captions(document, file, seen))
+    return [*lines, *(_labels(path, recipe.label(name), seen) for name in file.attributes)]
+
+
+def _records(document: Document, fields: Sequence[str]) -> list[str]:
+    """How many records a table has, whose columns ``fields`` are there."""
+    rows = records(document.value, source=document.source)
+    known = columns_of(rows)
+    for name in fields:
+        if name not in known:
+            raise JudgeError(f"no column '{name}'", where=document.source, mend=nearest(name, known))
+    return [f"{len(rows):,} records with {', '.join(fields)}"]
+
+
+def _captions(document: Document, file: DataFile, seen: _Seen) -> str:
+    options = ReadOptions(columns=file.columns or None)
+    found = parse_captions(document.value, options, side=file.side, name=file.side, source=document.source)
+    seen.named.update(found.by_image)
+    numbers = {"images": len(found.by_image), "captions": sum(map(len, found.by_image.values()))}
+    left_out = {"empty": found.empty, "refusals": found.refused}
+    dropped = {name: count for name, count in left_out.items() if count}
+    return _compared(numbers, file.published) + (f"; left out: {counts(dropped)}" if dropped else "")
+
+
+def _labels(path: Path, note: LabelNote, seen: _Seen) -> str:
+    """Classes and what is left out, with their numbers of images."""
+    lexicon = load_lexicon(note.attribute) if note.attribute in shipped_lexicons() else None
+    labels = read_labels(path, attribute=note.attribute, lexicon=lexicon, label_column=note.column or None)
+    found = dict.fromkeys(labels.classes, 0)
+    for label in labels.by_image.values():
+        found[label] += 1
+    expected = {name.lower() for name in note.classes}
+    for name, count in found.items():
+        if name.lower() not in expected or not count:
+            what = f"no image is '{name}'" if not count else f"'{name}' is no class of {note.attribute}"
+            raise JudgeError(what, where=str(path), mend=f"its classes are {', '.join(note.classes)}")
+    if absent := [name for name in note.classes if name.lower() not in {known.lower() for known in found}]:
+        raise JudgeError(f"no image is '{absent[0]}'", where=str(path), mend="check the column")
+    seen.labelled.update(labels.by_image)
+    left_out = counts(labels.ignored) if labels.ignored else "none"
+    numbers = _compared(found, {_as_found(name, found): count for name, count in note.published.items()})
+    return f"{note.attribute}: {numbers}; left out: {left_out}"
+
+
+def _as_found(name: str, found: Mapping[str, int]) -> str:
+    """A class as the reader spells it."""
+    return next((known for known in found if known.lower() == name.lower()), name)
+
+
+def _compared(found: Mapping[str, int], published: Mapping[str, int]) -> str:
+    """Numbers, with those published where they differ."""
+    other = {
+        name: count for name, count in published.items() if name in found and abs(found[name] - count) > _NEARLY * count
+    }
+    return counts(found) + (f" (published: {counts(other)})" if other else "")
+
+
+def _images(path: Path, seen: _Seen) -> list[str]:
+    """How many of the images that other files name lie in a folder.
+
+    Raises:
+        JudgeError: it holds no picture, or not all of them.
+    """
+    there = set()
+    pictures = list_pictures(path)
+    for name in pictures:
+        try:
+            there.add(canonical_id(name))
+        except ValueError:  # Names nothing that an image can be called.
+            continue
+    wanted, what = seen.wanted()
+    if not wanted:
+        return [f"{len(pictures):,} pictures"]
+    lie = f"{len(pictures):,} pictures; {len(wanted & there):,} of {len(wanted):,} {what} lie here"
+    if missing := sorted(wanted - there, key=lambda image: (len(image), image)):
+        examples = ", ".join(missing[:3])
+        raise JudgeError(f"{lie}, {len(missing):,} do not ({examples} ...)", mend="add the images of these ids")
+    return [lie]
+
+
+def _uses(recipe: Recipe, folder: Path, files: Sequence[FileCheck]) -> list[ReadyUse]:
+    """The recipe's commands for this folder."""
+    found = []
+    for use in recipe.use:
+        words, lacking = [], []
+        for word in shlex.split(use.command):
+            name, marked, path = word.partition(FOLDER)
+            if not marked:
+                words.append(word)
+                continue
+            path = path.lstrip("/")
+            place = _place(path, files)
+            if place is None:
+                lacking.append(path)
+            words.append(f"{name}{place or folder / path}")
+        found.append(ReadyUse(use, shlex.join(words), tuple(dict.fromkeys(lacking))))
+    return found
+
+
+def _place(path: str, files: Sequence[FileCheck]) -> Path | None:
+    """Where the file that a command calls ``path`` lies; None where it is missing or wrong."""
+    for found in files:
+        if PurePosixPath(path).match(found.file.path) or path == found.file.path:
+            name = PurePosixPath(path).name
+            return next((place for place in found.paths if place.name == name), None) if found.status == "ok" else None
+    return None

@@ -1,0 +1,224 @@
+"""Data recipes: what a data set is, where its owner gives it, which file is which, what its labels are and are not."""
+
+from __future__ import annotations
+
+import shlex
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from judge.errors import JudgeError, nearest
+from judge.types import Side
+
+Access = Literal["open", "on request", "not released"]
+Kind = Literal["labels", "captions", "objects", "instances", "images", "records"]
+# Stands for the user's folder in commands.
+FOLDER = "{folder}"
+
+_SUFFIX = ".yaml"
+_CHECKOUT = Path(__file__).parents[2] / "data" / "recipes"
+_INSTALLED = Path("share/caption-judge/recipes")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataFile(_Part):
+    """A file of a data set, or several of one kind.
+
+    Attributes:
+        path: where it lies in the user's folder; ``*`` stands for any part of a name, and the files may be several.
+        what: what it is.
+        kind: the reader that has to read it; of images, a folder; records are a table of ``fields`` that another file
+            goes with.
+        required: whether nothing can be measured without it.
+        side: whose captions, of captions.
+        columns: columns of captions, role -> name, where their names do not tell (as ``--column``).
+        fields: columns of captions and records that must be there besides.
+        attributes: whose labels it has; described under the recipe's ``labels``.
+        published: how much its owner says is in it: {"images": 15762, "captions": ...}.
+        source: where it is had from, if not from the recipe's own.
+    """
+
+    path: str = Field(min_length=1)
+    what: str
+    kind: Kind
+    required: bool = True
+    side: Side = "human"
+    columns: dict[str, str] = {}
+    fields: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    published: dict[str, int] = {}
+    source: str = ""
+
+    @field_validator("path")
+    @classmethod
+    def _within(cls, value: str) -> str:
+        path = PurePosixPath(value)
+        if path.is_absolute() or ".." in path.parts or not path.name:
+            raise ValueError("is no path within the folder")
+        return value
+
+
+class LabelNote(_Part):
+    """What the labels of one attribute are.
+
+    Attributes:
+        attribute: its name, as ``--attribute`` takes it.
+        column: of the file.
+        classes: as spelled in the file.
+        left_out: value -> what it says; images that have it are in no class.
+        perceived_by: who saw the class in the image: annotators, writers of captions. Never the people shown.
+        how: how their answers became one class.
+        published: class -> images.
+    """
+
+    attribute: str
+    column: str = ""
+    classes: tuple[str, ...] = Field(min_length=2)
+    left_out: dict[str, str] = {}
+    perceived_by: str
+    how: str
+    published: dict[str, int] = {}
+
+
+class Use(_Part):
+    """A command that measures on the data: what it answers, and its words, with ``{folder}`` for the folder."""
+
+    what: str
+    command: str
+
+    @field_validator("command")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        shlex.split(value)  # A quotation mark that never ends is a ValueError.
+        return value
+
+
+class Recipe(_Part):
+    """A data set.
+
+    Attributes:
+        name: as commands call it.
+        title: in a few words.
+        papers: keys of ``judge/references.bib``.
+        page: its owner's page; ``pages``: others of the same owner.
+        licence: as its owner states it.
+        access: who gets it, in one of three words; ``source``: from whom and how; ``audience``: who may have it.
+        pass_on: whether it may be given to others; never where it is had on request.
+        files: which is which.
+        labels: what they are, and what they leave out.
+        limits: what the data cannot say.
+        unverified: what could not be checked when this was written.
+        make: how to make one's own, where it is not released.
+        use: commands.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9-]+$")
+    title: str
+    papers: tuple[str, ...] = Field(min_length=1)
+    page: str = Field(pattern=r"^https?://")
+    pages: tuple[str, ...] = ()
+    licence: str
+    access: Access
+    source: str
+    audience: str
+    pass_on: bool
+    files: tuple[DataFile, ...] = Field(min_length=1)
+    labels: tuple[LabelNote, ...] = ()
+    limits: tuple[str, ...] = Field(min_length=1)
+    unverified: tuple[str, ...] = ()
+    make: tuple[str, ...] = ()
+    use: tuple[Use, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.access == "on request" and self.pass_on:
+            raise ValueError("what is had on request must not be passed on: pass_on: false")
+        if self.access == "not released" and not self.make:
+            raise ValueError("what is not released needs 'make': how to make one's own")
+        known = [label.attribute for label in self.labels]
+        for file in self.files:
+            for name in file.attributes:
+                if name not in known:
+                    raise ValueError(f"'{file.path}' has labels of '{name}', which 'labels' does not describe")
+        return self
+
+    def label(self, attribute: str) -> LabelNote:
+        """What the labels of ``attribute`` are."""
+        return next(label for label in self.labels if label.attribute == attribute)
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Name -> file of the recipes that come with the package: those of the checkout, else those installed with it."""
+    found = sorted(_CHECKOUT.glob(f"*{_SUFFIX}")) or _installed()
+    return {path.stem: path for path in found}
+
+
+def _installed() -> list[Path]:
+    """Files of the wheel that lie outside the package, wherever it was installed to."""
+    try:
+        files = metadata.files("caption-judge") or ()
+    except metadata.PackageNotFoundError:
+        files = ()
+    recorded = [Path(str(file.locate())) for file in files if file.match(f"{_INSTALLED}/*{_SUFFIX}")]
+    # pip's --target puts them beside the package, and the record says otherwise.
+    beside = (Path(__file__).parents[2] / _INSTALLED).glob(f"*{_SUFFIX}")
+    return sorted(path for path in recorded if path.is_file()) or sorted(beside)
+
+
+def read_shipped() -> list[Recipe]:
+    """All recipes that come with the package.
+
+    Raises:
+        JudgeError: none was installed with it; one is faulty.
+    """
+    found = shipped_recipes()
+    if not found:
+        mend = "install it again, or give a recipe's file by its path"
+        raise JudgeError("this installation of Caption Judge has no recipes", mend=mend)
+    return [read_recipe(path) for path in found.values()]
+
+
+def load_recipe(name_or_path: str) -> Recipe:
+    """A recipe by its name ("coco-gender-skin"), or from a YAML file of the user's.
+
+    Raises:
+        JudgeError: no such recipe; not YAML; a field that is missing, unknown or contradicts another.
+    """
+    shipped = shipped_recipes()
+    if name_or_path in shipped:
+        return read_recipe(shipped[name_or_path])
+    if Path(name_or_path).suffix not in {_SUFFIX, ".yml"}:
+        mend = nearest(name_or_path, list(shipped)) if shipped else "give a recipe's file"
+        raise JudgeError(f"no recipe '{name_or_path}'", mend=mend)
+    return read_recipe(Path(name_or_path))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe in a file.
+
+    Raises:
+        JudgeError: as ``load_recipe``.
+    """
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise JudgeError("no such file", where=str(path), mend="check the path") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = str(error).partition("\n")[0]
+        raise JudgeError(f"cannot be read ({reason})", where=str(path), mend="write it as YAML, in UTF-8") from error
+    if not isinstance(value, dict):
+        raise JudgeError("is no recipe", where=str(path), mend="write fields: name, title, papers, page ...")
+    try:
+        return Recipe.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        where = f"{path}, field '{field}'" if field else str(path)
+        mend = "see the recipes that come with the package; quote words that YAML reads otherwise, like 'yes'"
+        raise JudgeError(first["msg"].removeprefix("Value error, "), where=where, mend=mend) from error

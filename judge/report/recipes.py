@@ -1,0 +1,184 @@
+"""Data recipes, and what was found in a folder, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Literal
+
+from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
+from judge.report.table import Column, Table, names
+
+Status = Literal["ok", "missing", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """What was found of one file of a recipe.
+
+    Attributes:
+        file: the recipe's entry.
+        paths: what was found; () where nothing was.
+        status: "wrong": it is there, and not what it should be.
+        lines: what is in it; of a wrong one what is wrong.
+    """
+
+    file: DataFile
+    paths: tuple[Path, ...]
+    status: Status
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyUse:
+    """A command of a recipe for the folder.
+
+    Attributes:
+        use: the recipe's entry.
+        command: as a shell takes it, with the folder filled in.
+        lacking: files that it reads and that are not there, or not what they should be.
+    """
+
+    use: Use
+    command: str
+    lacking: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataCheck:
+    """What was found of a recipe in a folder."""
+
+    recipe: Recipe
+    folder: Path
+    files: tuple[FileCheck, ...]
+    uses: tuple[ReadyUse, ...]
+
+    @property
+    def faults(self) -> list[FileCheck]:
+        """Required files that are not there, or not what they should be."""
+        return [found for found in self.files if found.file.required and found.status != "ok"]
+
+
+def recipe_table(recipes: Sequence[Recipe]) -> Table[Recipe]:
+    """A row per recipe: name, title, access, attributes."""
+    columns: tuple[Column[Recipe], ...] = (
+        names("name", lambda recipe: recipe.name),
+        names("data", lambda recipe: recipe.title),
+        names("access", lambda recipe: recipe.access),
+        names("attributes", lambda recipe: ", ".join(label.attribute for label in recipe.labels) or None),
+    )
+    return Table(columns, tuple(recipes))
+
+
+def recipe_lines(recipe: Recipe) -> Iterator[str]:
+    """All of a recipe, a line each; continued parts are indented, and commands stand alone in their lines."""
+    yield f"{recipe.name}: {recipe.title}"
+    yield f"papers: {', '.join(recipe.papers)}"
+    yield f"page: {' '.join([recipe.page, *recipe.pages])}"
+    yield f"licence: {recipe.licence}"
+    yield f"access: {recipe.access}. {recipe.source}"
+    yield f"who may have it: {recipe.audience}"
+    yield pass_on_line(recipe)
+    yield from _part("files", _files(recipe))
+    yield from _part("labels, as perceived", _labels(recipe.labels))
+    yield from _part("limits", recipe.limits)
+    yield from _part("not verified", recipe.unverified)
+    yield from _part("make your own", recipe.make)
+    yield from _part("commands", (line for use in recipe.use for line in (f"{use.what}:", f"  {use.command}")))
+
+
+def pass_on_line(recipe: Recipe) -> str:
+    """Whether the files may be given to others."""
+    if recipe.pass_on:
+        return "passing on: under the licence above"
+    keep = "keep the files, and what says the class of single images, to yourself"
+    return f"passing on: NO. Send others to the owner's page; {keep}"
+
+
+def _part(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if not number:
+            yield ""
+            yield f"{title}:"
+        yield f"  {line}"
+
+
+def wrapped(lines: Iterator[str], width: int) -> Iterator[str]:
+    """Lines of text no wider than ``width``, indented as they begin; commands stay whole, to be copied."""
+    for line in lines:
+        start = len(line) - len(line.lstrip())
+        if line.lstrip().startswith("judge "):
+            yield line
+        else:
+            indent = " " * (start + 2)
+            yield fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _files(recipe: Recipe) -> Iterator[str]:
+    for file in recipe.files:
+        yield f"{file.path} ({_kind(file)}): {file.what}"
+        columns = [*file.columns.values(), *file.fields]
+        columns += [note.column for name in file.attributes if (note := recipe.label(name)).column]
+        if columns:
+            yield f"  columns: {', '.join(dict.fromkeys(columns))}"
+        if file.published:
+            yield f"  published: {counts(file.published)}"
+        if file.source:
+            yield f"  from: {file.source}"
+
+
+def _kind(file: DataFile) -> str:
+    side = "generated " if file.kind == "captions" and file.side == "generated" else ""
+    return f"{side}{file.kind}{'' if file.required else ', optional'}"
+
+
+def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
+    for note in labels:
+        column = f" (column {note.column})" if note.column else ""
+        yield f"{note.attribute}{column}: {', '.join(note.classes)}"
+        yield f"  perceived by: {note.perceived_by}"
+        yield f"  how: {note.how}"
+        if note.published:
+            yield f"  published: {counts(note.published)} images"
+        if note.left_out:
+            yield f"  left out: {'; '.join(f'{value}: {what}' for value, what in note.left_out.items())}"
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """Names and numbers: ``female 1,031, male 2,566``."""
+    return ", ".join(f"{name or '(empty)'} {count:,}" for name, count in found.items())
+
+
+def check_lines(check: DataCheck) -> Iterator[str]:
+    """What lies in the folder, what is missing and where it is had from, and the commands."""
+    recipe = check.recipe
+    yield f"{recipe.name} in {check.folder}: {recipe.title}"
+    yield ""
+    for found in check.files:
+        where = ", ".join(path.relative_to(check.folder).as_posix() for path in found.paths[:3]) or found.file.path
+        more = f" and {len(found.paths) - 3} more" if len(found.paths) > 3 else ""
+        yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
+        yield from (f"        {line}" for line in found.lines)
+    yield from _part("to get", _to_get(check))
+    if not recipe.pass_on:
+        yield ""
+        yield pass_on_line(recipe)
+    ready = [line for use in check.uses if not use.lacking for line in (f"{use.use.what}:", f"  {use.command}")]
+    yield from _part("ready", ready)
+    lacking = [f"{use.use.what}: needs {', '.join(use.lacking)}" for use in check.uses if use.lacking]
+    yield from _part("not ready", lacking)
+
+
+def _to_get(check: DataCheck) -> Iterator[str]:
+    """Each source once, with what it has that is not there; and who may have it."""
+    recipe = check.recipe
+    wanted: dict[str, list[str]] = {}
+    for found in check.files:
+        if found.status != "ok":
+            wanted.setdefault(found.file.source or f"{recipe.page} ({recipe.source})", []).append(found.file.path)
+    for source, paths in wanted.items():
+        yield f"{', '.join(paths)}: {source}"
+    if any(found.status != "ok" and not found.file.source for found in check.files):
+        yield f"who may have it: {recipe.audience}"
