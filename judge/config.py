@@ -569,6 +569,13 @@ class AnonymousConfig(TextSettings):
     essential = ("captions", "images", "attribute", "lexicon", "ratings", "run", "sample", "out", "overwrite")
     only_in_file = frozenset({"labels", "id_column", "label_column", "label_values"})
 
+    attribute: str = option("gender", "attribute that cannot be seen in the images")
+    lexicon: str | dict[str, str] | None = option(
+        None,
+        "words that name a class: a shipped lexicon, or a .yaml file",
+        "the attribute's own",
+        repeated="[NAME=]TEXT",
+    )
     captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", min_length=1)
     images: Path | None = option(None, f"{IMAGES}: those of the benchmark; captions of others are left out")
     ratings: Annotated[tuple[Path, ...], _list_or_text(_paths)] = option(

@@ -14,6 +14,8 @@ from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import known_pictures
 from judge.config import AnonymousConfig
 from judge.corpus.rating_sheet import (
+    ITEM,
+    RATER,
     Question,
     Sheet,
     caption_questions,
@@ -86,9 +88,9 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
 
 
 def _lexicon(config: AnonymousConfig) -> Lexicon:
-    if len(config.attributes) > 1:
-        what = f"{len(config.attributes)} attributes: a rater is asked about one"
-        raise JudgeError(what, where="--attribute", mend="give one command for each")
+    if config.attribute in {ITEM, RATER, "caption"}:
+        what = f"'{config.attribute}' is a column of the rating sheet already"
+        raise JudgeError(what, where="--attribute", mend="call it otherwise")
     found = choose_lexicon(config)
     if found is None:
         raise JudgeError(

@@ -84,8 +84,7 @@
     at("progress").value = count;
     at("count").textContent = `${count} of ${sheet.items.length}`;
     at("back").disabled = place === 0;
-    at("next").disabled = !done(item);
-    at("open").disabled = done(item);
+    at("next").textContent = done(item) ? "Next" : "Next without an answer";
     remember();
   };
   const firstOpen = () => {
@@ -180,7 +179,6 @@
   at("save").addEventListener("click", save);
   at("back").addEventListener("click", () => move(place - 1));
   at("next").addEventListener("click", () => move(place + 1));
-  at("open").addEventListener("click", () => move(place + 1));
   at("clear").addEventListener("click", () => {
     if (!confirm("Take away all answers and the name, for another rater?")) return;
     answers = {};
