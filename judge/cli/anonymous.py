@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from judge.cli.shared import say, show_progress
 
 if TYPE_CHECKING:
     from judge.config import AnonymousConfig
+    from judge.report.table import Table
 
 
 def anonymous(config: AnonymousConfig) -> None:
@@ -28,9 +29,9 @@ def anonymous(config: AnonymousConfig) -> None:
 
     with show_progress() as progress:
         found = measure_anonymous(config, progress=progress)
-    tables = [naming_table(found), share_difference_table(found)]
+    tables: list[Table[Any]] = [naming_table(found), share_difference_table(found)]
     if found.rated:
-        tables += [score_table(found, found.rated), metric_table(found.rated)]  # type: ignore[list-item]  # of any row
+        tables += [score_table(found, found.rated), metric_table(found.rated)]
     for table in tables:
         if table.rows:
             print_table(table)

@@ -164,7 +164,8 @@ def _sheet(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Capti
 
 def _rated(config: AnonymousConfig, found: Anonymous, ratings: Ratings, lexicon: Lexicon) -> Rated:
     (question,) = found.sheet.questions
-    scores = measure_human_scores(ratings, question, found.classes, level=config.level)
+    by_name = {row.captioner: row for row in measure_human_scores(ratings, question, found.classes, level=config.level)}
+    scores = [by_name[row.captioner] for row in found.captioners]
     agreement = krippendorff_alpha(
         ratings.votes(question),
         [item.image for item in found.sheet.items],
@@ -197,7 +198,7 @@ def _beside_people(
     """The lexicon's share and every metric of the run against people's scores; and whom the two do not share."""
     human = {row.captioner: row.share.value for row in scores if row.share.captions}
     shares = {row.captioner: row.share.value for row in captioners}
-    found = [_people_row("captions that name a class", "share", shares, human, config.level)]
+    found = [_people_row("lexicon", "share that names a class", shares, human, config.level)]
     if config.run is None:
         return found, []
     run = read_table(config.run)

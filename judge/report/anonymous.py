@@ -192,8 +192,7 @@ def _bounds_text(interval: Interval | None) -> str:
 def metric_table(rated: Rated) -> Table[PeopleRow]:
     """A row per metric and value: correlations with people's scores over captioners."""
     columns: tuple[Column[PeopleRow], ...] = (
-        names("metric (judge)", lambda row: row.metric),
-        names("value", lambda row: row.value),
+        names("metric (judge)", lambda row: f"{row.metric}, {row.value}"),
         Column("captioners", lambda row: row.agreement.pairs, COUNT),
         Column("Pearson", lambda row: row.agreement.pearson, SIGNED),
         Column("interval", lambda row: row.agreement.interval, SIGNED),
@@ -229,7 +228,7 @@ def human_scores_csv(rated: Rated) -> str:
 
 
 def _bounds(interval: Interval | None) -> dict[str, float | None]:
-    return {"low": interval and interval.low, "high": interval and interval.high}
+    return {"low": interval.low, "high": interval.high} if interval else {"low": None, "high": None}
 
 
 def anonymous_json(found: Anonymous) -> str:
