@@ -205,6 +205,12 @@ def metric_table(rated: Rated) -> Table[PeopleRow]:
 def anonymous_notes(found: Anonymous) -> list[str]:
     """What a reader must know, a line each."""
     lines = list(NOT_FAIRNESS)
+    images = {row.captioner: row.share.images for row in found.captioners}
+    if any(row.images < max(images[row.first], images[row.second]) for row in found.differences):
+        lines.append(
+            "Captioners have captions of different images: shares are of each one's own; differences, and the rating "
+            "sheet, of those in common."
+        )
     for captioner, reasons in found.left_out.items():
         told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
         lines += [f"{captioner}: {told}."] if told else []

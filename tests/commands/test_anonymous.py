@@ -209,6 +209,35 @@ def test_metrics_of_a_run_beside_people(tmp_path: Path) -> None:
     assert "none of its captioners (a, b, c, d) was rated (e)" in told
 
 
+def test_any_number_of_classes_on_the_images_in_common(tmp_path: Path) -> None:
+    """Three classes of a lexicon of one's own; a captioner that lacks images; wordy captions cut short."""
+    lexicon = tmp_path / "age.yaml"
+    lexicon.write_text("classes: {young: [child], adult: [adult], old: [senior]}\n", encoding="utf-8")
+    texts = ["a child. An adult?", "a senior on a bench. Nice.", "an adult", "a person", "a child and an adult", "-"]
+    options = write(tmp_path, {"a": texts, "b": texts[:4]})
+    asked = ["--attribute", "age", "--lexicon", lexicon, "--text", "first-sentence"]
+    done = done_well("anonymous", *options, *asked, "--out", tmp_path / "out")
+    a, b = found_in(tmp_path / "out")["captioners"]
+    assert a["share"]["value"] == pytest.approx(4 / 6)
+    assert {name: row["value"] for name, row in a["classes"].items()} == {
+        name: pytest.approx(value) for name, value in {"young": 2 / 6, "adult": 2 / 6, "old": 1 / 6}.items()
+    }
+    assert {name: row["value"] for name, row in a["balance"].items()} == dict.fromkeys(
+        a["balance"], pytest.approx(1 / 3)
+    )
+    assert b["share"]["value"] == 0.75
+    told = " ".join(done.stdout.split())
+    assert "Captioners have captions of different images" in told
+    assert "4 captions to rate" in told
+    with (tmp_path / "out" / "rating.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["item", "caption", "age", "rater"]
+    assert {row["caption"] for row in rows} == {"a child.", "a senior on a bench.", "an adult", "a person"}
+    asked_of = found_in(tmp_path / "out")["sheet"]["questions"][0]
+    assert asked_of["choices"] == ["young", "adult", "old", "cannot tell"]
+    assert "Can you guess the age of the person" in asked_of["text"]
+
+
 def test_a_sample_of_images_is_drawn_once(tmp_path: Path) -> None:
     options = write(tmp_path, CAPTIONS)
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):

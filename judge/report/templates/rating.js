@@ -45,6 +45,7 @@
     const input = Object.assign(document.createElement("input"), { type: "radio", name: question.name, value: text });
     const hint = document.createElement("kbd");
     hint.textContent = String(number + 1);
+    hint.hidden = number > 8;
     hint.setAttribute("aria-hidden", "true");
     label.append(input, hint, document.createTextNode(text));
     input.addEventListener("change", () => {
