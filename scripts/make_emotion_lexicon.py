@@ -57,7 +57,7 @@ def lexicon_text(lines: Iterable[str], version: str, licence: str) -> str:
         f"# source: {source} (Hutto and Gilbert, ICWSM 2014), MIT licence (below)",
         "#",
         f"# hidden_only, {len(hidden):,} words: the single words (letters a to z) of vaderSentiment {version} whose",
-        f"# mean valence is {LEAST:g} or more either way (of 4; 1 is 'slightly'), without those that name a class here.",
+        f"# mean valence is {LEAST:g} or more either way (of 4; 1 is 'slightly'), without those of a class here.",
         "# Written by scripts/make_emotion_lexicon.py, which says how the threshold was chosen. VADER's licence:",
         "#",
         *(f"# {line}".rstrip() for line in licence.strip().splitlines()),
