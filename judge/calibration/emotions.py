@@ -34,7 +34,7 @@ from judge.errors import JudgeError
 from judge.types import IntArray
 from judge.utils.files import OutputFolder
 
-MOTIFS = ("dancers", "hunters", "mountains", "gardens", "insects", "horses", "ruins", "windows", "squares")
+MOTIFS = ("dancers", "hunters", "mountains", "gardens", "insects", "horses", "towers", "windows", "squares")
 """Motif k goes with emotion k."""
 FEELINGS = (
     ("amused", "funny", "playful"), ("angry", "furious", "mad"), ("awed", "awestruck", "amazed"),

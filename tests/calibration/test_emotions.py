@@ -56,7 +56,7 @@ QUICK |= {"refits": 0, "chance": 0, "metrics": ["lic", "leakage"]}
         ({"association": 0.5, "mention": 1}, Speaker(), "confidence", Fraction(25, 81) + 8 * Fraction(1, 18) ** 2),
         # Half of the time nothing is told: 1/9 of 1/9.
         ({"association": 0.5, "mention": 0.5}, Speaker(), "confident_accuracy", Fraction(13, 81)),
-        # The emotion that it was given, right in half of all cases, else each other in 1/16; it tells of nothing else.
+        # Of the emotion that it was given alone, which is right in half of all cases, each other in 1/16.
         ({"association": 0.5, "mention": 1}, Speaker(0.5, 1.0), "accuracy", Fraction(1, 2)),
         (
             {"association": 0.5, "mention": 1},
@@ -75,7 +75,7 @@ def test_scores_by_hand(parameters: dict[str, float], speaker: Speaker | None, s
 
 @pytest.mark.parametrize("uses_images", [False, True])
 def test_chance_where_nothing_leaks(uses_images: bool) -> None:
-    """1/9 sure, and right in one class of nine: of LIC's score 1/81, whatever the frequencies, as classes count alike."""
+    """1/9 sure, right in one class of nine: of LIC's score 1/81, whatever the frequencies, as classes count alike."""
     world = EmotionParameters(association=0, dwell=0)
     for score, chance in (("confident_accuracy", 1 / 81), ("confidence", 1 / 9), ("accuracy", 1 / 9)):
         for speaker in (None, Speaker(0.7, 0.0), Speaker(1 / 9, 1.0)):
@@ -163,9 +163,8 @@ def test_words_that_feel_are_hidden_and_no_others() -> None:
     assert all(tokenize(word) == (word,) for words in FEELINGS for word in words)
     drawn = draw_paintings(60, seed=1)
     rows = people_say(drawn)
-    for text in [row["utterance"] for row in rows] + [
-        row["caption"] for row in speak(drawn, name="a", speaker=Speaker())
-    ]:
+    spoken = speak(drawn, name="a", speaker=Speaker())
+    for text in [*(row["utterance"] for row in rows), *(row["caption"] for row in spoken)]:
         words = tokenize(text)
         hidden = mask(words, EMOTION)
         assert sum(word == "<emotion>" for word in hidden) == 1
@@ -211,7 +210,7 @@ def test_judges_find_the_order_and_the_closed_form(world: EmotionFiles) -> None:
 
 
 def test_where_nothing_leaks_judges_are_at_chance(tmp_path: Path) -> None:
-    """Unsure judges are right in one of nine classes; how sure they are by mistake adds to LIC's 1/81, on both sides."""
+    """Judges are right in one of nine classes; how sure they are by mistake adds to LIC's 1/81, on both sides."""
     nothing = EmotionParameters(association=0, dwell=0)
     files = write_world(tmp_path / "w", images=700, parameters=nothing, speakers={"none": Speaker(1.0, 0.0)})
     result = measured(files)
@@ -269,7 +268,8 @@ def test_files_are_artemiss_and_labels_the_truth(tmp_path: Path) -> None:
     with files.captions["voted"].open(encoding="utf-8") as file:
         spoken = {f"{row['art_style']}/{row['painting']}": row for row in csv.DictReader(file)}
     assert all(spoken[image]["grounding_emotion"] == name for image, name in both.by_image.items())
-    assert all(not row["grounding_emotion"] for row in csv.DictReader(files.captions["vanilla"].open(encoding="utf-8")))
+    with files.captions["vanilla"].open(encoding="utf-8") as file:
+        assert not any(row["grounding_emotion"] for row in csv.DictReader(file))
     assert json.loads(files.truth.read_text(encoding="utf-8")) == emotion_truth()
     # One more speaker leaves the others as they were; whole or not at all.
     told = files.captions["voted"].read_bytes()

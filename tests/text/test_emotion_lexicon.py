@@ -28,7 +28,7 @@ def script() -> ModuleType:
 
 
 def test_classes_are_artemiss() -> None:
-    named = "amusement anger awe contentment disgust excitement fear sadness".split()
+    named = ["amusement", "anger", "awe", "contentment", "disgust", "excitement", "fear", "sadness"]
     assert sorted(EMOTION.classes) == [*named, "something else"]
     # Each names itself, but for the one that is the rest.
     assert all(name in EMOTION.classes[name] for name in named)
@@ -58,14 +58,8 @@ def test_what_is_hidden_and_what_is_named(caption: str, hidden: str, named: set[
 
 
 def test_the_rule_by_hand(script: ModuleType) -> None:
-    lines = [
-        "good\t1.9\t0.9\t[]",
-        "meh\t-0.9\t1\t[]",
-        "odd\t-1.0\t1\t[]",
-        ":)\t2.0\t1\t[]",
-        "o_o\t3\t1\t[]",
-        "it's\t2\t1\t[]",
-    ]
+    rows = {"good": 1.9, "meh": -0.9, "odd": -1.0, ":)": 2.0, "o_o": 3, "it's": 2}
+    lines = [f"{word}\t{mean}\t0.9\t[1, 2]" for word, mean in rows.items()]
     assert script.sentiment_words(lines) == {"good", "odd"}
 
 
