@@ -98,7 +98,8 @@ def _of_corpus(corpus: Corpus) -> dict[str, Any]:
         "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
     }
     if sources := {part.attribute: part.source or "in memory" for part in parts_of(corpus.labels)}:
-        found |= {"labels": sources, "attribute": list(sources)}
+        rules = {part.rule for part in parts_of(corpus.labels)}
+        found |= {"labels": sources, "attribute": list(sources), "label_rule": max(rules - {"one"}, default="one")}
     return found
 
 
