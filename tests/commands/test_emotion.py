@@ -86,6 +86,8 @@ def test_labels_that_differ_are_told_of(world: EmotionFiles, tmp_path: Path) -> 
     given = [part for part in inputs(world) if part not in ("--label-rule", "majority")]
     assert "or have them vote with --label-rule majority" in refusal(*given, *out)
     assert "no record where version is 'newest'" in refusal(*inputs(world), "--where", "version=newest", *out)
+    align = ["align", *inputs(world, captioners=("voted",))[1:], "--where", "version=old", "--where", "emotion=joy"]
+    assert "no record where emotion is 'joy'" in refusal(*align, *out)
     assert "'version' is not KEY=VALUE" in refusal(*inputs(world), "--where", "version", *out)
     human = ["evaluate", "--human", world.human, "--captions", world.captions["voted"], "--attribute", "emotion"]
     assert "--own-captions: needs labels of one attribute" in refusal(*human, "--own-captions", *out)
