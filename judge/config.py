@@ -255,8 +255,8 @@ class LabelSettings(Settings):
         "(images without one are left out)",
     )  # fmt: skip
     where: dict[str, str] = option(
-        {}, "keep records of tables (captions, labels) whose COLUMN holds TEXT; tables without that column are taken "
-        "whole, human captions apart", repeated="COLUMN=TEXT",
+        {}, "keep records of caption and label tables whose COLUMN holds TEXT; human captions must have that column, "
+        "other tables without it are taken whole", repeated="COLUMN=TEXT",
     )  # fmt: skip
 
     @property
