@@ -254,6 +254,15 @@ class LabelSettings(Settings):
         flag="--label-value", repeated="CLASS=TEXT",
     )  # fmt: skip
 
+    label_rule: Literal["one", "majority"] = option(
+        "one", "class of an image with several labels: one, they must be the same; majority, the most frequent one "
+        "(images without one are left out)",
+    )  # fmt: skip
+    where: dict[str, str] = option(
+        {}, "keep records of caption and label tables whose COLUMN holds TEXT; human captions must have that column, "
+        "other tables without it are taken whole", repeated="COLUMN=TEXT",
+    )  # fmt: skip
+
     @property
     def attributes(self) -> tuple[str, ...]:
         """The names of all attributes."""
@@ -306,6 +315,9 @@ class CorpusSettings(TextSettings):
     )
     object_column: str | None = option(None, "column of object names, in a table of objects")
     object_id_column: str | None = option(None, "image column of a table of objects")
+    own_captions: bool = option(
+        False, "where each human caption has a label of its own, keep those whose label is their image's"
+    )
     refusals: tuple[str, ...] | None = option(
         None, "regular expression of refusals to caption, in place of ours", flag="--refusal", repeated="REGEX"
     )
@@ -444,7 +456,9 @@ class PredictConfig(SavedJudgeSettings, AskingSettings):
 
     command = "judge predict"
     essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
-    only_in_file = frozenset({"attribute", "lexicon", "labels", "id_column", "label_column", "label_values"} | _HIDDEN)
+    only_in_file = frozenset(
+        {"attribute", "lexicon", "labels", "id_column", "label_column", "label_values", "label_rule"} | _HIDDEN
+    )
 
     captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv")

@@ -57,6 +57,9 @@ class Labels:
         by_image: image id -> class.
         source: a file, or the rule that derived them.
         ignored: images whose label was empty, "Both" or "Unsure" (value -> count).
+        rule: what the class of an image with several labels is: "one" (they are the same) or "majority" of them.
+        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out); where
+            people's captions are chosen by their own labels also "own captions" and "other captions" (left out).
     """
 
     attribute: str
@@ -65,6 +68,8 @@ class Labels:
     source: str
     derived: bool = False
     ignored: Mapping[str, int] = field(default_factory=dict)
+    rule: str = "one"
+    votes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

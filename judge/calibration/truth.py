@@ -91,9 +91,17 @@ def bayes_score(
     Raises:
         JudgeError: an unknown score.
     """
+    return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
+
+
+def optimal_score(table: FloatArray, score: str) -> float:
+    """The score of a judge that knows ``table``: P(answer k, evidence), [K, ...], sums to 1.
+
+    Raises:
+        JudgeError: an unknown score.
+    """
     if score not in SCORES:
         raise JudgeError(f"unknown score '{score}'", mend=nearest(score, list(SCORES)))
-    table = evidence_table(parameters, captioner, direction=direction, uses_images=uses_images)
     joint = table.reshape(len(table), -1)
     total = joint.sum(axis=0)
     # Evidence that never comes has no posterior and no weight.

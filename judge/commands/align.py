@@ -103,7 +103,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
 
 def _read(config: AlignConfig) -> list[_Sides]:
     lexicon, labels = choose_lexicon(config), labels_of(config)
-    reading = ReadOptions(split=config.split, columns=config.columns, several=config.several)
+    reading = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, options=reading)
     # Without labels all images count.
     nobody = AND.join("" for _ in config.attributes)

@@ -53,7 +53,7 @@ def read_asked(config: PredictConfig, progress: Progress | None = None) -> Asked
     if saved.preparation is None:
         what, mend = "does not say what hid the attribute from its judge", "train the judge again, with judge train"
         raise JudgeError(what, where=f"--judge-weights {config.judge_weights}", mend=mend)
-    reading = ReadOptions(split=config.split, columns=config.columns, several=True)
+    reading = ReadOptions(split=config.split, columns=config.columns, several=True, where=config.where)
     captions = read_captions(config.captions, reading, side="generated")
     parts = sample_captions(captions.by_image, saved)
     return Asked(saved, captions, parts, _pictures(config, saved, sorted(captions.by_image), progress))

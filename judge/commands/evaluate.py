@@ -16,7 +16,7 @@ from judge.commands.captioner_checkpoints import (
     pictures_to_caption,
     stand_ins,
 )
-from judge.commands.labels import choose_lexicons, complete_labels, read_given
+from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given
 from judge.commands.pictures import RunPictures
 from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, make_config
 from judge.corpus import Corpus
@@ -72,7 +72,7 @@ def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, 
 # Settings that say how files are read.
 _READING = {
     *("human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"),
-    *("objects", "object_column", "object_id_column", "refusals"),
+    *("objects", "object_column", "object_id_column", "refusals", "label_rule", "where", "own_captions"),
 }
 
 
@@ -98,7 +98,8 @@ def _of_corpus(corpus: Corpus) -> dict[str, Any]:
         "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
     }
     if sources := {part.attribute: part.source or "in memory" for part in parts_of(corpus.labels)}:
-        found |= {"labels": sources, "attribute": list(sources)}
+        rules = {part.rule for part in parts_of(corpus.labels)}
+        found |= {"labels": sources, "attribute": list(sources), "label_rule": max(rules - {"one"}, default="one")}
     return found
 
 
@@ -283,13 +284,15 @@ def open_checkpoints(folder: Path) -> set[str]:
 
 def read_corpus(config: RunConfig) -> Corpus:
     """Read the files that ``config`` names."""
-    options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
+    options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
     given, objects = read_given(config), None
     if config.objects:
         objects = read_tasks(config.objects, id_column=config.object_id_column, task_column=config.object_column)
     labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
+    if config.own_captions:
+        options, labels = keep_own(config, options, labels)
     corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
     return complete_labels(corpus, given, config)
 

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from judge.config import LabelSettings, RunSettings, TextSettings
 from judge.corpus import Corpus
-from judge.corpus.labels import read_labels
+from judge.corpus.labels import LabelOptions, choose_own, read_labels
 from judge.corpus.products import multiply_labels, parts_of
+from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics import find_metric, spell_out
@@ -77,10 +78,30 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
             id_column=config.id_column,
             label_column=_of(config.label_column, name),
             spellings=values.get(name),  # type: ignore[arg-type]  # nested where attributes are several
-            alone=list(files.values()).count(path) == 1,
+            options=LabelOptions(config.label_rule, config.where, alone=list(files.values()).count(path) == 1),
         )
         for name, path in files.items()
     }
+
+
+def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
+    """``options`` by which people's captions whose own label is not their image's are left out, and labels that say so.
+
+    Raises:
+        JudgeError: several attributes; no labels; as ``choose_own``.
+    """
+    where = "--own-captions"
+    if config.human is None or labels is None or not isinstance(config.attribute, str):
+        raise JudgeError("needs labels of one attribute", where=where, mend="give --labels, or leave it out")
+    kept, labels = choose_own(
+        config.human,
+        labels,
+        lexicon=_lexicon_of(config, config.attribute),
+        columns=(config.columns.get("image_id"), _of(config.label_column, config.attribute)),
+        spellings=config.label_values,  # type: ignore[arg-type]  # of one attribute not nested
+        options=LabelOptions(where=config.where),
+    )
+    return replace(options, of_people=kept), labels
 
 
 def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSettings) -> Corpus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from judge.corpus.columns import (
@@ -16,7 +16,7 @@ from judge.corpus.columns import (
     find_column,
     id_column,
 )
-from judge.corpus.entries import MISSING, Entry, mapping_entries, records, row_entries
+from judge.corpus.entries import MISSING, Entry, chosen_rows, mapping_entries, records, row_entries
 from judge.corpus.harness import flatten, is_lmms_eval, parse_list, row_number
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
@@ -44,9 +44,22 @@ class Found:
     several: bool = False
 
 
-def find_captions(
-    value: object, *, side: Side, source: str, split: str | None = None, columns: Mapping[str, str] | None = None
-) -> Found:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which records of a file are captions of a run, and where in them.
+
+    Attributes:
+        split: keep this split only; None for all.
+        columns: columns of a table, where their names do not tell: "image_id" or "caption" -> name.
+        where: keep the records of a table whose columns hold these texts: column -> text.
+    """
+
+    split: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> Found:
     """The captions of ``side`` in ``value``.
 
     - ``{"annotations": [{image_id, caption}]}``: COCO captions.
@@ -58,26 +71,28 @@ def find_captions(
 
     One set of options serves both sides, which may differ in format: a file of generated captions without splits is
     taken whole (it is joined with the human images of the split), and a file without a column named in ``columns``
-    is read as if that name had not been given.
+    is read as if that name had not been given. So is a table of generated captions without a column of ``where``.
 
     Raises:
-        JudgeError: none of these; no such split; columns absent or ambiguous.
+        JudgeError: none of these; no such split or record; columns absent or ambiguous.
     """
-    columns = columns or {}
+    split, columns = choice.split, choice.columns
     if isinstance(value, dict):
         if isinstance(value.get("annotations"), list):
-            _refuse_split(split, side, source)
+            _refuse_choice(choice, side, source)
             return _annotations(value["annotations"], source)
         if isinstance(value.get("images"), list):
+            _refuse_choice(replace(choice, split=None), side, source)
             return _karpathy(value["images"], split=split, source=source)
         if not _is_row(value, side, columns):
-            _refuse_split(split, side, source)
+            _refuse_choice(choice, side, source)
             return _mapping(value, source)
         value = [value]
     rows = records(value, source=source, shapes=_SHAPES)
     if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
         rows = flatten(rows)
-    return _rows(_with_split(rows, split, side, source), side=side, source=source, columns=columns)
+    kept = chosen_rows(rows, choice.where, source=source, needed=side == "human")
+    return _rows(_with_split(kept, split, side, source), side=side, source=source, columns=columns)
 
 
 def _annotations(annotations: Sequence[object], source: str) -> Found:
@@ -188,13 +203,13 @@ def _cell(cell: object, spelled: bool, side: Side, where: str) -> Sequence[objec
     return (cell,)
 
 
-def _with_split(rows: Sequence[Row], split: str | None, side: Side, source: str) -> list[tuple[int, Row]]:
+def _with_split(rows: Sequence[tuple[int, Row]], split: str | None, side: Side, source: str) -> list[tuple[int, Row]]:
     """The numbered rows of ``split``; all of them for None, or where generated rows name no split."""
-    if side == "generated" and not any("split" in row for row in rows):
+    if side == "generated" and not any("split" in row for _, row in rows):
         split = None
-    kept = [(number, row) for number, row in enumerate(rows, start=1) if split is None or row.get("split") == split]
+    kept = [(number, row) for number, row in rows if split is None or row.get("split") == split]
     if not kept:
-        _no_split(rows, split, source)
+        _no_split([row for _, row in rows], split, source)
     return kept
 
 
@@ -206,6 +221,9 @@ def _no_split(rows: Sequence[Row], split: str | None, source: str) -> NoReturn:
     raise JudgeError(f"no captions of split '{split}'", where=source, mend=mend)
 
 
-def _refuse_split(split: str | None, side: Side, source: str) -> None:
-    if split is not None and side == "human":
-        _no_split([], split, source)
+def _refuse_choice(choice: Choice, side: Side, source: str) -> None:
+    """Of people's captions that have no splits or columns to choose by."""
+    if side == "human" and choice.split is not None:
+        _no_split([], choice.split, source)
+    if side == "human" and choice.where:
+        raise JudgeError(f"no column '{next(iter(choice.where))}'", where=source, mend="give a table, or no --where")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from judge.corpus.paintings import PAINTING
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
 from judge.types import Side
@@ -11,6 +12,7 @@ from judge.types import Side
 # Earlier names win over later ones; two of one line in the same table are ambiguous.
 _IDS = (
     ("image_id", "img_id", "imageid", "cocoid", "coco_id"),
+    (PAINTING,),
     ("image", "img", "image_name", "image_file", "file_name", "filename", "image_path", "img_path", "imgid", "file"),
     ("id", "question_id"),
     ("index", "doc_id"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from judge.corpus.ids import canonical_id, kind_of
+from judge.corpus.paintings import name_paintings
 from judge.corpus.tables import Row
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 
 MISSING = object()
 
@@ -24,7 +25,9 @@ class Entry(NamedTuple):
 
 
 def records(value: object, *, source: str, shapes: str = "write each record as an object") -> list[Row]:
-    """``value`` as rows; ``shapes``: what to give instead, for messages.
+    """``value`` as rows, paintings named (:mod:`judge.corpus.paintings`).
+
+    ``shapes``: what to give instead, for messages.
 
     Raises:
         JudgeError: not a list; empty; a record that is not an object.
@@ -36,15 +39,37 @@ def records(value: object, *, source: str, shapes: str = "write each record as a
     for number, row in enumerate(value, start=1):
         if not isinstance(row, dict):
             raise JudgeError(f"is {kind_of(row)}, not an object", where=f"{source}, record {number}", mend=shapes)
-    return cast("list[Row]", value)
+    return name_paintings(cast("list[Row]", value))
 
 
-def row_entries(rows: Sequence[Row], image: str, value: str) -> list[Entry]:
-    """Entries of a table, given its column of image ids and its column of values."""
-    return [
-        Entry(row.get(image, MISSING), row.get(value, MISSING), f"record {number}")
-        for number, row in enumerate(rows, start=1)
-    ]
+def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, needed: bool) -> list[tuple[int, Row]]:
+    """The rows whose columns hold what ``where`` says (column -> cell), numbered as in the file, from 1.
+
+    Where no row has such a column, all are taken, unless it is ``needed``.
+
+    Raises:
+        JudgeError: no such column; no such row.
+    """
+    kept = list(enumerate(rows, start=1))
+    for column, cell in where.items():
+        cells = {str(row[column]).strip() for _, row in kept if column in row}
+        if cells:
+            kept = [(number, row) for number, row in kept if str(row.get(column, "")).strip() == cell]
+        elif needed:
+            known = list(dict.fromkeys(str(name) for row in rows[:1000] for name in row))
+            raise JudgeError(f"no column '{column}'", where=source, mend=nearest(column, known))
+        if not kept:
+            what = f"no record where {column} is '{cell}'"
+            raise JudgeError(what, where=source, mend=f"values in the file: {', '.join(sorted(cells)[:10])}")
+    return kept
+
+
+def row_entries(
+    rows: Sequence[Row], image: str, value: str, *, numbered: Iterable[tuple[int, Row]] | None = None
+) -> list[Entry]:
+    """Entries of a table, given its column of image ids and its column of values; of ``numbered`` rows alone."""
+    chosen = enumerate(rows, start=1) if numbered is None else numbered
+    return [Entry(row.get(image, MISSING), row.get(value, MISSING), f"record {number}") for number, row in chosen]
 
 
 def mapping_entries(value: Mapping[object, object]) -> list[Entry]:

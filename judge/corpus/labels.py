@@ -6,11 +6,13 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from judge.corpus.columns import find_column
 from judge.corpus.columns import id_column as column_of_ids
-from judge.corpus.entries import MISSING, Entry, image_id, mapping_entries, records, row_entries
+from judge.corpus.entries import MISSING, Entry, chosen_rows, image_id, mapping_entries, records, row_entries
 from judge.corpus.files import Document, read_document
 from judge.corpus.ids import kind_of
 from judge.errors import JudgeError, nearest
@@ -22,6 +24,35 @@ IGNORED = frozenset({"", "both", "unsure", "unknown", "nan", "n/a", "na", "none"
 
 _CODE = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 _SHAPES = "give a table, a list of records or {image: label}"
+Rule = Literal["one", "majority"]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOptions:
+    """How a table of labels is read.
+
+    Attributes:
+        rule: of an image with several labels: "one", it is an error if they differ; "majority", its class is the most
+            frequent one. An image without one, because two classes are the most frequent, is left out and counted.
+        where: keep the records of a table whose columns hold these texts; a table without such a column is taken whole.
+        alone: whether the file has no labels of another attribute: a column "label" or "class" could be of either.
+    """
+
+    rule: Rule = "one"
+    where: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = True
+
+
+DEFAULT_OPTIONS = LabelOptions()
+
+
+class _Said(NamedTuple):
+    """A record: its image, its class (None where it says that there is none), what it says, and which it is."""
+
+    image: str
+    label: str | None
+    value: str
+    at: str
 
 
 def read_labels(
@@ -32,7 +63,7 @@ def read_labels(
     id_column: str | None = None,
     label_column: str | None = None,
     spellings: Mapping[str, Sequence[str]] | None = None,
-    alone: bool = True,
+    options: LabelOptions = DEFAULT_OPTIONS,
 ) -> Labels:
     """Read one class per image from a table or from ``{image: label}``, in any format of :func:`read_document`.
 
@@ -48,34 +79,114 @@ def read_labels(
         id_column: the column of image ids, where its name does not tell.
         label_column: the column of labels, likewise.
         spellings: class -> further spellings in this table (``{"male": ["0"]}``); they win over "Both" and the like.
-        alone: whether the file has no labels of another attribute: a column "label" or "class" could be of either.
+        options: see :class:`LabelOptions`.
 
     Raises:
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
-            one image with two labels; no image left. Few images of a class are no error here.
+            one image with two labels, unless they vote; no image left. Few images of a class are no error here.
     """
     document = read_document(path)
     spelled = _spellings(spellings or {}, lexicon, document.source)
-    labels: dict[str, str] = {}
-    first: dict[str, str] = {}
+    entries = _entries(document, attribute, (id_column, label_column), options)
     ignored: Counter[str] = Counter()
-    for entry in _entries(document, attribute, (id_column, label_column), alone=alone):
-        where = f"{document.source}, {entry.at}"
-        image, value = image_id(entry.image, where), _text(entry.value, where)
-        label = _label(value, spelled, lexicon, where)
-        if label is None:
-            ignored[value] += 1
-        elif labels.setdefault(image, label) != label:
-            what = f"image '{image}' is '{label}' here and '{labels[image]}' in {first[image]}"
-            raise JudgeError(what, where=where, mend="keep one of the two")
+    said = []
+    for one in _said(entries, spelled, lexicon, document.source):
+        if one.label is None:
+            ignored[one.value] += 1
         else:
-            first.setdefault(image, entry.at)
+            said.append(one)
+    votes: dict[str, int] = {}
+    if options.rule == "one":
+        labels = _agreed(said, document.source)
+    else:
+        labels, votes = _voted(said)
     if not labels:
         values = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
+        values = values or f"{votes.get('ties', 0)} ties"
         what = f"no image has a label of {attribute} ({values})"
         raise JudgeError(what, where=document.source, mend="check the column")
-    classes = sorted(lexicon.classes if lexicon is not None else set(labels.values()))
-    return Labels(attribute, tuple(classes), labels, source=document.source, ignored=dict(ignored))
+    classes = sorted(lexicon.classes if lexicon is not None else {one.label for one in said if one.label is not None})
+    return Labels(
+        attribute, tuple(classes), labels, document.source, ignored=dict(ignored), rule=options.rule, votes=votes
+    )
+
+
+def choose_own(
+    path: str | os.PathLike[str],
+    labels: Labels,
+    *,
+    lexicon: Lexicon | None = None,
+    columns: tuple[str | None, str | None] = (None, None),
+    spellings: Mapping[str, Sequence[str]] | None = None,
+    options: LabelOptions = DEFAULT_OPTIONS,
+) -> tuple[frozenset[str], Labels]:
+    """Of a table of captions with a label each: which records ("record 1") have the label of their image.
+
+    Args:
+        path: the table.
+        labels: of the images.
+        lexicon: as for :func:`read_labels`.
+        columns: of image ids and of labels, where their names do not tell.
+        spellings: as for :func:`read_labels`.
+        options: likewise; whatever its rule.
+
+    Returns:
+        The records, and ``labels`` with their number and that of the others among its votes.
+
+    Raises:
+        JudgeError: as :func:`read_labels`; no record is left.
+    """
+    document = read_document(path)
+    known = dict.fromkeys(labels.classes, ())
+    spelled = _spellings({**({} if lexicon else known), **(spellings or {})}, lexicon, document.source)
+    entries = _entries(document, labels.attribute, columns, options)
+    kept, others = set(), 0
+    for one in _said(entries, spelled, lexicon, document.source):
+        if one.label is not None and labels.by_image.get(one.image) == one.label:
+            kept.add(one.at)
+        elif one.image in labels.by_image:
+            others += 1
+    if not kept:
+        what = f"no caption has the {labels.attribute} of its image"
+        raise JudgeError(what, where=document.source, mend="check the columns, or leave out --own-captions")
+    votes = {**labels.votes, "own captions": len(kept), "other captions": others}
+    return frozenset(kept), replace(labels, votes=votes)
+
+
+def _said(entries: Iterable[Entry], spelled: dict[str, str], lexicon: Lexicon | None, source: str) -> Iterator[_Said]:
+    for entry in entries:
+        where = f"{source}, {entry.at}"
+        image, value = image_id(entry.image, where), _text(entry.value, where)
+        yield _Said(image, _label(value, spelled, lexicon, where), value, entry.at)
+
+
+def _agreed(said: Iterable[_Said], source: str) -> dict[str, str]:
+    """Image -> the label that all of its records say."""
+    first: dict[str, _Said] = {}
+    for one in said:
+        before = first.setdefault(one.image, one)
+        if before.label != one.label:
+            what = f"image '{one.image}' is '{one.label}' here and '{before.label}' in {before.at}"
+            mend = "keep one of the two, or have them vote with --label-rule majority"
+            raise JudgeError(what, where=f"{source}, {one.at}", mend=mend)
+    return {image: one.label for image, one in first.items() if one.label is not None}
+
+
+def _voted(said: Iterable[_Said]) -> tuple[dict[str, str], dict[str, int]]:
+    """Image -> its most frequent label, where one is; and how the labels agree (:attr:`judge.types.Labels.votes`)."""
+    by_image: dict[str, Counter[str]] = {}
+    for one in said:
+        if one.label is not None:
+            by_image.setdefault(one.image, Counter())[one.label] += 1
+    labels: dict[str, str] = {}
+    unanimous = 0
+    for image, counts in by_image.items():
+        (label, most), *others = counts.most_common(2)
+        if not others or others[0][1] < most:
+            labels[image] = label
+            unanimous += not others
+    votes = {"labels": sum(counts.total() for counts in by_image.values()), "unanimous": unanimous}
+    return labels, votes | {"decided": len(labels) - unanimous, "ties": len(by_image) - len(labels)}
 
 
 def derive_labels(
@@ -111,9 +222,9 @@ def derive_labels(
 
 
 def _entries(
-    document: Document, attribute: str, columns: tuple[str | None, str | None], *, alone: bool
+    document: Document, attribute: str, columns: tuple[str | None, str | None], options: LabelOptions
 ) -> Sequence[Entry]:
-    (image, label), value, source = columns, document.value, document.source
+    (image, label), value, source, alone = columns, document.value, document.source, options.alone
     if isinstance(value, dict):
         if not alone:
             what = f"{{image: label}} says one attribute, and {attribute} is not the only one"
@@ -128,7 +239,9 @@ def _entries(
     # Zhao et al.'s table has a column "skin" too, a list of all people's; the image's class is "bb_skin".
     tiers = ((f"bb_{name}",), (name,), (f"{name}_label", f"perceived_{name}"), either)
     option = "--label-column" if alone else f"--label-column {name}"
-    return row_entries(rows, image, find_column(rows, tiers, label, what=what, source=source, option=option))
+    kept = chosen_rows(rows, options.where, source=source, needed=False)
+    column = find_column(rows, tiers, label, what=what, source=source, option=option)
+    return row_entries(rows, image, column, numbered=kept)
 
 
 def _text(value: object, where: str) -> str:

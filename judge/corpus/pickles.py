@@ -29,8 +29,18 @@ _MEND = (
 )
 
 
+_MEND_TABLE = (
+    "a table of pandas is read as CSV: where it was written, table.to_csv('captions.csv', index=False); of ArtEmis's "
+    "speakers it is the second of [settings, table, attention]"
+)
+
+
 class _RefusedError(Exception):
     """The pickle asks for something that could run code."""
+
+    def __init__(self, what: str, mend: str = _MEND) -> None:
+        super().__init__(what)
+        self.mend = mend
 
 
 def _unknown(_: object) -> NoReturn:
@@ -46,7 +56,8 @@ class _PlainUnpickler(_Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise _RefusedError(f"pickle holds the class '{module}.{name}'")
+        mend = _MEND_TABLE if module.partition(".")[0] == "pandas" else _MEND
+        raise _RefusedError(f"pickle holds the class '{module}.{name}'", mend)
 
     def persistent_load(self, pid: object) -> NoReturn:  # noqa: ARG002  # the base class's signature
         raise _RefusedError("pickle refers to objects outside it")
@@ -55,15 +66,21 @@ class _PlainUnpickler(_Unpickler):
 def load_pickle(data: bytes, *, source: str) -> object:
     """The value of a pickle (protocols 0 to 5) made of plain lists, dicts, texts and numbers.
 
+    Where a number stands first and something follows, as ArtEmis's code writes files, the value is what follows.
+
     Raises:
         JudgeError: it names a class (numpy scalars do), builds an object, is cut off or is no pickle.
     """
+    file = io.BytesIO(data)
     try:
         # Python 2 pickles hold texts as bytes.
-        return _PlainUnpickler(io.BytesIO(data), encoding="utf-8", errors="strict").load()
+        value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
+        if type(value) is int and file.tell() < len(data):
+            value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
     except _RefusedError as error:
-        raise JudgeError(f"{error}, which is refused", where=source, mend=_MEND) from None
+        raise JudgeError(f"{error}, which is refused", where=source, mend=error.mend) from None
     except Exception as error:
         # Garbage fails in as many ways as there are instructions: IndexError, KeyError, struct.error, EOFError ...
         what = f"pickle cannot be read ({type(error).__name__}: {error})"
         raise JudgeError(what, where=source, mend="it may be cut off: copy it again, or give JSON") from error
+    return value

@@ -61,7 +61,13 @@ class ProductLabels(Labels):
     def describe(self) -> dict[str, Any]:
         """For ``metrics.json``."""
         parts = {
-            part.attribute: {"source": part.source, "derived": part.derived, "images": len(part.by_image)}
+            part.attribute: {
+                "source": part.source,
+                "derived": part.derived,
+                "images": len(part.by_image),
+                "rule": part.rule,
+                **({"votes": dict(part.votes)} if part.votes else {}),
+            }
             for part in self.parts
         }
         counts = {"images": len(_shared(self.parts)), "classes": dict(self.kept), "left_out": dict(self.left_out)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from judge.corpus.coco import Found, find_captions
+from judge.corpus.coco import Choice, Found, find_captions
 from judge.corpus.entries import MISSING, image_id
 from judge.corpus.files import read_document
 from judge.corpus.ids import is_encodable, kind_of
@@ -48,12 +48,17 @@ class ReadOptions:
         refusals: patterns of captions that refuse to describe; () to keep them all.
         columns: the columns of a table, where their names do not tell: ``{"image_id": "img", "caption": "text"}``.
         several: take several records of an image as several captions, on the generated side too.
+        where: keep the records of a table whose columns hold these texts (``{"version": "new"}``); a table of generated
+            captions without such a column is taken whole.
+        of_people: keep these records alone of people's captions, "record 1" the first; None for all.
     """
 
     split: str | None = None
     refusals: Sequence[str] = REFUSALS
     columns: Mapping[str, str] | None = None
     several: bool = False
+    where: Mapping[str, str] = field(default_factory=dict)
+    of_people: frozenset[str] | None = None
 
 
 DEFAULT_OPTIONS = ReadOptions()
@@ -89,7 +94,8 @@ def read_captions(
 
 def parse_captions(value: object, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:
     """The captions in a document that has been parsed already; as :func:`read_captions`."""
-    found = find_captions(value, side=side, source=source, split=options.split, columns=options.columns or None)
+    choice = Choice(options.split, options.columns or {}, options.where)
+    found = find_captions(value, choice, side=side, source=source)
     return _collect(found, options, side=side, name=name, source=source)
 
 
@@ -100,7 +106,10 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     first: dict[str, str] = {}
     empty = refusals = 0
     silent: set[str] = set()
+    chosen = options.of_people if side == "human" else None
     for entry in found.entries:
+        if chosen is not None and entry.at not in chosen:
+            continue
         where = f"{source}, {entry.at}, field '{found.id_field}'"
         image = image_id(entry.image, where)
         if unique and first.setdefault(image, entry.at) != entry.at:

@@ -74,8 +74,13 @@ def _versions(jobs: Sequence[Job]) -> dict[str, str]:
 
 def describe_labels(labels: Labels) -> dict[str, Any]:
     """The entry "labels"; of several attributes also each of them, and images by class."""
-    found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored)}
+    found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored), **_rule(labels)}
     return found | (labels.describe() if isinstance(labels, ProductLabels) else {})
+
+
+def _rule(labels: Labels) -> dict[str, Any]:
+    """What was done where an image has several labels."""
+    return {"rule": labels.rule} | ({"votes": dict(labels.votes)} if labels.votes else {})
 
 
 def _without_words(lexicon: Lexicon) -> dict[str, Any]:

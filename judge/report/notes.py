@@ -99,6 +99,21 @@ def _method(result: Result) -> Iterator[str]:
         yield f"Labels{whose} {'DERIVED' if of['derived'] else 'from'}: {of['source']}."
     if labels["ignored"]:
         yield f"Labels left out: {_counted({value or 'empty': n for value, n in labels['ignored'].items()})}."
+    for of in labels.get("attributes", {"": labels}).values():
+        yield from _votes(of.get("votes", {}))
+
+
+def _votes(votes: Mapping[str, int]) -> Iterator[str]:
+    """What was done where images, or people's captions, have labels that differ."""
+    if "ties" in votes:
+        yield (
+            f"Labels vote: of {votes['labels']:,} labels the most frequent one of an image is its class; in "
+            f"{votes['unanimous']:,} images all agree, in {votes['decided']:,} most; {votes['ties']:,} without a most "
+            "frequent one are left out."
+        )
+    if "own captions" in votes:
+        kept, others = votes["own captions"], votes["other captions"]
+        yield f"People's captions: the {kept:,} whose own label is their image's; {others:,} others are left out."
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:

@@ -123,7 +123,8 @@ def test_values_that_differ_in_case_only_or_are_null(write: Write) -> None:
 
 
 SHAPE = "JSON of the wrong shape (an object). Give a table, a list of records or {image: label}."
-KEEP = "image '7' is 'female' here and 'male' in record 1. Keep one of the two."
+KEEP = "image '7' is 'female' here and 'male' in record 1. "
+KEEP += "Keep one of the two, or have them vote with --label-rule majority."
 MEND = "Give the record a number or a file name."
 
 

@@ -1,0 +1,34 @@
+"""Paintings in tables of ArtEmis, which name them by two columns: an id for each, as in WikiArt's folders."""
+
+from __future__ import annotations
+
+from judge.corpus.tables import Row
+
+PAINTING = "art_style/painting"
+"""The column of ids that tables of paintings get: "Impressionism/claude-monet_haystacks", as in WikiArt's folders."""
+
+_STYLE, _NAME = "art_style", "painting"
+
+
+def name_paintings(rows: list[Row]) -> list[Row]:
+    """Rows of ArtEmis with a column :data:`PAINTING` more, or their ``image_file`` cut; all others as they are.
+
+    A speaker's ``image_file`` is a path on somebody's machine: the style's folder and the file are kept.
+    """
+    known = rows[0].keys() if rows else ()
+    if _STYLE in known and _NAME in known:
+        return [row | {PAINTING: join_painting(row.get(_STYLE), row.get(_NAME))} for row in rows]
+    if "image_file" in known and "grounding_emotion" in known:
+        return [row | {"image_file": _cut(row.get("image_file"))} for row in rows]
+    return rows
+
+
+def join_painting(style: object, name: object) -> str | None:
+    """The id that WikiArt's folders give a painting; null where one of the two is no text, and empty where one is."""
+    if not isinstance(style, str) or not isinstance(name, str):
+        return None
+    return f"{style.strip()}/{name.strip()}" if style.strip() and name.strip() else ""
+
+
+def _cut(path: object) -> object:
+    return "/".join(path.replace("\\", "/").split("/")[-2:]) if isinstance(path, str) else path
