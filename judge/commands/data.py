@@ -11,7 +11,7 @@ from judge.corpus.columns import columns_of
 from judge.corpus.entries import records
 from judge.corpus.files import Document, read_document
 from judge.corpus.ids import canonical_id
-from judge.corpus.labels import read_labels
+from judge.corpus.labels import LabelOptions, read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.reading import ReadOptions, parse_captions
 from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
@@ -150,7 +150,10 @@ def _captions(document: Document, file: DataFile, seen: _Seen) -> str:
 def _labels(path: Path, note: LabelNote, seen: _Seen) -> str:
     """Classes and what is left out, with their numbers of images."""
     lexicon = load_lexicon(note.attribute) if note.attribute in shipped_lexicons() else None
-    labels = read_labels(path, attribute=note.attribute, lexicon=lexicon, label_column=note.column or None)
+    options = LabelOptions(note.rule)
+    labels = read_labels(
+        path, attribute=note.attribute, lexicon=lexicon, label_column=note.column or None, options=options
+    )
     found = dict.fromkeys(labels.classes, 0)
     for label in labels.by_image.values():
         found[label] += 1
@@ -164,7 +167,8 @@ def _labels(path: Path, note: LabelNote, seen: _Seen) -> str:
     seen.labelled.update(labels.by_image)
     left_out = counts(labels.ignored) if labels.ignored else "none"
     numbers = _compared(found, {_as_found(name, found): count for name, count in note.published.items()})
-    return f"{note.attribute}: {numbers}; left out: {left_out}"
+    votes = f"; {counts(labels.votes)}" if labels.votes else ""
+    return f"{note.attribute}: {numbers}; left out: {left_out}{votes}"
 
 
 def _as_found(name: str, found: Mapping[str, int]) -> str:

@@ -10,6 +10,7 @@ from typing import Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from judge.corpus.labels import Rule
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
@@ -71,6 +72,7 @@ class LabelNote(_Part):
         attribute: its name, as ``--attribute`` takes it.
         column: of the file.
         classes: as spelled in the file.
+        rule: of an image with several labels, as ``--label-rule`` takes it.
         left_out: value -> what it says; images that have it are in no class.
         perceived_by: who saw the class in the image: annotators, writers of captions. Never the people shown.
         how: how their answers became one class.
@@ -80,6 +82,7 @@ class LabelNote(_Part):
     attribute: str
     column: str = ""
     classes: tuple[str, ...] = Field(min_length=2)
+    rule: Rule = "one"
     left_out: dict[str, str] = {}
     perceived_by: str
     how: str

@@ -140,6 +140,8 @@ def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
         yield f"{note.attribute}{column}: {', '.join(note.classes)}"
         yield f"  perceived by: {note.perceived_by}"
         yield f"  how: {note.how}"
+        if note.rule != "one":
+            yield f"  of several of one image: {note.rule}"
         if note.published:
             yield f"  published: {counts(note.published)} images"
         if note.left_out:

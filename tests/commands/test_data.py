@@ -300,6 +300,30 @@ def test_captions_and_instances_of_another_shape(world: WorldFiles, tmp_path: Pa
     assert "passing on" not in text
 
 
+EMOTIONS = ("amusement", "awe", "contentment", "excitement", "anger", "disgust", "fear", "sadness", "something else")
+
+
+def test_artemis(tmp_path: Path) -> None:
+    """Three annotators a painting, of whom two agree; at the last one all three differ."""
+    rows = [
+        {"art_style": "Realism", "painting": f"p{number}", "emotion": EMOTIONS[(number + step) % 9]}
+        for number in range(9)
+        for step in (0, 0, 1)
+    ]
+    rows += [{"art_style": "Cubism", "painting": "p0", "emotion": emotion} for emotion in EMOTIONS[:3]]
+    rows = [row | {"utterance": "a tree and a house", "repetition": "3"} for row in rows]
+    write_csv(tmp_path / "artemis_dataset_release_v0.csv", rows)
+    done = done_well("data", "check", "artemis-v1", tmp_path)
+    text = " ".join(done.stdout.split())
+    assert "30 records with art_style, painting, repetition" in text
+    assert "images 10, captions 30" in text
+    assert all(f"{emotion} 1" in text for emotion in EMOTIONS)
+    assert "left out: none; labels 30, unanimous 0, decided 9, ties 1" in text
+    assert "passing on: NO" in text
+    ready = commands_of(done.stdout)
+    assert [command.count("--label-rule") for command in ready.values()] == [1, 1]
+
+
 def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
     """Of no labels nothing is wanted; a table that goes with them needs its columns alone."""
     (tmp_path / "images").mkdir()
