@@ -24,11 +24,11 @@ from judge.utils.hub import quiet
 
 ROOT = Path(__file__).parents[1]
 # What people are described by where gender, age or skin is told, beside the shipped lexicons' words.
-TELLING = (
-    "they'd he she his her king queen lord bearded beard bikini pregnant dress-wearing blond blonde black-skinned "
-    "white-skinned dark-skinned light-skinned asian african european indian latino arab caucasian teenager granny nun "
-    "monk priest maid butler nurse mermaid santa ballerina cowboy housewife chairman"
-).split()
+TELLING = {
+    "beard", "bearded", "bikini", "pregnant", "blond", "blonde", "african", "asian", "arab", "caucasian", "european",
+    "indian", "latino", "skin", "skinned", "teenager", "granny", "nun", "monk", "priest", "maid", "butler", "mermaid",
+    "santa", "ballerina", "cowboy", "housewife", "chairman", "lord", "king", "queen",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_500_prompts_of_which_none_tells_an_attribute(bench: Any) -> None:
         lexicon = load_lexicon(name)
         assert not [prompt.text for prompt in prompts if list(lexicon.find(tokenize(prompt.text)))]
     words = {word for prompt in prompts for word in tokenize(prompt.text)}
-    assert not words & set(TELLING)
+    assert not words & TELLING
     # Each has a person, and says how nobody can tell who it is.
     assert all(prompt.person in prompt.text and prompt.person.split()[:1] == ["a"] for prompt in prompts)
 
@@ -150,7 +150,12 @@ def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path,
         asked = make_pipeline()
         asked.set_progress_bar_config(disable=True)
         found = asked(
-            bench.make_prompts()[1].text, generator=noise, num_inference_steps=2, guidance_scale=7.5, height=16, width=16
+            bench.make_prompts()[1].text,
+            generator=noise,
+            num_inference_steps=2,
+            guidance_scale=7.5,
+            height=16,
+            width=16,
         ).images[0]
     np.testing.assert_allclose(np.asarray(found).astype(int)[..., ::-1], made["002001.png"].astype(int), atol=1)
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from judge.errors import JudgeError
 from judge.text.lexicon import Lexicon, load_lexicon
+
+
+@dataclass(frozen=True)
+class TaskUnion(Lexicon):
+    """The tasks of several lexicons.
+
+    Attributes:
+        parts: the lexicons.
+    """
+
+    parts: tuple[Lexicon, ...] = ()
 
 
 def load_tasks(names: Sequence[str]) -> Lexicon:
@@ -20,7 +32,7 @@ def load_tasks(names: Sequence[str]) -> Lexicon:
     return lexicons[0] if len(lexicons) == 1 else unite_lexicons(lexicons)
 
 
-def unite_lexicons(lexicons: Sequence[Lexicon]) -> Lexicon:
+def unite_lexicons(lexicons: Sequence[Lexicon]) -> TaskUnion:
     """All tasks of several lexicons. As within one, the longest entry wins: a "surf board" is no surfing.
 
     One token stands for all (one for each lexicon would tell which of them was named). What one lexicon only hides and
@@ -40,10 +52,17 @@ def unite_lexicons(lexicons: Sequence[Lexicon]) -> Lexicon:
                 raise JudgeError(what, where="--tasks", mend="keep it in one of the lexicons")
             classes[name] = words
             owner |= dict.fromkeys(words, name)
-    return Lexicon(
+    return TaskUnion(
         name=",".join(lexicon.name for lexicon in lexicons),
         token=f"<{'-or-'.join(lexicon.token[1:-1] for lexicon in lexicons)}>",
         classes=classes,
         hidden_only=frozenset().union(*(lexicon.hidden_only for lexicon in lexicons)) - owner.keys(),
         source="; ".join(f"{lexicon.name}: {lexicon.source}" for lexicon in lexicons),
+        parts=tuple(lexicons),
     )
+
+
+def unlisted_tasks(lexicon: Lexicon | None, listed: Collection[str]) -> frozenset[str]:
+    """The tasks of those lexicons in a union that share none with ``listed``: a list of objects has no activities."""
+    parts = lexicon.parts if isinstance(lexicon, TaskUnion) else ()
+    return frozenset().union(*(part.classes for part in parts if part.classes.keys().isdisjoint(listed)))

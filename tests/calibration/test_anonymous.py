@@ -135,7 +135,11 @@ def test_captions_name_classes_as_often_as_the_truth_says(name: str) -> None:
     named = {scene.image_id: GENDER.mentions(tokenize(said[scene.image_id][0])) for scene in scenes}
     truth = true_naming(NAMERS[name])
     assert max(map(len, named.values())) <= 1
-    for of, tasks in ((truth["classes"], TASKS), (truth["tasks"]["cake"], ("cake",)), (truth["tasks"]["tie"], ("tie",))):
+    for of, tasks in (
+        (truth["classes"], TASKS),
+        (truth["tasks"]["cake"], ("cake",)),
+        (truth["tasks"]["tie"], ("tie",)),
+    ):
         images = [scene.image_id for scene in scenes if scene.tasks[0] in tasks]
         for class_, share in of.items():
             found = np.mean([class_ in named[image] for image in images])

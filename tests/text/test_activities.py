@@ -137,8 +137,8 @@ def test_the_union_by_hand() -> None:
     both = unite_lexicons([ONE, TWO])
     assert (both.name, both.token, both.source) == ("one,two", "<one-or-two>", "one: first; two: second")
     assert both.hidden_only == {"w", "v"}
-    assert [*both.find("x y z w x".split())] == [(0, 2, "a"), (2, 3, "b"), (3, 4, None), (4, 5, "a")]
-    assert mask("x y q z".split(), both) == ("<one-or-two>", "q", "<one-or-two>")
+    assert [*both.find(["x", "y", "z", "w", "x"])] == [(0, 2, "a"), (2, 3, "b"), (3, 4, None), (4, 5, "a")]
+    assert mask(["x", "y", "q", "z"], both) == ("<one-or-two>", "q", "<one-or-two>")
     assert load_tasks(["activities"]) is ACTIVITIES
 
 
@@ -152,7 +152,10 @@ def test_the_union_names_no_more_than_both(words: list[str]) -> None:
 
 def test_what_cannot_be_united() -> None:
     other = Lexicon("other", "<other>", {"c": frozenset({"x"})})
-    assert fault_of(unite_lexicons, [ONE, other]) == "--tasks: 'x' stands for 'a' and for 'c'. Keep it in one of the lexicons."
+    assert (
+        fault_of(unite_lexicons, [ONE, other])
+        == "--tasks: 'x' stands for 'a' and for 'c'. Keep it in one of the lexicons."
+    )
     again = Lexicon("again", "<again>", {"a": frozenset({"p"})})
     assert fault_of(unite_lexicons, [ONE, again]) == "--tasks: two lexicons have a task 'a'. Rename it in one of them."
     assert "no lexicon 'activites'" in fault_of(load_tasks, ["coco-objects", "activites"])
