@@ -64,7 +64,7 @@ class Generation:
 def make_prompts() -> list[Prompt]:
     """The shipped prompts: every activity of every scene with four of the ways to be anonymous."""
     lists: dict[str, Any] = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
-    found = []
+    found: list[Prompt] = []
     for place, (scene, activities) in enumerate(lists["scenes"].items()):
         for step, activity in enumerate(activities):
             for way in range(WAYS):
@@ -104,9 +104,10 @@ def load_pipeline(reference: str, device: str) -> Any:
     utils.logging.disable_progress_bar()
     where, mend = f"--pipeline {reference}", "name a text-to-image pipeline of diffusers with .safetensors weights"
     kind = torch.float16 if device.startswith("cuda") else torch.float32
+    loader: Any = DiffusionPipeline
     try:
         with quiet():
-            pipeline = DiffusionPipeline.from_pretrained(
+            pipeline = loader.from_pretrained(
                 locate(reference, where), use_safetensors=True, trust_remote_code=False, torch_dtype=kind
             )
     except JudgeError:

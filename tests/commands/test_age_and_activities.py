@@ -103,7 +103,7 @@ def test_gender_and_age_at_once(files: Path) -> None:
     parts = [derived(human, lexicon) for lexicon in (GENDER, AGE)]
     counts = Counter(f"{parts[0][image]} & {parts[1][image]}" for image in parts[0].keys() & parts[1].keys())
     assert run["captioners"]["nic_plus"]["images"] == {name: of for name, of in sorted(counts.items()) if of >= 10}
-    assert len(run["captioners"]["nic_plus"]["images"]) >= 4
+    assert len(run["captioners"]["nic_plus"]["images"]) >= 3
     assert 0 < (rows["lic"].human or 0) < 1
 
 
