@@ -612,7 +612,10 @@ class MetricSettings(AligningSettings):
         "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
         min_length=1,
     )
-    tasks: str = option("coco-objects", "words of objects or other tasks: a shipped lexicon, or a .yaml file")
+    tasks: Annotated[tuple[str, ...], _list_or_text(_names)] = option(
+        ("coco-objects",),
+        "comma-separated: words of objects or other tasks: coco-objects, activities, or a .yaml file", min_length=1,
+    )  # fmt: skip
     prior: Literal["joint", "product"] = option("joint", "frequency of a set of tasks: joint, or product of each")
     alignment: Literal["none", "constant", "contextual"] | None = option(
         None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"

@@ -2,7 +2,7 @@
 
 The attribute shows on the foreground person alone, and only inside of the outline: two scenes that differ in nothing
 else have the same masks, and the same pixels outside of that person's mask. The looks are arbitrary devices that a
-judge can learn (``drawing.people``); they claim nothing about people.
+judge can learn (``drawing.people``); they claim nothing about people. In an anonymous scene it shows nowhere.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ def _sheet(scenes: Sequence[Scene], seed: int, size: int) -> Pixels:
     for scene in scenes:
         drawing = draw(scene, seed=seed, size=size)
         region = np.any([thing.mask for thing in drawing.things if thing.label == PERSON], axis=0)
-        title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {', '.join(scene.tasks)}"
+        shown = "anonymous" if scene.anonymous else scene.attribute
+        title = f"{scene.image_id}: {shown}, {scene.setting}, {', '.join(scene.tasks)}"
         tiles.append(before_and_after(title, drawing.pixels, hide(drawing.pixels, region), region))
     return contact_sheet(tiles)
 

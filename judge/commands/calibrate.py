@@ -35,7 +35,8 @@ from judge.masking.instances import PERSON
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.report.calibration import calibration_json, draw_calibration, title
-from judge.text.lexicon import Lexicons, load_lexicon
+from judge.text.lexicon import Lexicons
+from judge.text.unions import load_tasks
 from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, fingerprint_of
@@ -129,7 +130,7 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, Source]:
 
     Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
     """
-    words = Lexicons(choose_lexicon(config), load_lexicon(config.tasks))
+    words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
     given = {name: getattr(config, name) for name in RunConfig.model_fields if getattr(config, name) is not None}
     corpus = read_corpus(make_config(given, RunConfig, where=config.command))
     builder = EvidenceBuilder(corpus, words)

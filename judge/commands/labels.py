@@ -16,6 +16,7 @@ from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics import find_metric, spell_out
 from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
 from judge.text.products import multiply_lexicons
+from judge.text.unions import load_tasks
 from judge.types import Labels
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
 def choose_lexicons(config: RunSettings) -> Lexicons:
     """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
     asked = config.breakdown or any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
-    return Lexicons(choose_lexicon(config), load_lexicon(config.tasks) if asked else None)
+    return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if asked else None)
 
 
 def labels_of(config: LabelSettings) -> Labels | None:

@@ -102,6 +102,18 @@ def derive_tasks(
     return Tasks(ordered, by_image, f"derived: an image shows a task when {enough}", derived=True, ignored=ignored)
 
 
+def join_tasks(first: Tasks, second: Tasks) -> Tasks:
+    """The tasks of both, of images that both know; none is in both."""
+    names = tuple(sorted({*first.names, *second.names}))
+    place = {name: index for index, name in enumerate(names)}
+    by_image = {
+        image: tuple(sorted(place[of.names[index]] for of in (first, second) for index in of.by_image[image]))
+        for image in first.by_image
+        if image in second.by_image
+    }
+    return Tasks(names, by_image, f"{first.source}; {second.source}", ignored={**second.ignored, **first.ignored})
+
+
 def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tuple[str, ...]]]:
     """What of ``tasks`` can be guessed on ``images``: tasks that vary among them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, TypeVar, cast
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from judge.corpus import Corpus, common_images
 from judge.corpus.labels import derive_labels
 from judge.corpus.products import ProductLabels
-from judge.corpus.tasks import Tasks, derive_tasks, usable
+from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
@@ -24,6 +24,7 @@ from judge.text.alignment import AlignmentName
 from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
+from judge.text.unions import unlisted_tasks
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
@@ -116,7 +117,8 @@ class EvidenceBuilder:
         self.mask = cache(partial(_mask, words))
         self.mentions = cache(partial(_mentions, words))
         self.named = cache(partial(_named, words))
-        self.truth = Truth(corpus.labels or self._derive_labels(words.attribute), words, corpus.tasks)
+        labels = corpus.labels or self._derive_labels(words.attribute)
+        self.truth = Truth(labels, words, self._complete(corpus.tasks, words.tasks))
         self._built: dict[tuple[object, ...], Evidence] = {}
         # People's captions, by their images, and what was found out about them: mostly for all captioners alike.
         self._people: dict[tuple[str, ...], list[Row]] = {}
@@ -301,20 +303,31 @@ class EvidenceBuilder:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks
 
+    def _complete(self, tasks: Tasks | None, words: Lexicon | None) -> Tasks | None:
+        """``tasks`` that were given, and those of lexicons of which they list none, as human captions name them."""
+        unlisted = unlisted_tasks(words, tasks.names) if tasks else None
+        if not (tasks and unlisted):
+            return tasks
+        return join_tasks(tasks, self._derive_tasks(unlisted, self.corpus.human.by_image))
+
+    def _derive_tasks(self, names: Iterable[str], images: Iterable[str]) -> Tasks:
+        human = self.corpus.human.by_image
+        mentions = {
+            image: [self.mentions(self._words(caption), "tasks") for caption in human[image]]
+            for image in images
+            if human[image]
+        }
+        return derive_tasks(mentions, names=names)
+
     def find_tasks(self, images: Sequence[str], *, without: Collection[str] = ()) -> tuple[Tasks, dict[str, int]]:
         """The tasks that judges guess, those called as in ``without`` left out; and reason -> what else was left out.
 
         Raises:
             JudgeError: nothing to guess; a task without words that could be hidden.
         """
-        words, tasks, human = self.task_words, self.truth.tasks, self.corpus.human.by_image
+        words, tasks = self.task_words, self.truth.tasks
         if tasks is None:
-            given = {image: human[image] for image in images if human[image]}
-            mentions = {
-                image: [self.mentions(self._words(caption), "tasks") for caption in captions]
-                for image, captions in given.items()
-            }
-            tasks = derive_tasks(mentions, names=words.classes)
+            tasks = self._derive_tasks(words.classes, images)
         names = {*tasks.names} - {*without}
         if not names:
             raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")

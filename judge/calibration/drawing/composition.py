@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from judge.calibration.drawing.canvas import BACKGROUND, Canvas, Pen
+from judge.calibration.drawing.disguises import choose_disguise, paint_disguise
 from judge.calibration.drawing.objects import WAYS, Place
 from judge.calibration.drawing.people import make_figure, paint_bystander, paint_person
 from judge.calibration.drawing.settings import DRAWN
@@ -59,7 +60,7 @@ def compose(scene: Scene, size: int, *, seed: int) -> tuple[Canvas, Pixels, tupl
         The canvas with its labels; the finished picture, [H, W, 3]; what label 1, 2, ... is: the foreground
         person, the tasks, other people.
     """
-    # One generator a purpose; the attribute has a say in the last alone.
+    # One generator a purpose; the attribute has a say in the last alone, and in an anonymous scene in none.
     place_rng, person_rng, item_rng, crowd_rng, light_rng = stream(seed, f"scene {scene.image_id}").spawn(5)
     look_rng = stream(seed, f"look {scene.image_id}")
     canvas = Canvas(size)
@@ -72,7 +73,7 @@ def compose(scene: Scene, size: int, *, seed: int) -> tuple[Canvas, Pixels, tupl
     bystanders = int(crowd_rng.choice(3, p=(0.4, 0.35, 0.25)))
     _draw_bystanders(picture, stance, range(len(items) + 2, len(items) + 2 + bystanders), crowd_rng)
     _draw_items(picture, stance, [item for item in items if item.place.behind], item_rng)
-    _draw_foreground(picture, stance, items, scene.attribute, (person_rng, look_rng))
+    _draw_foreground(picture, stance, items, scene, (person_rng, look_rng))
     if len(items) == 1 and place_rng.random() < 0.35:
         side = -1 if stance.flip else 1
         with canvas.drawing(BACKGROUND):
@@ -112,7 +113,7 @@ def _draw_foreground(
     picture: Pen,
     stance: _Stance,
     items: list[_Item],
-    attribute: str,
+    scene: Scene,
     rngs: tuple[np.random.Generator, np.random.Generator],
 ) -> None:
     hands = {
@@ -123,11 +124,17 @@ def _draw_foreground(
     }
     on_board = any(item.place.lift for item in items)
     figure = make_figure(rngs[0], hands=(hands.get(1), hands.get(-1)), wide_stance=on_board)
+    disguise = choose_disguise(rngs[1], front=any(item.place.front for item in items)) if scene.anonymous else None
+    if disguise:
+        figure = disguise.shape(figure)
     pen = stance.pen(picture, lean=True)
     with picture.canvas.drawing(_FOREGROUND):
         figure.paint(pen, (0, 0, 0))
     with picture.canvas.inside(_FOREGROUND):
-        paint_person(pen, figure, attribute, rngs[1])
+        if disguise:
+            paint_disguise(pen, figure, disguise, rngs[1])
+        else:
+            paint_person(pen, figure, scene.attribute, rngs[1])
 
 
 def _draw_items(picture: Pen, stance: _Stance, items: list[_Item], rng: np.random.Generator) -> None:

@@ -48,6 +48,11 @@ class Place:
     upright: bool = False
     tilt: float = 0.0
 
+    @property
+    def front(self) -> bool:
+        """Whether it covers some of the body."""
+        return not (self.behind or self.lift or self.origin[0])
+
 
 _FRONT = Place((0, -0.42), hand=(0.11, -0.43), other=(0.11, -0.43))
 _TABLE = Place((0.4, -0.4), reach=0.62, table=True, upright=True)

@@ -1,0 +1,290 @@
+"""``scripts/papers/anonymousbench.py``: prompts, pictures by a real (tiny) diffusers pipeline, sheets, what is kept."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from helpers import fault_of
+from typer.testing import CliRunner
+
+from judge.errors import JudgeError
+from judge.masking.images import encode
+from judge.text.lexicon import load_lexicon
+from judge.text.tokens import tokenize
+from judge.utils.hub import quiet
+
+ROOT = Path(__file__).parents[1]
+# What people are described by where gender, age or skin is told, beside the shipped lexicons' words.
+TELLING = {
+    "beard", "bearded", "bikini", "pregnant", "blond", "blonde", "african", "asian", "arab", "caucasian", "european",
+    "indian", "latino", "skin", "skinned", "teenager", "granny", "nun", "monk", "priest", "maid", "butler", "mermaid",
+    "santa", "ballerina", "cowboy", "housewife", "chairman", "lord", "king", "queen",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "scripts" / "papers")
+        yield import_module("anonymousbench")
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stable Diffusion's own parts with random weights: 8 x 8 latents, pictures of 16 x 16."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    with quiet():
+        make_pipeline().save_pretrained(folder)
+    return folder
+
+
+def make_pipeline() -> Any:
+    import transformers as tf
+    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+
+    torch.manual_seed(0)
+    letters = "abcdefghijklmnopqrstuvwxyz,.-'"
+    vocabulary = [*letters, *(letter + "</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
+    tokenizer = tf.CLIPTokenizer(
+        vocab={token: index for index, token in enumerate(vocabulary)}, merges=[], model_max_length=77
+    )
+    text = tf.CLIPTextConfig(
+        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        bos_token_id=len(vocabulary) - 2, eos_token_id=len(vocabulary) - 1, pad_token_id=len(vocabulary) - 1,
+    )  # fmt: skip
+    unet = UNet2DConditionModel(
+        sample_size=8, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4, cross_attention_dim=16,
+        attention_head_dim=4, down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+    )  # fmt: skip
+    vae = AutoencoderKL(
+        block_out_channels=(4, 8), norm_num_groups=4, sample_size=16,
+        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
+    )  # fmt: skip
+    return StableDiffusionPipeline(
+        vae=vae, text_encoder=tf.CLIPTextModel(text), tokenizer=tokenizer, unet=unet, scheduler=DDIMScheduler(),
+        safety_checker=None, feature_extractor=None, requires_safety_checker=False,
+    )  # fmt: skip
+
+
+def run(bench: Any, *arguments: object) -> str:
+    done = CliRunner().invoke(bench.app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def refused(bench: Any, *arguments: object) -> str:
+    done = CliRunner().invoke(bench.app, [str(argument) for argument in arguments])
+    assert done.exit_code == 2
+    return done.output.strip()
+
+
+# Prompts
+
+
+def test_500_prompts_of_which_none_tells_an_attribute(bench: Any) -> None:
+    prompts = bench.make_prompts()
+    assert [prompt.number for prompt in prompts] == list(range(1, 501))
+    assert len({prompt.text for prompt in prompts}) == 500
+    for name in ("gender", "gender-wide", "age"):
+        lexicon = load_lexicon(name)
+        assert not [prompt.text for prompt in prompts if list(lexicon.find(tokenize(prompt.text)))]
+    words = {word for prompt in prompts for word in tokenize(prompt.text)}
+    assert not words & TELLING
+    # Each has a person, and says how nobody can tell who it is.
+    assert all(prompt.person in prompt.text and prompt.person.split()[:1] == ["a"] for prompt in prompts)
+
+
+def test_prompts_are_balanced(bench: Any) -> None:
+    prompts = bench.make_prompts()
+    for what, each, number in (("scene", 20, 25), ("person", 25, 20)):
+        assert Counter(getattr(prompt, what) for prompt in prompts) == Counter(
+            dict.fromkeys({getattr(prompt, what) for prompt in prompts}, each)
+        )
+        assert len({getattr(prompt, what) for prompt in prompts}) == number
+    assert set(Counter((prompt.scene, prompt.activity) for prompt in prompts).values()) == {4}
+    assert set(Counter((prompt.scene, prompt.person) for prompt in prompts).values()) == {1}
+
+
+def test_prompts_are_written(bench: Any, tmp_path: Path) -> None:
+    assert run(bench, "prompts").splitlines() == [prompt.text for prompt in bench.make_prompts()]
+    run(bench, "prompts", "--out", tmp_path / "prompts.csv")
+    with (tmp_path / "prompts.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["text"] for row in rows] == [prompt.text for prompt in bench.make_prompts()]
+    assert rows[0].keys() == {"number", "text", "scene", "activity", "person"}
+
+
+# Pictures
+
+
+def images(bench: Any, pipeline: Path, out: Path, *more: object) -> str:
+    settings = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
+    return run(bench, "images", "--pipeline", pipeline, "--out", out, *settings, *more)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path, tmp_path: Path) -> None:
+    told = images(bench, pipeline, tmp_path / "five")
+    assert told.startswith("4 pictures made; all 4 are in ")
+    names = ["001000.png", "001001.png", "002000.png", "002001.png"]
+    assert sorted(path.name for path in (tmp_path / "five" / "images").iterdir()) == names
+    images(bench, pipeline, tmp_path / "one", "--batch", 1)
+    made = {name: cv2.imread(str(tmp_path / "five" / "images" / name)) for name in names}
+    assert len({of.tobytes() for of in made.values()}) == 4
+    for name in names:
+        alone = cv2.imread(str(tmp_path / "one" / "images" / name))
+        np.testing.assert_allclose(alone.astype(int), made[name].astype(int), atol=1)
+    # What diffusers makes of the prompt and the seed when it is asked directly.
+    noise = torch.Generator("cpu").manual_seed(bench.seed_of(0, 2, 1))
+    with quiet():
+        asked = make_pipeline()
+        asked.set_progress_bar_config(disable=True)
+        found = asked(
+            bench.make_prompts()[1].text,
+            generator=noise,
+            num_inference_steps=2,
+            guidance_scale=7.5,
+            height=16,
+            width=16,
+        ).images[0]
+    np.testing.assert_allclose(np.asarray(found).astype(int)[..., ::-1], made["002001.png"].astype(int), atol=1)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_killed_run_goes_on_and_finished_pictures_stay(
+    bench: Any, pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, write, written = tmp_path / "out", bench.write_whole, []
+
+    def dying(path: Path, data: bytes) -> None:
+        if path.suffix == ".png" and len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(path) if path.suffix == ".png" else None
+        write(path, data)
+
+    monkeypatch.setattr(bench, "write_whole", dying)
+    settings = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
+    done = CliRunner().invoke(bench.app, [*map(str, ("images", "--pipeline", pipeline, "--out", out, *settings))])
+    assert done.exit_code == 130
+    monkeypatch.setattr(bench, "write_whole", write)
+    times = {path: path.stat().st_mtime_ns for path in (out / "images").iterdir()}
+    assert len(times) == 3
+    assert images(bench, pipeline, out).startswith("1 pictures made; all 4 are in ")
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    assert images(bench, pipeline, out).startswith("0 pictures made")
+    settings = ("--steps", 3, "--size", 16)
+    line = refused(bench, "images", "--pipeline", pipeline, "--out", out, *settings)
+    assert "holds pictures made with another settings.yaml" in line
+
+
+def test_seeds_are_those_of_prompt_and_index(bench: Any) -> None:
+    seeds = {bench.seed_of(seed, prompt, index) for seed in range(3) for prompt in range(1, 101) for index in range(10)}
+    assert len(seeds) == 3000
+    assert all(0 <= seed < 2**32 for seed in seeds)
+    assert bench.seed_of(0, 17, 3) == bench.seed_of(0, 17, 3)
+
+
+def test_what_is_no_pipeline(bench: Any, pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    line = refused(bench, "images", "--pipeline", tmp_path / "none", "--out", out)
+    assert line == f"judge: --pipeline {tmp_path / 'none'}: no such folder. Check the path."
+    (tmp_path / "empty").mkdir()
+    line = refused(bench, "images", "--pipeline", tmp_path / "empty", "--out", out)
+    assert "cannot be loaded" in line
+    assert line.endswith("Name a text-to-image pipeline of diffusers with .safetensors weights.")
+    line = refused(bench, "images", "--pipeline", pipeline, "--out", out, "--size", 15, "--per-prompt", 1, "--first", 1)
+    assert "cannot make pictures" in line
+    assert not list(out.rglob("*.png"))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("x")
+    line = refused(bench, "images", "--pipeline", pipeline, "--out", tmp_path / "mine")
+    assert line.endswith("holds something else. Name another folder.")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert fault_of(bench.load_pipeline, str(pipeline), "cpu") == (
+        "needs the package 'diffusers'. Install it: pip install 'caption-judge[generation]'."
+    )
+
+
+def test_weights_that_are_pickles_are_not_read(bench: Any, pipeline: Path, tmp_path: Path) -> None:
+    with quiet():
+        make_pipeline().save_pretrained(tmp_path, safe_serialization=False)
+    assert list(tmp_path.rglob("*.bin"))
+    with pytest.raises(JudgeError, match="cannot be loaded"):
+        bench.load_pipeline(str(tmp_path), "cpu")
+
+
+# Sheets, and what is kept
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    folder = tmp_path / "made"
+    (folder / "images").mkdir(parents=True)
+    for number in range(6):
+        picture = np.full((16, 16, 3), 40 * number, dtype=np.uint8)
+        (folder / "images" / f"00100{number}.png").write_bytes(encode(picture))
+    return folder
+
+
+def fill(path: Path, answers: dict[str, tuple[str, str]]) -> Path:
+    """A sheet with the answers to the pictures whose names end so."""
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = list(csv.reader(file))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *([row[0], *answers.get(row[0][5], ("", ""))] for row in rows)])
+    return path
+
+
+def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, made: Path, tmp_path: Path) -> None:
+    """Worked by hand: of pictures 0 to 5 the first has 3 of 3, then 2 of 3, 1 of 3, 1 of 2 (a tie), 0, not rated."""
+    run(bench, "sheet", "--images", made, "--raters", 3)
+    assert "is there already" in refused(bench, "sheet", "--images", made)
+    yes, hidden, nobody = ("yes", "Yes"), ("yes", "no"), ("no", "")
+    votes = [
+        {"0": yes, "1": yes, "2": yes, "3": yes, "4": nobody},
+        {"0": yes, "1": yes, "2": hidden, "3": hidden, "4": nobody},
+        {"0": yes, "1": hidden, "2": nobody, "4": hidden},
+    ]
+    sheets = [fill(made / f"sheet_{rater}.csv", answers) for rater, answers in enumerate(votes, 1)]
+    given = [part for sheet in sheets for part in ("--answers", sheet)]
+    told = run(bench, "keep", "--images", made, *given, "--out", tmp_path / "kept")
+    assert told.startswith("kept 2, left out 3, not rated 1; see ")
+    kept = sorted((tmp_path / "kept" / "images").iterdir())
+    assert [path.name for path in kept] == ["001000.png", "001001.png"]
+    assert [path.read_bytes() for path in kept] == [(made / "images" / path.name).read_bytes() for path in kept]
+    table = (tmp_path / "kept" / "kept.csv").read_text()
+    assert table == "image,yes,raters\n001000.png,3,3\n001001.png,2,3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("image,human\n", "is no sheet. Its columns are image, human, anonymous."),
+        ("image,human,anonymous\n001000.png,maybe,\n", "line 2: 'maybe' is neither yes nor no"),
+        ("image,human,anonymous\n001000.png,yes,\n", "line 2: a question is not answered. Answer both."),
+        ("image,human,anonymous\n001000.png,no,\n001000.png,no,\n", "line 3: '001000.png' is answered twice"),
+        ("image,human,anonymous\nx.png,yes,yes\n", "there is no picture 'x.png'. Check --images."),
+        ("image,human,anonymous\n001000.png,no,\n", "no picture is kept"),
+    ],
+)
+def test_faulty_sheets(bench: Any, made: Path, tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "sheet.csv").write_text(text)
+    told = refused(bench, "keep", "--images", made, "--answers", tmp_path / "sheet.csv", "--out", tmp_path / "kept")
+    assert line in told
+    assert not (tmp_path / "kept").exists()
+
+
+def test_the_drawn_world(bench: Any, tmp_path: Path) -> None:
+    told = run(bench, "world", "--out", tmp_path / "world", "--images", 3)
+    assert "The world is in" in told
+    assert len(list((tmp_path / "world" / "images").iterdir())) == 3
