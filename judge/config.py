@@ -71,6 +71,10 @@ def _lower_names(parts: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in _names(parts)))
 
 
+def _paths(entries: list[str]) -> tuple[Path, ...]:
+    return tuple(map(Path, entries))
+
+
 def _captions(entries: list[str]) -> dict[str, Path]:
     """Captioner -> file, of ``FILE`` or ``NAME=FILE``."""
     from judge.corpus import name_captioners
@@ -556,6 +560,33 @@ class AlignConfig(AligningSettings, TextSettings):
     labels: LabelFiles = option(None, f"{LABELS}; images without one are left out", repeated="[NAME=]FILE")
     meteor: int = option(5000, "captions to compute METEOR on (needs Java); 0 for none", ge=0)
     out: Path = option(..., RESULTS, "runs/aligned")
+
+
+class AnonymousConfig(TextSettings):
+    """Options of ``judge anonymous``."""
+
+    command = "judge anonymous"
+    essential = ("captions", "images", "attribute", "lexicon", "ratings", "run", "sample", "out", "overwrite")
+    only_in_file = frozenset({"labels", "id_column", "label_column", "label_values"})
+
+    attribute: str = option("gender", "attribute that cannot be seen in the images")
+    lexicon: str | dict[str, str] | None = option(
+        None,
+        "words that name a class: a shipped lexicon, or a .yaml file",
+        "the attribute's own",
+        repeated="[NAME=]TEXT",
+    )
+    captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", min_length=1)
+    images: Path | None = option(None, f"{IMAGES}: those of the benchmark; captions of others are left out")
+    ratings: Annotated[tuple[Path, ...], _list_or_text(_paths)] = option(
+        (), "sheet that a rater filled in, saved by rating.html or as rating.csv", repeated="FILE"
+    )
+    run: Path | None = option(None, "folder of a finished judge evaluate, whose metrics are compared with the ratings")
+    sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", ge=1)
+    seed: Seed = option(0, "seed of the sheet's sample and order, and of resamples")
+    resamples: int = option(2000, "resamples of the bootstrap of raters' agreement", ge=100)
+    level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
+    out: Path = option(..., RESULTS, "runs/anonymous")
 
 
 class MetricSettings(AligningSettings):

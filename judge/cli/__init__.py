@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from judge.cli.ablate_detectors import ablate_detectors
 from judge.cli.ablate_masks import ablate_masks
 from judge.cli.align import align
+from judge.cli.anonymous import anonymous
 from judge.cli.attribute import attribute
 from judge.cli.calibrate import calibrate
 from judge.cli.caption import caption
@@ -88,6 +89,7 @@ add_command(app, "caption", caption)
 add_command(app, "calibrate", calibrate)
 add_command(app, "mask", mask)
 add_command(app, "align", align)
+add_command(app, "anonymous", anonymous)
 app.add_typer(ablates, name="ablate")
 add_command(ablates, "detectors", ablate_detectors)
 add_command(ablates, "masks", ablate_masks)

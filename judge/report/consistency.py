@@ -10,6 +10,11 @@ from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, names
 from judge.statistics.consistency import Consistency, HumanAlignment, JudgePair, percent_reduction
 from judge.statistics.summary import name_row
 
+INTERVAL_NOTE = (
+    "Intervals are for other captioners; of fewer than four there is none. That values and scores are estimates "
+    "themselves is not in them: it draws correlations towards 0."
+)
+
 
 def pair_table(consistency: Consistency) -> Table[JudgePair]:
     """A row per metric and pair of judges: conflict of sign, and correlation of amplifications, over captioners."""
@@ -56,12 +61,14 @@ def variation_table(consistency: Consistency) -> Table[str]:
 
 
 def people_table(consistency: Consistency) -> Table[HumanAlignment]:
-    """A row per metric and judge: correlation of amplifications with people's scores of the captioners."""
+    """A row per metric and judge: both correlations of amplifications with people's scores of the captioners."""
     columns: tuple[Column[HumanAlignment], ...] = (
         names("metric (judge)", lambda row: name_row(row.metric, row.judge)),
         Column("captioners", lambda row: row.alignment.pairs, COUNT),
         Column("human alignment", lambda row: row.alignment.pearson, SIGNED),
         Column("interval", lambda row: row.alignment.interval, SIGNED),
+        Column("Spearman", lambda row: row.alignment.spearman, SIGNED),
+        Column("interval", lambda row: row.alignment.spearman_interval, SIGNED),
     )
     note = "Human alignment: Pearson's correlation of amplifications with people's scores, over captioners."
-    return Table(columns, consistency.alignments, "Agreement with people", (note,))
+    return Table(columns, consistency.alignments, "Agreement with people", (note, INTERVAL_NOTE))

@@ -7,11 +7,9 @@ allows no request, and no script but the one that sorts the examples.
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +27,7 @@ from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, as_svg
 from judge.report.quality import quality_table
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table
+from judge.report.templating import asset, render, script_hash, trusted
 from judge.report.verdicts import verdict_notes, verdicts
 from judge.statistics.consistency import measure_consistency
 
@@ -104,29 +103,13 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
     Raises:
         JudgeError: a figure cannot be written.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    templates = Environment(
-        loader=PackageLoader("judge.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    return templates.get_template("report.html").render(_values(contents, figures))
-
-
-def _trusted(text: str) -> Markup:
-    """Text of this package, base64 or escaped: the template leaves it as it is."""
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704 - of such text alone
+    return render("report.html", _values(contents, figures))
 
 
 def _values(contents: Contents, figures: Path | None) -> dict[str, Any]:
     """What the template reads."""
     result = contents.result
-    script = _asset("report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    script = asset("report.js")
     examples = example_cards(result, contents.pictures, names=contents.names) if contents.examples else None
     drawn = _drawn(result, figures)
     tables = _tables(result)
@@ -152,15 +135,11 @@ def _values(contents: Contents, figures: Path | None) -> dict[str, Any]:
         "versions": ", ".join(f"{name} {number}" for name, number in result.run.get("versions", {}).items())
         or f"caption-judge {result.run['version']}",
         "citations": citations(result),
-        "css": _trusted(_asset("report.css")),
-        "picture_css": _trusted(_picture_css(examples, contents.pictures)),
-        "script": _trusted(script),
-        "script_hash": f"sha256-{digest}",
+        "css": trusted(asset("report.css")),
+        "picture_css": trusted(_picture_css(examples, contents.pictures)),
+        "script": trusted(script),
+        "script_hash": script_hash(script),
     }
-
-
-def _asset(name: str) -> str:
-    return (resources.files("judge.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _lead(result: Result) -> str:
@@ -263,7 +242,7 @@ def inline(svg: str, title: str) -> Markup:
     )
     # Colours stand in style attributes alone: what is written in a caption or a name is left as it is.
     inner = change_tags(inner, lambda tag: re.sub(r'style="[^"]*"', lambda found: _coloured(found[0]), tag))
-    return _trusted(
+    return trusted(
         f'<svg class="chart" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}">{inner}'
     )
 

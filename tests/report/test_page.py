@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from helpers import done_well, refusal
+from pages import page_of
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -65,22 +62,6 @@ def run(world: WorldFiles) -> Path:
     return out
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium; CI must have it."""
-    path = shutil.which("chromium")
-    if path is None:
-        if os.environ.get("CI"):
-            pytest.fail("there is no chromium, and this is CI: apt-get install chromium")
-        pytest.skip("there is no chromium here")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
 class Links(HTMLParser):
     """What a page refers to."""
 
@@ -90,22 +71,6 @@ class Links(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href", "action"}]
-
-
-@contextmanager
-def page_of(browser: Browser, path: Path, **settings: Any) -> Iterator[Page]:
-    """A page, opened from disk: nothing is asked for but the file, and nobody complains."""
-    context = browser.new_context(**settings)
-    page = context.new_page()
-    heard: list[str] = []
-    page.on("console", lambda message: heard.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: heard.append(f"dialog: {dialog.message}"))
-    page.on("request", lambda request: heard.append(request.url) if not request.url.startswith("data:") else None)
-    page.goto(path.as_uri())
-    yield page
-    assert heard == [path.as_uri()]
-    context.close()
 
 
 def test_the_page_is_whole_and_small(run: Path) -> None:

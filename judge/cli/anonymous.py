@@ -1,0 +1,46 @@
+"""``judge anonymous``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from judge.cli.shared import say, show_progress
+
+if TYPE_CHECKING:
+    from judge.config import AnonymousConfig
+    from judge.report.table import Table
+
+
+def anonymous(config: AnonymousConfig) -> None:
+    """How often captions name an attribute that cannot be seen, and a sheet for people to rate them.
+
+    The protocol of AnonymousBench: captions of images in which nobody can tell the attribute. Leaves anonymous.json,
+    anonymous.yaml, rating.html, rating.csv and rating_key.csv in --out; and human_scores.csv with --ratings.
+    """
+    from judge.commands.anonymous import PAGE, SCORES, SHEET, measure_anonymous
+    from judge.report.anonymous import (
+        anonymous_notes,
+        metric_table,
+        naming_table,
+        score_table,
+        share_difference_table,
+    )
+    from judge.report.render import open_console, print_table, print_text
+
+    with show_progress() as progress:
+        found = measure_anonymous(config, progress=progress)
+    tables: list[Table[Any]] = [naming_table(found), share_difference_table(found)]
+    if found.rated:
+        tables += [score_table(found, found.rated), metric_table(found.rated)]
+    for table in tables:
+        if table.rows:
+            print_table(table)
+            say("")
+    console = open_console()
+    for line in anonymous_notes(found):
+        print_text(f"NOTE: {line}", console)
+    items = len(found.sheet.items)
+    say(f"{items:,} captions to rate: open {config.out / PAGE}, or fill in {config.out / SHEET}")
+    if found.rated:
+        say(f"People's scores, for judge evaluate --human-scores: {config.out / SCORES}")
+    say(f"The results are in {config.out}")

@@ -1,0 +1,260 @@
+"""``judge anonymous``: how often captions name an attribute that cannot be seen, by a lexicon and by people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from judge.commands.labels import choose_lexicon
+from judge.commands.pictures import known_pictures
+from judge.config import AnonymousConfig
+from judge.corpus.rating_sheet import (
+    ITEM,
+    RATER,
+    Question,
+    Sheet,
+    caption_questions,
+    caption_sheet,
+    key_csv,
+    sheet_csv,
+)
+from judge.corpus.ratings import Ratings, read_ratings
+from judge.corpus.reading import ReadOptions, read_captions
+from judge.errors import JudgeError
+from judge.evidence import TextOptions
+from judge.report.anonymous import Anonymous, PeopleRow, Rated, anonymous_json, human_scores_csv
+from judge.report.rating_page import rating_page
+from judge.report.saved_run import SavedRun, read_table
+from judge.statistics.correlation import correlate
+from judge.statistics.naming import (
+    HumanScore,
+    Naming,
+    check_lexicon,
+    measure_human_scores,
+    measure_naming,
+    naming_differences,
+)
+from judge.statistics.raters import krippendorff_alpha
+from judge.text.lexicon import Lexicon
+from judge.text.tokens import first_sentence
+from judge.types import Captions, Progress
+from judge.utils.files import OutputFolder
+
+SUMMARY, SETTINGS, SHEET, PAGE, KEY, SCORES = (
+    "anonymous.json",
+    "anonymous.yaml",
+    "rating.csv",
+    "rating.html",
+    "rating_key.csv",
+    "human_scores.csv",
+)
+
+
+def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> Anonymous:
+    """Measure how often captions name the attribute; write the results and a rating sheet to ``config.out``.
+
+    The folder holds ``anonymous.json``, ``anonymous.yaml``, the sheet as ``rating.csv`` and ``rating.html``, what its
+    items are as ``rating_key.csv``, and where ratings came back ``human_scores.csv``.
+
+    Raises:
+        JudgeError: what the user can mend; nothing is left behind.
+    """
+    out = OutputFolder(config.out, marker=SUMMARY, what="anonymous benchmark", overwrite=config.overwrite)
+    out.check()
+    out.keep(config.inputs())
+    if config.run and not config.ratings:
+        raise JudgeError(
+            "metrics are compared with people, and there are no ratings", where="--run", mend="add --ratings"
+        )
+    lexicon = _lexicon(config)
+    captioners, left_out = _read(config)
+    if progress:
+        progress("counting", 0, len(captioners))
+    found = _measure(config, lexicon, captioners)
+    found = replace(found, left_out=left_out, sheet=_sheet(config, lexicon, captioners))
+    if config.ratings:
+        ratings = read_ratings(config.ratings, found.sheet)
+        found = replace(found, rated=_rated(config, found, ratings, lexicon))
+    out.begin()
+    with out.working(), out.writing():
+        _write(found, config, out.partial)
+        out.publish()
+    return found
+
+
+def _lexicon(config: AnonymousConfig) -> Lexicon:
+    if config.attribute in {ITEM, RATER, "caption"}:
+        what = f"'{config.attribute}' is a column of the rating sheet already"
+        raise JudgeError(what, where="--attribute", mend="call it otherwise")
+    found = choose_lexicon(config)
+    if found is None:
+        raise JudgeError(
+            f"no words of '{config.attribute_name}'", where="--lexicon", mend="give a lexicon, a .yaml file"
+        )
+    return found
+
+
+def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, int]]]:
+    """Captions of the benchmark's images; and of each captioner what was left out, reason -> how many."""
+    options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
+    known = known_pictures(config.images, None).keys() if config.images else None
+    captioners, left_out = [], {}
+    for name, path in config.captions.items():
+        found = read_captions(path, options, side="generated", name=name)
+        reasons = {"empty captions": found.empty, "refusals": found.refused}
+        if known is not None:
+            mine = {image: texts for image, texts in found.by_image.items() if image in known}
+            if not mine:
+                other = next(iter(found.by_image))
+                what = f"no caption of the {len(known):,} pictures in --images (there is one of '{other}')"
+                raise JudgeError(what, where=str(path), mend="give the captions of these pictures")
+            silent = known - mine.keys()
+            reasons |= {"images that are not in --images": len(found.by_image) - len(mine)}
+            reasons |= {"pictures without a caption": len(silent)}
+            found = replace(found, by_image=mine)
+        captioners.append(found)
+        left_out[name] = reasons
+    return captioners, left_out
+
+
+def _measure(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Captions]) -> Anonymous:
+    """All but the sheet, which it leaves empty."""
+    words = TextOptions(config.contractions, config.text)
+    mentions = {
+        captions.name: {
+            image: [lexicon.mentions(words.words(text)) for text in texts] for image, texts in captions.by_image.items()
+        }
+        for captions in captioners
+    }
+    classes, level = tuple(lexicon.classes), config.level
+    return Anonymous(
+        attribute=config.attribute_name,
+        classes=classes,
+        lexicon=(lexicon.name if config.lexicon is None else str(config.lexicon), lexicon.source),
+        captioners=[measure_naming(name, of, classes, level=level) for name, of in mentions.items()],
+        left_out={},
+        differences=naming_differences(mentions, generator=np.random.default_rng(config.seed), level=level),
+        sheet=Sheet("", (), ()),
+        level=level,
+        versions={"caption-judge": version("caption-judge")},
+    )
+
+
+def _sheet(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Captions]) -> Sheet:
+    """Of the images that every captioner has captions of, or a sample of them."""
+    images = sorted(set.intersection(*(set(captions.by_image) for captions in captioners)))
+    if not images:
+        raise JudgeError("the captioners have no image in common", where="--captions", mend="give captions of the same")
+    if config.sample is not None and config.sample < len(images):
+        drawn = np.random.default_rng(config.seed).choice(len(images), config.sample, replace=False)
+        images = [images[place] for place in sorted(drawn.tolist())]
+    shorten = first_sentence if config.text == "first-sentence" else str
+    kept = [
+        replace(captions, by_image={image: tuple(map(shorten, captions.by_image[image])) for image in images})
+        for captions in captioners
+    ]
+    questions = caption_questions(config.attribute_name, tuple(lexicon.classes))
+    return caption_sheet(kept, questions, seed=config.seed)
+
+
+def _rated(config: AnonymousConfig, found: Anonymous, ratings: Ratings, lexicon: Lexicon) -> Rated:
+    (question,) = found.sheet.questions
+    by_name = {row.captioner: row for row in measure_human_scores(ratings, question, found.classes, level=config.level)}
+    scores = [by_name[row.captioner] for row in found.captioners]
+    agreement = krippendorff_alpha(
+        ratings.votes(question),
+        [item.image for item in found.sheet.items],
+        generator=np.random.default_rng(config.seed),
+        resamples=config.resamples,
+        level=config.level,
+    )
+    words = TextOptions(config.contractions, config.text)
+    named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in found.sheet.items}
+    people, left_out = _beside_people(config, scores, found.captioners)
+    return Rated(
+        raters=_answered(ratings, question),
+        agreement=agreement,
+        scores=scores,
+        lexicon=check_lexicon(ratings, question, found.classes, named),
+        people=people,
+        left_out=left_out,
+    )
+
+
+def _answered(ratings: Ratings, question: Question) -> dict[str, int]:
+    """Rater -> items answered."""
+    given = [rater for of in ratings.answers[question.name].values() for rater in of]
+    return {rater: given.count(rater) for rater in ratings.raters}
+
+
+def _beside_people(
+    config: AnonymousConfig, scores: Sequence[HumanScore], captioners: Sequence[Naming]
+) -> tuple[list[PeopleRow], list[str]]:
+    """The lexicon's share and every metric of the run against people's scores; and whom the two do not share."""
+    human = {row.captioner: row.share.value for row in scores if row.share.captions}
+    shares = {row.captioner: row.share.value for row in captioners}
+    found = [_people_row("lexicon", "share that names a class", shares, human, config.level)]
+    if config.run is None:
+        return found, []
+    run = read_table(config.run)
+    for (metric, value), of in _values(run).items():
+        found.append(_people_row(metric, value, of, human, config.level))
+    rows = {row.captioner for row in run.result.summaries}
+    if not rows & human.keys():
+        what = f"none of its captioners ({', '.join(sorted(rows))}) was rated ({', '.join(human)})"
+        raise JudgeError(what, where=f"--run {config.run}", mend="name captioners as the run does: NAME=FILE")
+    strangers = {
+        "of the run were not rated": rows - human.keys(),
+        "were rated, and are not in the run": human.keys() - rows,
+    }
+    return found, [f"Captioners that {why}: {', '.join(sorted(of))}." for why, of in strangers.items() if of]
+
+
+def _values(run: SavedRun) -> dict[tuple[str, str], dict[str, float]]:
+    """(metric and judge, which value) -> captioner -> value, of what has one."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for row in run.result.summaries:
+        for name in ("amplification", "generated"):
+            value = getattr(row, name)
+            if value is not None and math.isfinite(value):
+                found.setdefault((row.title, name), {})[row.captioner] = value
+    return found
+
+
+def _people_row(
+    metric: str, value: str, values: Mapping[str, float], human: Mapping[str, float], level: float
+) -> PeopleRow:
+    both = [name for name in values if name in human]
+    pairs = [values[name] for name in both], [human[name] for name in both]
+    return PeopleRow(metric, value, correlate(*pairs, level=level))
+
+
+def _write(found: Anonymous, config: AnonymousConfig, folder: Path) -> None:
+    texts = {
+        SUMMARY: anonymous_json(found),
+        SETTINGS: config.to_yaml(),
+        # Excel takes a table for UTF-8 if it begins so.
+        SHEET: "\ufeff" + sheet_csv(found.sheet),
+        KEY: key_csv(found.sheet),
+        PAGE: rating_page(found.sheet, title=f"Rating: {found.attribute} in captions", lead=_lead(found), table=SHEET),
+    }
+    if found.rated:
+        texts[SCORES] = human_scores_csv(found.rated)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="")
+
+
+def _lead(found: Anonymous) -> list[str]:
+    task = (
+        "Each caption describes a picture that you do not see. Answer from its words alone: would you say that the "
+        f"person is {' or '.join(found.classes)}, or can you not tell?"
+    )
+    return [
+        task,
+        "Go by your first impression. There is no right answer, and “cannot tell” is as good as any other.",
+    ]
