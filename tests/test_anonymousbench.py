@@ -17,7 +17,7 @@ from helpers import fault_of
 from typer.testing import CliRunner
 
 from judge.errors import JudgeError
-from judge.masking.images import encode
+from judge.masking.images import encode, list_pictures
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.utils.hub import quiet
@@ -36,6 +36,11 @@ def bench() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "scripts" / "papers")
         yield import_module("anonymousbench")
+
+
+@pytest.fixture(scope="module")
+def rating(bench: Any) -> Any:
+    return import_module("anonymous_sheets")
 
 
 @pytest.fixture(scope="module")
@@ -236,26 +241,28 @@ def made(tmp_path: Path) -> Path:
     return folder
 
 
-def fill(path: Path, answers: dict[str, tuple[str, str]]) -> Path:
-    """A sheet with the answers to the pictures whose names end so."""
-    with path.open(encoding="utf-8", newline="") as file:
-        header, *rows = list(csv.reader(file))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([header, *([row[0], *answers.get(row[0][5], ("", ""))] for row in rows)])
+def fill(rating: Any, folder: Path, path: Path, answers: dict[str, tuple[str, str]]) -> Path:
+    """A table as the page saves it, with answers to the pictures whose names end so."""
+    (sheet,) = rating.make_sheets(list_pictures(folder / "images"), folder / "images")
+    rows = [[item.name, *answers.get(item.image[5], ("", "")), path.stem] for item in sheet.items]
+    path.write_text(rating.csv_text(sheet.columns, rows), encoding="utf-8")
     return path
 
 
-def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, made: Path, tmp_path: Path) -> None:
+def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, rating: Any, made: Path, tmp_path: Path) -> None:
     """Worked by hand: of pictures 0 to 5 the first has 3 of 3, then 2 of 3, 1 of 3, 1 of 2 (a tie), 0, not rated."""
-    run(bench, "sheet", "--images", made, "--raters", 3)
+    assert run(bench, "sheet", "--images", made).startswith("1 rating pages are in")
     assert "is there already" in refused(bench, "sheet", "--images", made)
+    page = (made / "rating_01.html").read_text(encoding="utf-8")
+    assert page.count("data:image") + page.count("/9j/") >= 6  # JPEGs, as base64.
+    assert "001000" not in page
     yes, hidden, nobody = ("yes", "Yes"), ("yes", "no"), ("no", "")
     votes = [
         {"0": yes, "1": yes, "2": yes, "3": yes, "4": nobody},
         {"0": yes, "1": yes, "2": hidden, "3": hidden, "4": nobody},
-        {"0": yes, "1": hidden, "2": nobody, "4": hidden},
+        {"0": yes, "1": hidden, "2": nobody, "4": hidden, "5": ("yes", "")},
     ]
-    sheets = [fill(made / f"sheet_{rater}.csv", answers) for rater, answers in enumerate(votes, 1)]
+    sheets = [fill(rating, made, tmp_path / f"rater{rater}.csv", answers) for rater, answers in enumerate(votes)]
     given = [part for sheet in sheets for part in ("--answers", sheet)]
     told = run(bench, "keep", "--images", made, *given, "--out", tmp_path / "kept")
     assert told.startswith("kept 2, left out 3, not rated 1; see ")
@@ -266,22 +273,37 @@ def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, made: Path, tmp_p
     assert table == "image,yes,raters\n001000.png,3,3\n001001.png,2,3\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("image,human\n", "is no sheet. Its columns are image, human, anonymous."),
-        ("image,human,anonymous\n001000.png,maybe,\n", "line 2: 'maybe' is neither yes nor no"),
-        ("image,human,anonymous\n001000.png,yes,\n", "line 2: a question is not answered. Answer both."),
-        ("image,human,anonymous\n001000.png,no,\n001000.png,no,\n", "line 3: '001000.png' is answered twice"),
-        ("image,human,anonymous\nx.png,yes,yes\n", "there is no picture 'x.png'. Check --images."),
-        ("image,human,anonymous\n001000.png,no,\n", "no picture is kept"),
-    ],
-)
-def test_faulty_sheets(bench: Any, made: Path, tmp_path: Path, text: str, line: str) -> None:
-    (tmp_path / "sheet.csv").write_text(text)
-    told = refused(bench, "keep", "--images", made, "--answers", tmp_path / "sheet.csv", "--out", tmp_path / "kept")
-    assert line in told
-    assert not (tmp_path / "kept").exists()
+def test_sheets_of_many_pictures(rating: Any, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers find their own sheet, whichever file they are in."""
+    monkeypatch.setattr("anonymous_sheets.PER_SHEET", 4)
+    folder, names = made / "images", list_pictures(made / "images")
+    sheets = rating.make_sheets(names, folder)
+    assert [len(sheet.items) for sheet in sheets] == [4, 2]
+    assert {item.image for sheet in sheets for item in sheet.items} == set(names)
+    files = []
+    for number, sheet in enumerate(sheets):
+        rows = [[item.name, "yes", "yes" if item.image < "001003" else "no", "anna"] for item in sheet.items]
+        files.append(tmp_path / f"{number}.csv")
+        files[-1].write_text(rating.csv_text(sheet.columns, rows))
+    assert rating.read_votes(files[::-1], names, folder) == {name: [name < "001003"] for name in names}
+
+
+def test_faulty_sheets(bench: Any, rating: Any, made: Path, tmp_path: Path) -> None:
+    (sheet,) = rating.make_sheets(list_pictures(made / "images"), made / "images")
+    item = sheet.items[0].name
+    header = "item,human,anonymous,rater\n"
+    for text, line in (
+        ("item,human\n", "is no rating sheet. Give tables of these pictures' sheets; check --images."),
+        (f"{header}s00000000-0001,no,,anna\n", "is of another sheet (s00000000)"),
+        (f"{header}{item},maybe,,anna\n", "unknown answer 'maybe'"),
+        (f"{header}{item},no,yes,anna\n", "answered, though 'human' is not 'yes'"),
+        (f"{header}{item},no,,anna\n{item},no,,anna\n", "twice"),
+        (f"{header}{item},no,,anna\n", "no picture is kept"),
+    ):
+        (tmp_path / "sheet.csv").write_text(text)
+        told = refused(bench, "keep", "--images", made, "--answers", tmp_path / "sheet.csv", "--out", tmp_path / "kept")
+        assert line in told
+        assert not (tmp_path / "kept").exists()
 
 
 def test_the_drawn_world(bench: Any, tmp_path: Path) -> None:

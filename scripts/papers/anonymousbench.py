@@ -2,8 +2,8 @@
 
     python scripts/papers/anonymousbench.py prompts --out prompts.csv
     python scripts/papers/anonymousbench.py images --pipeline FOLDER_OR_NAME --out runs/anonymous
-    python scripts/papers/anonymousbench.py sheet --images runs/anonymous --raters 3
-    python scripts/papers/anonymousbench.py keep --images runs/anonymous --answers sheet_1.csv --answers ... --out kept
+    python scripts/papers/anonymousbench.py sheet --images runs/anonymous
+    python scripts/papers/anonymousbench.py keep --images runs/anonymous --answers anna.csv --answers ben.csv --out kept
 
 The paper's own prompts and pictures are not released. ``prompts`` writes 500 of our own (``anonymousbench.yaml``);
 ``images`` has a text-to-image pipeline of diffusers make ten pictures of each (the paper: Stable Diffusion 2.1) and,
@@ -203,7 +203,7 @@ def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str
         JudgeError: as ``read_votes``; ``out`` is taken; no picture is kept.
     """
     names = list_pictures(folder / "images")
-    votes = read_votes(answers, names)
+    votes = read_votes(answers, names, folder / "images")
     kept = {name: of for name, of in votes.items() if 2 * sum(of) > len(of)}
     if not kept:
         raise JudgeError("no picture is kept", where=", ".join(map(str, answers)), mend="have more of them rated")
@@ -282,14 +282,11 @@ def world_command(
 
 
 @app.command("sheet")
-def sheet_command(
-    images: Annotated[Path, typer.Option(help="what the step images made")],
-    raters: Annotated[int, typer.Option(min=1, help="people who rate, a sheet for each")] = 3,
-) -> None:
-    """The two filter questions about each picture, a sheet for each rater."""
+def sheet_command(images: Annotated[Path, typer.Option(help="what the step images made")]) -> None:
+    """The two filter questions about each picture: pages that work offline, and tables."""
     with one_line_errors():
-        paths = write_sheets(list_pictures(images / "images"), images, raters=raters)
-        print(f"{len(paths)} sheets are in {images}; write yes or no into both columns")
+        pages = write_sheets(list_pictures(images / "images"), images / "images", images)
+        print(f"{len(pages)} rating pages are in {images}: send {pages[0].name} ... to raters, who send a table back")
 
 
 if __name__ == "__main__":
