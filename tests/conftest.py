@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Side by side on the cores of one machine, each process keeps to one thread (before torch is imported).
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -15,6 +16,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 from judge.calibration.grammar import World, make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("judge", deadline=None)
+settings.load_profile("judge")
 
 LONGEST = (
     "test_known_worlds.py",
