@@ -16,9 +16,10 @@ from judge.corpus.columns import (
     find_column,
     id_column,
 )
-from judge.corpus.entries import MISSING, Entry, mapping_entries, records, row_entries
+from judge.corpus.entries import MISSING, Entry, mapping_entries, place_of, records, row_entries
 from judge.corpus.harness import flatten, is_lmms_eval, parse_list, row_number
 from judge.corpus.tables import Row
+from judge.corpus.visual_genome import id_field, is_regions, region_entries
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
@@ -52,6 +53,7 @@ def find_captions(
     - ``{"annotations": [{image_id, caption}]}``: COCO captions.
     - ``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``: Karpathy's dataset. His training set is
       split "train" and split "restval".
+    - ``[{id | image_id, regions: [{phrase}]}]``: Visual Genome's region descriptions.
     - ``[{...}]`` or the rows of a table: COCO results, lmms-eval's samples, VLMEvalKit's answers, LIC's pickles or
       any table, whose columns are recognised by name (:mod:`judge.corpus.columns`) or given in ``columns``.
     - ``{image: caption}`` and ``{image: [captions]}``.
@@ -77,6 +79,9 @@ def find_captions(
     rows = records(value, source=source, shapes=_SHAPES)
     if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
         rows = flatten(rows)
+    if is_regions(rows):
+        _refuse_split(split, side, source)
+        return Found(region_entries(rows, source), id_field(rows), "phrase", several=True)
     return _rows(_with_split(rows, split, side, source), side=side, source=source, columns=columns)
 
 
@@ -144,7 +149,7 @@ def _rows(rows: Sequence[tuple[int, Row]], *, side: Side, source: str, columns: 
     spelled = caption.strip().lower() in LISTS or caption == columns.get("caption")
     entries: list[Entry] = []
     for number, row in rows:
-        at = f"record {number}"
+        at = place_of(row, number)
         name = row.get(image, MISSING)
         if number_of_row and name is not MISSING:
             name = row_number(image, name)

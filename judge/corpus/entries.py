@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 from judge.corpus.ids import canonical_id, kind_of
-from judge.corpus.tables import Row
+from judge.corpus.tables import Placed, Row
 from judge.errors import JudgeError
 
 MISSING = object()
@@ -39,10 +39,15 @@ def records(value: object, *, source: str, shapes: str = "write each record as a
     return cast("list[Row]", value)
 
 
+def place_of(row: Row, number: int) -> str:
+    """Which record it is, in words: of several files where it lies, else its number."""
+    return row.at if isinstance(row, Placed) else f"record {number}"
+
+
 def row_entries(rows: Sequence[Row], image: str, value: str) -> list[Entry]:
     """Entries of a table, given its column of image ids and its column of values."""
     return [
-        Entry(row.get(image, MISSING), row.get(value, MISSING), f"record {number}")
+        Entry(row.get(image, MISSING), row.get(value, MISSING), place_of(row, number))
         for number, row in enumerate(rows, start=1)
     ]
 

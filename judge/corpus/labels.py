@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from judge.corpus.columns import find_column
+from judge.corpus.columns import find_column, wanted_columns
 from judge.corpus.columns import id_column as column_of_ids
 from judge.corpus.entries import MISSING, Entry, image_id, mapping_entries, records, row_entries
 from judge.corpus.files import Document, read_document
@@ -54,7 +54,8 @@ def read_labels(
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
             one image with two labels; no image left. Few images of a class are no error here.
     """
-    document = read_document(path)
+    tiers = _tiers(attribute, alone=alone)
+    document = read_document(path, wanted=wanted_columns(*tiers, chosen=(id_column, label_column)))
     spelled = _spellings(spellings or {}, lexicon, document.source)
     labels: dict[str, str] = {}
     first: dict[str, str] = {}
@@ -124,9 +125,16 @@ def _entries(
     rows = records(value, source=source, shapes=_SHAPES)
     image = column_of_ids(rows, image, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
-    tiers = ((name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), ("label", "class") if alone else ())
+    tiers = _tiers(attribute, alone=alone)
     option = "--label-column" if alone else f"--label-column {name}"
     return row_entries(rows, image, find_column(rows, tiers, label, what=what, source=source, option=option))
+
+
+def _tiers(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]:
+    """What the column of labels may be called; earlier names win."""
+    name = attribute.lower()
+    unnamed = (("label", "class"), ("cls",)) if alone else ()
+    return (name,), (f"bb_{name}", f"{name}_label", f"perceived_{name}"), *unnamed
 
 
 def _text(value: object, where: str) -> str:

@@ -114,7 +114,8 @@ def test_archives(tmp_path: Path) -> None:
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault(tmp_path / "none.json") == "no such file. Check the path."
-    assert fault(tmp_path) == "is a folder. Give one file."
+    of_what = "a folder of .tar shards, of Parquet files or of a saved data set"
+    assert fault(tmp_path) == f"is a folder. Give one file, or {of_what}."
     assert fault(Path("/dev/null")) == "is not a regular file. Give a file on disk."
     assert fault(tmp_path / "a\0b") == "cannot be read (embedded null byte). Check the path and its permissions."
 
