@@ -204,7 +204,7 @@ def _with_split(rows: Sequence[Row], split: str | None, side: Side, source: str)
 
 
 def _no_split(rows: Sequence[Row], split: str | None, source: str) -> NoReturn:
-    known = sorted({str(row["split"]) for row in rows if "split" in row})
+    known = sorted({str(row["split"])[:40] for row in rows if "split" in row})[:5]
     if split is None:
         raise JudgeError("holds no captions", where=source, mend="give at least one")
     mend = f"splits in the file: {', '.join(known)}" if known else "leave the split out: the file names none"

@@ -156,7 +156,9 @@ def is_picture(kind: Any) -> bool:
     if not types.is_struct(kind):
         return False
     fields = {field.name: field.type for field in kind}
-    return fields.keys() == {BYTES, PATH} and types.is_string(fields[PATH]) and is_bytes(fields[BYTES])
+    if fields.keys() != {BYTES, PATH} or not is_bytes(fields[BYTES]):
+        return False
+    return bool(types.is_string(fields[PATH]) or types.is_null(fields[PATH]))
 
 
 def is_bytes(kind: Any) -> bool:

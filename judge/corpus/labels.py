@@ -173,9 +173,9 @@ def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: 
         if key in IGNORED:
             return None
         if _CODE.fullmatch(value):
-            name = max(spelled.values(), default="NAME")
-            what = f"label is the number {value}, and published tables disagree on what numbers mean"
-            raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={value}")
+            name, number = max(spelled.values(), default="NAME")[:60], value[:60]
+            what = f"label is the number {number}, and published tables disagree on what numbers mean"
+            raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={number}")
         if lexicon is not None:
             known = sorted(lexicon.classes)
             mend = f"known classes: {', '.join(known)}; tell what it means with --label-value {known[0]}={value[:60]}"

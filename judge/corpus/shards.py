@@ -68,9 +68,9 @@ def find_shards(path: Path) -> list[Path]:
         return sorted(found for found in path.glob("*.tar") if not found.name.startswith("."))
     if path.is_file():
         return [path] if _is_tar(path) else []
-    shards = [Path(name) for name in _expand(str(path))]
-    if len(shards) == 1:
+    if not _RANGE.fullmatch(str(path)):
         return []
+    shards = [Path(name) for name in _expand(str(path))]
     for shard in shards:
         if not shard.is_file():
             raise JudgeError("no such file", where=str(shard), mend="check the range of shards")
