@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
@@ -55,8 +56,7 @@ def wanted_columns(*tiers: Sequence[str], chosen: Iterable[str | None] = ()) -> 
 
     Of large tables nothing else is read.
     """
-    names = (name for tier in (*_IDS, *tiers) for name in tier)
-    return frozenset(name.strip().lower() for name in (*names, "split", *chosen) if name)
+    return frozenset((*chain(*_IDS, *tiers), "split", *(name.strip().lower() for name in chosen if name)))
 
 
 def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:

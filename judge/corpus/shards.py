@@ -200,6 +200,8 @@ def _read_text(file: BinaryIO, member: Member, source: str) -> str:
 
 def _is_tar(path: Path) -> bool:
     try:
+        if path.stat().st_size < _BLOCK:
+            return False
         with path.open("rb") as file:
             return file.read(_BLOCK)[_MAGIC_AT:].startswith(_MAGIC)
     except OSError:

@@ -16,6 +16,7 @@ from containers import as_table, small_picture, tar_bytes, write_dict, write_par
 from helpers import done_well, fault_of, one_line, refusal, results_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutations import mutated_bytes, read_or_refused
 
 from judge.commands.pictures import known_pictures
 from judge.masking import archives
@@ -217,3 +218,26 @@ def test_evaluate_from_shards_alone(tmp_path: Path) -> None:
         found.append(results_of(tmp_path / f"of {name}"))
     assert found[0].keys() == {("lic", "linear"), ("imagecaptioner2", "sat")}
     assert found[1] == {("lic", "linear"): found[0]["lic", "linear"]}
+
+
+@pytest.mark.parametrize("kind", ["shard", "saved", "parquet"])
+def test_damaged_archives(kind: str, tmp_path: Path) -> None:
+    """A thousand faults: every picture that is listed is read, or refused in one line."""
+    rows = [{"image_id": n, "image": {"bytes": small_picture(n, (3, 3)), "path": "x"}} for n in range(2)]
+    if kind == "shard":
+        place = path = tmp_path / "one.tar"
+        path.write_bytes(tar_bytes([(f"{row['image_id']}.png", small_picture(0, (3, 3))) for row in rows]))
+    elif kind == "saved":
+        place = write_saved(tmp_path / "set", as_table(rows), files=1)
+        path = place / "data-00000-of-00001.arrow"
+    else:
+        place = write_parquet(tmp_path / "set", {"test": as_table(rows)}, files=1)
+        path = place / "data" / "test-00000-of-00001.parquet"
+
+    def read(_: Path) -> None:
+        archives._find.cache_clear()
+        for name in list_pictures(place):
+            read_bytes(place, name)
+
+    told = read_or_refused(read, path, mutated_bytes(path.read_bytes(), 1000))
+    assert min(told["read"], told["refused"]) > 50
