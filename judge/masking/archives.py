@@ -240,8 +240,11 @@ class DatasetPictures:
         """The bytes in a row of a file: of its group of rows, which stays in memory for the next picture."""
         with self._lock:
             starts = self._group(number, -1)
-            group = next(place for place, (first, count) in enumerate(starts) if first <= row < first + count)
+            group = next((place for place, (first, count) in enumerate(starts) if first <= row < first + count), -1)
             column = self._group(number, group)
+        # A damaged file may say that it has more rows than it has.
+        if group < 0 or len(column) != starts[group][1]:
+            raise ValueError("rows are missing")
         held = column[row - starts[group][0]]
         data: bytes | None = held[BYTES].as_py() if held.is_valid else None
         return data
