@@ -171,10 +171,10 @@ Hide = Literal["person", "object", "both"]
 Method = Literal["occlusion", "integrated-gradients", "exact", "grad-cam", "gradient-shap"]
 PictureMethod = Literal["grad-cam", "gradient-shap"]
 # Options that several classes declare, each with a default or type of its own.
-HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
+HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
 LABELS = "attribute class of each image"
-IMAGES = "folder of image files"
+IMAGES = "folder of image files (or WebDataset shards, or a data set with images)"
 MASK = "how much of each instance is hidden"
 TRUST = "folder whose .pt files may be unpickled, which can run any code in them"
 DEVICE = "device: cpu, cuda, cuda:1", "a GPU where there is one"
@@ -295,7 +295,7 @@ class TextSettings(LabelSettings):
     columns: dict[str, str] = option(
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
-    split: str | None = option(None, "split of a Karpathy file, e.g. test")
+    split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
     several: bool = option(False, "allow several captions per image from a captioner")
     contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
     text: Literal["whole", "first-sentence"] = option("whole", "part of each caption that is used")
@@ -445,7 +445,7 @@ class AskingSettings(HidingSettings):
     columns: dict[str, str] = option(
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
-    split: str | None = option(None, "split of a Karpathy file, e.g. test")
+    split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
     images: Path | None = option(None, f"{IMAGES}, for judges that use images")
     detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network", "as in training")
     features: Path = option(Path("runs/features"), "feature cache folder")

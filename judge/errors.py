@@ -24,15 +24,22 @@ class JudgeError(Exception):
         self.mend = mend
 
     def __str__(self) -> str:
-        line = f"{self.where}: {self.what}" if self.where else self.what
+        what, where = shortened(self.what), shortened(self.where)
+        line = f"{where}: {what}" if where else what
         if self.mend:
             line = f"{line}. {self.mend[0].upper()}{self.mend[1:]}"
         line = line if line.endswith(("?", "!")) else f"{line.rstrip('.')}."
-        return " ".join(line.split())
+        # What a file says may hold anything: half of a surrogate pair, or what a terminal takes for a command.
+        return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in " ".join(line.split()))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only fields would be lost on the way back from a worker process.
         return _rebuild, (self.what, self.where, self.mend)
+
+
+def shortened(text: str, most: int = 250) -> str:
+    """``text`` without its middle where it is longer than ``most``: a line quotes files, which hold anything."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 + 5 :]}"
 
 
 def _rebuild(what: str, where: str, mend: str) -> JudgeError:

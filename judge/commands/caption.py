@@ -17,7 +17,7 @@ from judge.errors import JudgeError, require
 from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures, find_hidden
-from judge.masking.images import list_pictures
+from judge.masking.images import holds, list_pictures
 from judge.types import Progress
 from judge.utils.files import write_whole, writing
 from judge.utils.launch import is_main_process
@@ -118,7 +118,7 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
         failures: Failures = []
     else:
         listed, failures = _listed(source)
-        if not any((config.images / name).exists() for _, name in listed):
+        if not any(holds(config.images, name) for _, name in listed):
             list_pictures(config.images)  # Where there is nothing at all, it says so in one line.
             what, mend = f"none of the pictures that {source} lists is there", "give the folder that they lie in"
             raise JudgeError(what, where=f"--images {config.images}", mend=mend)

@@ -22,7 +22,7 @@ from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
 from judge.masking.hidden import HiddenPictures, find_hidden
-from judge.masking.images import list_pictures
+from judge.masking.images import holds, list_pictures
 from judge.masking.instances import PERSON
 from judge.masking.people import Mode
 from judge.masking.thumbnails import hides_people, make_thumbnails
@@ -206,7 +206,7 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
     if not truth.pictures:
         raise JudgeError("lists no picture", where=truth.source, mend="give the file of these pictures")
     listed, others = set(truth.pictures), list[str]()
-    if not any((folder / name).exists() for name in truth.pictures):
+    if not any(holds(folder, name) for name in truth.pictures):
         list_pictures(folder)  # Where there is nothing at all, it says so in one line.
     with suppress(JudgeError):  # The file says where its pictures lie: others are a matter of courtesy.
         others = [name for name in list_pictures(folder) if name not in listed]

@@ -47,7 +47,7 @@ class Corpus:
         """Read files of any known format (data/README.md lists them; they are recognised by content).
 
         Args:
-            human: captions by people.
+            human: captions by people: a file, shards, or the folder of a data set, as every other input.
             captions: captions by captioners; named by file stem, by ``"NAME=FILE"``, or by a mapping's keys.
             labels: a table of genders, or :func:`judge.corpus.labels.read_labels` of another attribute.
             objects: what else images show, or :func:`judge.corpus.objects.read_tasks` of an unusual table.
@@ -76,11 +76,16 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> di
     named: dict[str, Path] = {}
     for entry in map(str, captions):
         name, equals, path = entry.partition("=")
-        name, path = (name, path) if equals else (Path(entry).stem, entry)
+        name, path = (name, path) if equals else (_stem(Path(entry)), entry)
         if name in named:
             raise JudgeError(f"two captioners are called '{name}'", where=path, mend=f"name them: OTHER={path}")
         named[name] = Path(path)
     return named
+
+
+def _stem(path: Path) -> str:
+    """A file's or folder's name; a range of shards, ``mine/{00000..00009}.tar``, is called as its folder."""
+    return path.parent.name or path.stem if "{" in path.name else path.stem
 
 
 def common_images(human: Captions, generated: Captions, labels: Mapping[str, str]) -> tuple[list[str], dict[str, int]]:

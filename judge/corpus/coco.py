@@ -16,9 +16,10 @@ from judge.corpus.columns import (
     find_column,
     id_column,
 )
-from judge.corpus.entries import MISSING, Entry, chosen_rows, mapping_entries, records, row_entries
+from judge.corpus.entries import MISSING, Entry, chosen_rows, mapping_entries, place_of, records, row_entries
 from judge.corpus.harness import flatten, is_lmms_eval, parse_list, row_number
 from judge.corpus.tables import Row
+from judge.corpus.visual_genome import id_field, is_regions, region_entries
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
@@ -65,6 +66,7 @@ def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> 
     - ``{"annotations": [{image_id, caption}]}``: COCO captions.
     - ``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``: Karpathy's dataset. His training set is
       split "train" and split "restval".
+    - ``[{id | image_id, regions: [{phrase}]}]``: Visual Genome's region descriptions.
     - ``[{...}]`` or the rows of a table: COCO results, lmms-eval's samples, VLMEvalKit's answers, LIC's pickles or
       any table, whose columns are recognised by name (:mod:`judge.corpus.columns`) or given in ``columns``.
     - ``{image: caption}`` and ``{image: [captions]}``.
@@ -91,6 +93,9 @@ def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> 
     rows = records(value, source=source, shapes=_SHAPES)
     if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
         rows = flatten(rows)
+    if is_regions(rows):
+        _refuse_choice(choice, side, source)
+        return Found(region_entries(rows, source), id_field(rows), "phrase", several=True)
     kept = chosen_rows(rows, choice.where, source=source, needed=side == "human")
     return _rows(_with_split(kept, split, side, source), side=side, source=source, columns=columns)
 
@@ -159,7 +164,7 @@ def _rows(rows: Sequence[tuple[int, Row]], *, side: Side, source: str, columns: 
     spelled = caption.strip().lower() in LISTS or caption == columns.get("caption")
     entries: list[Entry] = []
     for number, row in rows:
-        at = f"record {number}"
+        at = place_of(row, number)
         name = row.get(image, MISSING)
         if number_of_row and name is not MISSING:
             name = row_number(image, name)
@@ -214,7 +219,7 @@ def _with_split(rows: Sequence[tuple[int, Row]], split: str | None, side: Side, 
 
 
 def _no_split(rows: Sequence[Row], split: str | None, source: str) -> NoReturn:
-    known = sorted({str(row["split"]) for row in rows if "split" in row})
+    known = sorted({str(row["split"])[:40] for row in rows if "split" in row})[:5]
     if split is None:
         raise JudgeError("holds no captions", where=source, mend="give at least one")
     mend = f"splits in the file: {', '.join(known)}" if known else "leave the split out: the file names none"

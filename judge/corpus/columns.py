@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
-from judge.corpus.paintings import PAINTING
+from judge.corpus.paintings import PAINTING, PAINTING_COLUMNS
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
-# Earlier names win over later ones; two of one line in the same table are ambiguous.
+# Earlier names win over later ones; two of one line in the same table are ambiguous. WebDataset calls a sample by its
+# "__key__", img2dataset by "key", DataComp by "uid", LAION by "SAMPLE_ID" or nothing but the address of the picture.
 _IDS = (
     ("image_id", "img_id", "imageid", "cocoid", "coco_id"),
     (PAINTING,),
     ("image", "img", "image_name", "image_file", "file_name", "filename", "image_path", "img_path", "imgid", "file"),
     ("id", "question_id"),
+    ("__key__",),
+    ("key",),
+    ("sample_id", "uid"),
+    ("image.path", "img.path", "picture.path", "photo.path", "jpg.path", "png.path"),
+    ("url", "image_url", "img_url", "coco_url"),
     ("index", "doc_id"),
 )
 # Where a table holds both sides, the side decides; the last line names neither.
@@ -26,7 +33,8 @@ _HUMAN = (
     ("caption_list", "captions", "references", "human_captions"),
     ("reference", "ground_truth", "gt", "answer", "answers", "target", "sentences"),
 )
-_EITHER = (("caption", "text", "raw", "sentence", "description", "utterance"),)
+# A sample's text file wins: img2dataset writes an absent caption as null into its fields, and as "" into the file.
+_EITHER = (("txt",), ("caption", "text", "raw", "sentence", "description", "utterance"))
 CAPTIONS: Mapping[Side, tuple[tuple[str, ...], ...]] = {
     "generated": (*_GENERATED, *_EITHER, ("captions",)),
     "human": (*_HUMAN, *_EITHER),
@@ -43,6 +51,16 @@ _PICTURES = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """The names of the columns, in order; rows of JSON need not all have the same."""
     return list(dict.fromkeys(str(name) for row in rows[:_LOOK_AT] for name in row))
+
+
+def wanted_columns(*tiers: Sequence[str], chosen: Iterable[str | None] = ()) -> frozenset[str]:
+    """What columns of image ids, splits and ``tiers`` may be called, in lower case, and what the user has ``chosen``.
+
+    Of large tables nothing else is read.
+    """
+    return frozenset(
+        (*chain(*_IDS, *tiers), "split", *PAINTING_COLUMNS, *(name.strip().lower() for name in chosen if name))
+    )
 
 
 def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
@@ -69,7 +87,8 @@ def id_column(rows: Sequence[Row], chosen: str | None = None, *, source: str, op
 
 def _is_picture(value: object) -> bool:
     if isinstance(value, str):
-        return len(value) > 255 or (len(value) > 40 and value.startswith(_PICTURES))
+        # Addresses may be long.
+        return (len(value) > 255 and "://" not in value[:10]) or (len(value) > 40 and value.startswith(_PICTURES))
     return isinstance(value, dict | bytes)  # {"bytes": ..., "path": ...} is how datasets keep them
 
 

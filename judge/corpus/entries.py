@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from judge.corpus.ids import canonical_id, kind_of
 from judge.corpus.paintings import name_paintings
-from judge.corpus.tables import Row
+from judge.corpus.tables import Placed, Row
 from judge.errors import JudgeError, nearest
 
 MISSING = object()
@@ -64,12 +64,17 @@ def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, n
     return kept
 
 
+def place_of(row: Row, number: int) -> str:
+    """Which record it is, in words: of several files where it lies, else its number."""
+    return row.at if isinstance(row, Placed) else f"record {number}"
+
+
 def row_entries(
     rows: Sequence[Row], image: str, value: str, *, numbered: Iterable[tuple[int, Row]] | None = None
 ) -> list[Entry]:
     """Entries of a table, given its column of image ids and its column of values; of ``numbered`` rows alone."""
     chosen = enumerate(rows, start=1) if numbered is None else numbered
-    return [Entry(row.get(image, MISSING), row.get(value, MISSING), f"record {number}") for number, row in chosen]
+    return [Entry(row.get(image, MISSING), row.get(value, MISSING), place_of(row, number)) for number, row in chosen]
 
 
 def mapping_entries(value: Mapping[object, object]) -> list[Entry]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from judge.corpus.columnar import load_parquet
+from judge.corpus.datasets import find_parts, read_rows
 from judge.corpus.pickles import load_pickle
-from judge.corpus.tables import load_csv, load_json, load_parquet, load_xlsx
+from judge.corpus.shards import find_shards, read_shards
+from judge.corpus.tables import Row, load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
 
 # All human captions of COCO are 0.1 GB; reading JSON takes some six times its size in memory.
@@ -50,15 +53,22 @@ class Document:
     source: str
 
 
-def read_document(path: str | os.PathLike[str]) -> Document:
+def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | None = None) -> Document:
     """Read JSON, JSON lines, CSV, TSV, Parquet, Excel or a pickle of plain values, recognised by content.
 
-    UTF-8 with or without a byte order mark.
+    UTF-8 with or without a byte order mark. Also WebDataset shards (:mod:`judge.corpus.shards`) and folders of
+    `datasets` (:mod:`judge.corpus.datasets`), as rows.
+
+    Args:
+        path: a file, a folder of shards or of a data set, or a range of shards.
+        wanted: columns of shards and data sets that are read, in lower case; None for all.
 
     Raises:
-        JudgeError: missing, a folder, not readable, empty, over ``MAX_FILE`` bytes, not UTF-8, or damaged.
+        JudgeError: missing, another folder, not readable, empty, over ``MAX_FILE`` bytes, not UTF-8, or damaged.
     """
     source = os.fspath(path)
+    if (rows := _read_container(Path(path), source, wanted)) is not None:
+        return Document(rows, source)
     data = _read_bytes(Path(path), source)
     for start, load in _BINARY.items():
         if start.match(data):
@@ -71,11 +81,25 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
 
 
+def _read_container(path: Path, source: str, wanted: Collection[str] | None) -> list[Row] | None:
+    """The rows of shards or of a data set; None of anything else."""
+    try:
+        shards = find_shards(path)
+        parts = find_parts(path) if path.is_dir() and not shards else []
+    except OSError:
+        return None  # Reading it as a file says why it cannot be.
+    if shards:
+        return read_shards(path, shards, wanted=wanted)
+    rows = [row for part in parts for found in read_rows(part, source=source, wanted=wanted) for row in found]
+    return rows if parts else None
+
+
 def _read_bytes(path: Path, source: str) -> bytes:
     try:
         state = path.stat()
         if stat.S_ISDIR(state.st_mode):
-            raise JudgeError("is a folder", where=source, mend="give one file")
+            mend = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
+            raise JudgeError("is a folder", where=source, mend=mend)
         if not stat.S_ISREG(state.st_mode):
             raise JudgeError("is not a regular file", where=source, mend="give a file on disk")
         if state.st_size > MAX_FILE:

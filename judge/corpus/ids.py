@@ -19,7 +19,8 @@ def canonical_id(value: object) -> str:
     - 139, 139.0, "139", "000139", "139.0" and "139.jpg" are "139";
     - "val2014/COCO_val2014_000000522418.jpg" and "any/folder/000000522418.jpg" are "522418";
     - anything else keeps its folder ("b/cat.jpg" is "b/cat"): two folders may hold the same name. Back slashes
-      become slashes, a leading "./" goes, and letters are put in Unicode NFC (macOS writes them otherwise).
+      become slashes, a leading "./" goes, and letters are put in Unicode NFC (macOS writes them otherwise);
+    - an address is an id as a whole, apart from addresses of COCO's own pictures.
 
     Raises:
         ValueError: not a whole number or a text (None, True, 1.5, NaN, a list), or a text that names nothing.
@@ -53,7 +54,7 @@ def _from_text(value: str) -> str:
     if found := _DIGITS.fullmatch(name):
         sign, digits = found.groups()
         return digits if digits == "0" else sign + digits
-    if found := _COCO.fullmatch(name):
+    if (found := _COCO.fullmatch(name)) and ("://" not in name or "coco" in name.lower()):
         return found[1].lstrip("0") or "0"
     return name
 

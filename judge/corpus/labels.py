@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from judge.corpus.columns import find_column
+from judge.corpus.columns import find_column, wanted_columns
 from judge.corpus.columns import id_column as column_of_ids
 from judge.corpus.entries import MISSING, Entry, chosen_rows, image_id, mapping_entries, records, row_entries
 from judge.corpus.files import Document, read_document
@@ -85,7 +85,8 @@ def read_labels(
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
             one image with two labels, unless they vote; no image left. Few images of a class are no error here.
     """
-    document = read_document(path)
+    tiers = _tiers(attribute, alone=options.alone)
+    document = read_document(path, wanted=wanted_columns(*tiers, chosen=(id_column, label_column, *options.where)))
     spelled = _spellings(spellings or {}, lexicon, document.source)
     entries = _entries(document, attribute, (id_column, label_column), options)
     ignored: Counter[str] = Counter()
@@ -235,13 +236,19 @@ def _entries(
     rows = records(value, source=source, shapes=_SHAPES)
     image = column_of_ids(rows, image, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
-    either = ("label", "class") if alone else ()
-    # Zhao et al.'s table has a column "skin" too, a list of all people's; the image's class is "bb_skin".
-    tiers = ((f"bb_{name}",), (name,), (f"{name}_label", f"perceived_{name}"), either)
+    tiers = _tiers(attribute, alone=options.alone)
     option = "--label-column" if alone else f"--label-column {name}"
     kept = chosen_rows(rows, options.where, source=source, needed=False)
     column = find_column(rows, tiers, label, what=what, source=source, option=option)
     return row_entries(rows, image, column, numbered=kept)
+
+
+def _tiers(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]:
+    """What the column of labels may be called; earlier names win."""
+    name = attribute.lower()
+    unnamed = (("label", "class"), ("cls",)) if alone else ()
+    # Zhao et al.'s table has a column "skin" too, a list of all people's; the image's class is "bb_skin".
+    return (f"bb_{name}",), (name,), (f"{name}_label", f"perceived_{name}"), *unnamed
 
 
 def _text(value: object, where: str) -> str:
@@ -280,9 +287,9 @@ def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: 
         if key in IGNORED:
             return None
         if _CODE.fullmatch(value):
-            name = max(spelled.values(), default="NAME")
-            what = f"label is the number {value}, and published tables disagree on what numbers mean"
-            raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={value}")
+            name, number = max(spelled.values(), default="NAME")[:60], value[:60]
+            what = f"label is the number {number}, and published tables disagree on what numbers mean"
+            raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={number}")
         if lexicon is not None:
             known = sorted(lexicon.classes)
             mend = f"known classes: {', '.join(known)}; tell what it means with --label-value {known[0]}={value[:60]}"

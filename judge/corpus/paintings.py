@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from judge.corpus.tables import Row
+from judge.corpus.tables import Row, with_cells
 
 PAINTING = "art_style/painting"
 """The column of ids that tables of paintings get: "Impressionism/claude-monet_haystacks", as in WikiArt's folders."""
 
-_STYLE, _NAME = "art_style", "painting"
+_STYLE, _NAME, _FILE, _EMOTION = "art_style", "painting", "image_file", "grounding_emotion"
+PAINTING_COLUMNS = _STYLE, _NAME, _FILE, _EMOTION
 
 
 def name_paintings(rows: list[Row]) -> list[Row]:
@@ -17,9 +18,9 @@ def name_paintings(rows: list[Row]) -> list[Row]:
     """
     known = rows[0].keys() if rows else ()
     if _STYLE in known and _NAME in known:
-        return [row | {PAINTING: join_painting(row.get(_STYLE), row.get(_NAME))} for row in rows]
-    if "image_file" in known and "grounding_emotion" in known:
-        return [row | {"image_file": _cut(row.get("image_file"))} for row in rows]
+        return [with_cells(row, {PAINTING: join_painting(row.get(_STYLE), row.get(_NAME))}) for row in rows]
+    if _FILE in known and _EMOTION in known:
+        return [with_cells(row, {_FILE: _cut(row.get(_FILE))}) for row in rows]
     return rows
 
 

@@ -7,11 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from judge.corpus.coco import Choice, Found, find_captions
+from judge.corpus.columns import CAPTIONS, wanted_columns
 from judge.corpus.entries import MISSING, image_id
 from judge.corpus.files import read_document
 from judge.corpus.ids import is_encodable, kind_of
+from judge.corpus.tables import Row
+from judge.corpus.visual_genome import COCO_IDS, IMAGE_DATA, is_regions, with_coco_ids
 from judge.errors import JudgeError
 from judge.types import Captions, Side
 
@@ -70,14 +74,18 @@ def read_captions(
     """Read the captions of one side; the format is recognised by the content, not by the file's name.
 
     COCO captions and results JSON, Karpathy's dataset, ``{image: caption}``, ``{image: [captions]}``, JSON lines,
-    CSV, TSV, Parquet, Excel, LIC's pickles, lmms-eval's samples, VLMEvalKit's answers (see
-    :func:`judge.corpus.coco.find_captions`). Where a file holds both sides, ``side`` picks.
+    CSV, TSV, Parquet, Excel, LIC's pickles, lmms-eval's samples, VLMEvalKit's answers, Visual Genome's regions (see
+    :func:`judge.corpus.coco.find_captions`), in a file, in WebDataset shards or in a folder of `datasets`. Where a file
+    holds both sides, ``side`` picks.
+
+    Visual Genome has numbers of its own. With ``columns={"image_id": "coco_id"}`` its images that are COCO's too are
+    read, under COCO's numbers, which ``image_data.json`` in the same folder tells.
 
     Captions stay as written. Those of white space alone, and those that match a refusal, are counted and left out;
     an image with no other caption is absent.
 
     Args:
-        path: the file, at most :data:`judge.corpus.files.MAX_FILE` bytes.
+        path: the file, at most :data:`judge.corpus.files.MAX_FILE` bytes; or shards, or a folder of a data set.
         options: see :class:`ReadOptions`.
         side: whose captions; a generated image in two records is an error unless ``options.several``.
         name: the captioner; by default the file's stem, or "human".
@@ -86,10 +94,15 @@ def read_captions(
         JudgeError: the file cannot be read; a record without image id or caption; a caption that is no text or is
             longer than ``MAX_CAPTION`` characters; duplicate results; no caption left.
     """
-    document = read_document(path)
+    columns = options.columns or {}
+    document = read_document(path, wanted=wanted_columns(*CAPTIONS[side], chosen=(*columns.values(), *options.where)))
+    value = document.value
+    if columns.get("image_id") == COCO_IDS and is_regions(value):
+        data = Path(path).with_name(IMAGE_DATA)
+        value = with_coco_ids(cast("list[Row]", value), source=document.source, data=data)
     if name is None:
         name = "human" if side == "human" else Path(path).stem
-    return parse_captions(document.value, options, side=side, name=name, source=document.source)
+    return parse_captions(value, options, side=side, name=name, source=document.source)
 
 
 def parse_captions(value: object, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:

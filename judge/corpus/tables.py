@@ -1,4 +1,4 @@
-"""Tables as rows: CSV, TSV, JSON lines, Parquet and Excel. A row is a dict of column -> cell."""
+"""Tables as rows: CSV, TSV, JSON lines and Excel. A row is a dict of column -> cell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,33 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from judge.errors import JudgeError
 
 Row = dict[str, object]
+
+
+class Placed(dict[str, object]):
+    """A row that knows in which of several files it lies: "00000.tar, sample '000000042'"."""
+
+    __slots__ = ("_file", "_record")
+
+    def __init__(self, values: Row, file: str, record: int | str) -> None:
+        super().__init__(values)
+        self._file, self._record = file, record
+
+    @property
+    def at(self) -> str:
+        """Where the row lies, in words."""
+        record = f"record {self._record}" if isinstance(self._record, int) else f"sample '{self._record[:100]}'"
+        return f"{self._file}, {record}" if self._file else record
+
+
+def with_cells(row: Row, cells: Row) -> Row:
+    """A row with these cells besides, or in place of others; where it lies stays known."""
+    changed = row | cells
+    return Placed(changed, row._file, row._record) if isinstance(row, Placed) else changed
+
 
 MAX_UNPACKED = 4 * 2**30
 _DELIMITERS = "\t,;"
@@ -84,7 +106,7 @@ def load_csv(text: str, *, source: str) -> list[Row]:
         raise JudgeError(what, where=f"{source}, line {reader.line_num}", mend=mend) from error
     finally:
         csv.field_size_limit(previous)
-    header = _header(lines[0], source)
+    header = header_of(lines[0], source)
     for number, line in enumerate(lines[1:], start=1):
         if len(line) != len(header):
             what, mend = (
@@ -95,7 +117,12 @@ def load_csv(text: str, *, source: str) -> list[Row]:
     return [dict(zip(header, line, strict=True)) for line in lines[1:]]
 
 
-def _header(names: Iterable[object], source: str) -> list[str]:
+def header_of(names: Iterable[object], source: str) -> list[str]:
+    """The names of a table's columns.
+
+    Raises:
+        JudgeError: one that occurs twice.
+    """
     header = [str(name).strip() for name in names]
     twice = _twice([name for name in header if name])
     if twice is not None:
@@ -107,36 +134,6 @@ def _header(names: Iterable[object], source: str) -> list[str]:
 def _twice(names: Sequence[str]) -> str | None:
     """The first name that occurs again, if any."""
     return next((name[:60] for name, count in Counter(names).items() if count > 1), None)
-
-
-def load_parquet(data: bytes, *, source: str) -> list[Row]:
-    """Rows of a Parquet file, without its columns of bytes and structures (pictures).
-
-    Raises:
-        JudgeError: cut off or damaged; more than ``MAX_UNPACKED`` bytes when unpacked.
-    """
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(pa.BufferReader(data))
-        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-        _refuse_bomb(sum(group.total_byte_size for group in groups), source)
-        names = [field.name for field in file.schema_arrow if _is_readable(field.type)]
-        _header(names, source)
-        rows: list[Row] = file.read(columns=names).to_pylist()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        mend = "it may be cut off: copy or write it again"
-        raise JudgeError(f"Parquet cannot be read ({error})", where=source, mend=mend) from error
-    return rows
-
-
-def _is_readable(kind: Any) -> bool:  # a pyarrow.DataType; pyarrow has no stubs
-    from pyarrow import types
-
-    held = kind.value_type if types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind) else kind
-    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null, types.is_string)
-    return any(check(held) for check in (*plain, types.is_large_string)) or str(held) == "string_view"
 
 
 def load_xlsx(data: bytes, *, source: str) -> list[Row]:
@@ -168,16 +165,21 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
         raise JudgeError("the first sheet is empty", where=source, mend="put the table on the first sheet")
     width = max(len(line) for line in lines)
     filled = [["" if cell is None else cell for cell in (*line, *[None] * (width - len(line)))] for line in lines]
-    header = _header(filled[0], source)
+    header = header_of(filled[0], source)
     return [dict(zip(header, line, strict=True)) for line in filled[1:]]
 
 
 def _check_archive(archive: zipfile.ZipFile, source: str) -> None:
     if "xl/workbook.xml" not in archive.namelist():
         raise JudgeError("is a zip archive, not a table", where=source, mend="unpack it and give the file inside")
-    _refuse_bomb(sum(entry.file_size for entry in archive.infolist()), source)
+    refuse_bomb(sum(entry.file_size for entry in archive.infolist()), source)
 
 
-def _refuse_bomb(size: int, source: str) -> None:
+def refuse_bomb(size: int, source: str) -> None:
+    """Refuse what would unpack to more than ``MAX_UNPACKED`` bytes.
+
+    Raises:
+        JudgeError: it would.
+    """
     if size > MAX_UNPACKED:
         raise JudgeError(f"unpacks to {size / 2**30:.0f} GB", where=source, mend="keep only the columns needed")

@@ -98,7 +98,7 @@ class MaskFolder:
     """Mask pictures one batch after the other.
 
     Attributes:
-        images: the folder of pictures.
+        images: the folder of pictures; or shards, or a data set.
         out: where masked pictures are written, at the same places, with the format's suffix; must exist.
         detector: finds the instances.
         hiding: what is hidden, and how.

@@ -11,7 +11,7 @@ from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, detect_pictures
 from judge.masking.folder import Hiding
-from judge.masking.images import inside, read_picture
+from judge.masking.images import read_bytes, read_picture
 from judge.masking.instances import Instance, Pixels
 from judge.masking.regions import Box, visible_boxes
 from judge.types import Progress
@@ -51,13 +51,12 @@ class HiddenPictures:
         """Decides what ``read`` returns: the file's bytes and what is hidden of them, hashed; no decoding.
 
         What changes no pixel is no part of it: where nothing is hidden, a picture has the key that it has as it is.
+
+        Raises:
+            JudgeError: the picture is missing or cannot be read.
         """
         name = self._name(image_id)
-        try:
-            content = hashlib.blake2b(inside(self.folder, name).read_bytes(), digest_size=16)
-        except OSError as error:
-            where, mend = str(self.folder / name), "check --images"
-            raise JudgeError(f"cannot be read ({error.strerror})", where=where, mend=mend) from error
+        content = hashlib.blake2b(read_bytes(self.folder, name), digest_size=16)
         if self.hiding and (chosen := self.hiding.chosen(self.hidden[name])):
             content.update(repr(_decisive(self.hiding, chosen, name)).encode())
         return content.hexdigest()

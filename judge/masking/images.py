@@ -17,6 +17,7 @@ import numpy as np
 from judge.corpus.ids import is_encodable
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
+from judge.masking.archives import MAX_FILE, SUFFIXES, find_archive
 from judge.masking.instances import Picture, Pixels
 
 if TYPE_CHECKING:
@@ -27,12 +28,9 @@ ImageFormat = Literal["png", "webp"]
 # What a folder of masked pictures holds beside them.
 SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # What Pillow may open: each of its other formats is a parser that no data set of captions needs. (Its JPEG
 # reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-# A picture of MAX_PIXELS takes a quarter of this without any compression.
-MAX_FILE = 2**30
 # JPEG's markers: not the zeros that scans put after 255, nor the restarts within them, nor padding.
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _END, _TEM = 0xD9, 0x01
@@ -44,10 +42,13 @@ def list_pictures(folder: Path) -> list[str]:
     """The names of the pictures in ``folder`` and below (POSIX paths relative to it), sorted; recognised by suffix.
 
     Links to folders are not followed. Hidden files and folders are left out, and the contact sheet of masked pictures.
+    WebDataset shards and data sets with pictures serve as folders do: see :mod:`judge.masking.archives`.
 
     Raises:
         JudgeError: no such folder; no picture in it; a folder below that cannot be read.
     """
+    if archive := find_archive(folder):
+        return archive.names()
     if not folder.is_dir():
         raise JudgeError("is no folder", where=f"--images {folder}", mend="give the folder that holds the pictures")
     names = []
@@ -102,16 +103,35 @@ def read_picture(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Pi
     an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
 
     Args:
-        folder: of pictures.
+        folder: of pictures; or shards, or a data set.
         name: relative to it.
         max_pixels: more (width x height) is taken for a decompression bomb.
 
     Raises:
         JudgeError: outside the folder, missing, empty, not a picture, truncated, too large, of floating-point pixels.
     """
-    path = inside(folder, name)
-    data = _read_bytes(path)
-    return Picture(name, decode(data, where=str(path), max_pixels=max_pixels))
+    data = read_bytes(folder, name)
+    archive = find_archive(folder)
+    return Picture(
+        name, decode(data, where=archive.where(name) if archive else str(folder / name), max_pixels=max_pixels)
+    )
+
+
+def read_bytes(folder: Path, name: str) -> bytes:
+    """The file of picture ``name``, not decoded.
+
+    Raises:
+        JudgeError: outside the folder, missing, cannot be read, too large.
+    """
+    if archive := find_archive(folder):
+        return archive.read(name)
+    return _read_bytes(inside(folder, name))
+
+
+def holds(folder: Path, name: str) -> bool:
+    """Whether picture ``name`` is there."""
+    archive = find_archive(folder)
+    return archive.holds(name) if archive else (folder / name).exists()
 
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> Pixels:

@@ -23,7 +23,7 @@ from judge.masking.detectors import Detector, detect_pictures, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.detectors.weights import choose_device, write_detector
 from judge.masking.folder import Hiding
-from judge.masking.images import inside
+from judge.masking.images import holds, inside
 from judge.masking.instances import PERSON
 from judge.masking.overlap import Overlap, count, pool
 from judge.training.detector_models import MODELS, DetectorModel, DetectorRecipe, Example, Examples
@@ -99,7 +99,8 @@ def _check(pictures: Path, truth: GroundTruth, train: Sequence[str], held: Seque
     for _, fault in truth.strays:
         raise fault
     for name in train:
-        if not inside(pictures, name).is_file():
+        inside(pictures, name)
+        if not holds(pictures, name):
             raise JudgeError("no such picture", where=f"{pictures / name}", mend="check --images, or download it")
         truth.instances(name)
     for _ in detect_pictures(pictures, held, truth, failures=None):

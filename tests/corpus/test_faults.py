@@ -9,7 +9,7 @@ from pathlib import Path
 
 import openpyxl
 import pytest
-from helpers import Write, fault
+from helpers import Write, fault, fault_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -114,9 +114,11 @@ def test_archives(tmp_path: Path) -> None:
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault(tmp_path / "none.json") == "no such file. Check the path."
-    assert fault(tmp_path) == "is a folder. Give one file."
+    of_what = "a folder of .tar shards, of Parquet files or of a saved data set"
+    assert fault(tmp_path) == f"is a folder. Give one file, or {of_what}."
     assert fault(Path("/dev/null")) == "is not a regular file. Give a file on disk."
-    assert fault(tmp_path / "a\0b") == "cannot be read (embedded null byte). Check the path and its permissions."
+    line = fault_of(read_captions, tmp_path / "a\0b", side="human")
+    assert line == f"{tmp_path}/a\ufffdb: cannot be read (embedded null byte). Check the path and its permissions."
 
     def deny(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")

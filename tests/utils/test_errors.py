@@ -28,3 +28,12 @@ def test_survives_the_way_between_processes() -> None:
     error = JudgeError("loss is nan", where="training", mend="lower it")
     again = pickle.loads(pickle.dumps(error))
     assert (again.what, again.where, again.mend) == ("loss is nan", "training", "lower it")
+
+
+def test_what_files_hold_cannot_spoil_the_line() -> None:
+    """Neither its length, nor a terminal's commands, nor half of a surrogate pair."""
+    line = str(JudgeError("x" * 1000 + "end", where="f.json, \x1b[31mrecord\x00 1, '\ud83d'", mend="mend it"))
+    assert line == f"f.json, \ufffd[31mrecord\ufffd 1, '\ufffd': {'x' * 125} ... {'x' * 117}end. Mend it."
+    assert len(line) < 350
+    as_it_was = JudgeError("x" * 1000).what
+    assert len(as_it_was) == 1000

@@ -1,0 +1,123 @@
+"""Files with faults: from a valid file, as many mutated ones as a test wants, the same every time.
+
+``mutated_bytes`` damages a file as disks and downloads do, ``mutated_values`` as programs write it wrongly.
+``read_or_refused`` holds a reader to its promise: what is read is read, what is not is refused in one line.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from judge.errors import JudgeError
+
+LONGEST = 500
+HUGE = (10**25, -(10**25), 2**63, 1e308, -1, 0, float("nan"), float("inf"), True, "9" * 400, "x" * 5000)
+ODD: tuple[Any, ...] = (None, "", " ", "\ud83d", "\0", "../x", "[", {}, [], [[]], {"a": {}}, *HUGE)
+
+
+def mutated_bytes(data: bytes, count: int, *, seed: int = 0) -> Iterator[bytes]:
+    """``count`` damaged copies: bits turned, bytes overwritten, cut off, cut out, doubled or put in."""
+    rng = random.Random(seed)
+    for number in range(count):
+        found = bytearray(data)
+        for _ in range(rng.choice((1, 1, 1, 2, 8))):
+            place = rng.randrange(max(1, len(found)))
+            end = place + rng.choice((1, 4, 64, 1024))
+            kind = rng.randrange(6)
+            if kind == 0 and found:
+                found[place] ^= 1 << rng.randrange(8)
+            elif kind == 1:
+                found[place : place + 4] = rng.choice((b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"9999"))
+            elif kind == 2:
+                del found[place : (len(found) if number % 2 else end)]
+            elif kind == 3:
+                found[place:place] = found[place:end]
+            elif kind == 4:
+                found[place:place] = rng.choice((b"[" * 2000, b"\xff", b'"', b"\n", b"9" * 5000, b"\xed\xa0\x80"))
+            else:
+                found[place:end] = rng.randbytes(end - place)
+        yield bytes(found)
+
+
+def mutated_values(value: Any, count: int, *, seed: int = 0) -> Iterator[Any]:
+    """``count`` changed copies of a JSON value: parts removed, of another type, huge, nested, doubled, renamed."""
+    rng = random.Random(seed)
+    whole = json.dumps(value)
+    for _ in range(count):
+        found = json.loads(whole)
+        for _ in range(rng.choice((1, 1, 1, 2, 3))):
+            found = _change(found, rng)
+        yield found
+
+
+def _change(value: Any, rng: random.Random) -> Any:
+    places = list(_places(value))
+    if not places or rng.random() < 0.02:
+        return copy.deepcopy(rng.choice(ODD))
+    holder, key = rng.choice(places)
+    kind = rng.randrange(6)
+    if kind == 0:
+        del holder[key]
+    elif kind == 1 and isinstance(holder, list):
+        holder.insert(key, copy.deepcopy(holder[key]))
+    elif kind == 1:
+        holder[rng.choice(("", "id", "image_id", "caption", f"{key} ", str(key).upper()))] = holder.pop(key)
+    elif kind == 2:
+        holder[key] = [holder[key]]
+    elif kind == 3:
+        holder[key] = {"caption": holder[key]}
+    else:
+        holder[key] = copy.deepcopy(rng.choice(ODD))
+    return value
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (holder, key or index) below ``value``."""
+    if isinstance(value, dict | list):
+        for key, held in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            yield value, key
+            yield from _places(held)
+
+
+def as_json(value: Any) -> bytes:
+    """A value as a file; half of a surrogate pair stays as JSON writes it."""
+    return json.dumps(value).encode()
+
+
+def read_or_refused(
+    read: Callable[[Path], object], path: Path, contents: Iterable[bytes], *, longest: int = LONGEST
+) -> Counter[str]:
+    """Write each of ``contents`` to ``path`` and read it: how many were read, and how many refused in one line.
+
+    Anything else than a ``JudgeError`` goes through, with the number of the content.
+    """
+    told: Counter[str] = Counter()
+    with path.open("wb", buffering=0) as file:  # Opened once: that takes longer than all else.
+        for number, content in enumerate(contents):
+            file.seek(0)
+            file.write(content)
+            file.truncate()
+            told[outcome(lambda: read(path), f"content {number}: {content[:2000]!r}", longest=longest)] += 1
+    return told
+
+
+def outcome(read: Callable[[], object], what: str, *, longest: int = LONGEST) -> str:
+    """ "read" or "refused"."""
+    try:
+        read()
+    except JudgeError as error:
+        line = str(error)
+        assert "\n" not in line, what
+        assert len(line) <= longest, f"{len(line)} characters: {line}\n{what}"
+        assert line.isprintable() or "\ufffd" in line, f"{line!a}\n{what}"
+        return "refused"
+    except BaseException as error:
+        error.add_note(what)
+        raise
+    return "read"
