@@ -220,13 +220,13 @@ def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part],
 
 
 def _groups(images: Sequence[str], labels: Labels | None) -> dict[str | None, IntArray]:
-    """Rows of all images (None), and of those of each class that has any."""
+    """Rows of all images (None), and of those of each class."""
     found: dict[str | None, IntArray] = {None: np.arange(len(images))}
     if labels is None:
         return found
     classes = np.array([labels.by_image.get(image, "") for image in images])
-    found |= {name: rows for name in labels.classes if len(rows := np.flatnonzero(classes == name))}
-    if len(found) == 1:
+    found |= {name: np.flatnonzero(classes == name) for name in labels.classes}
+    if not any(len(found[name]) for name in labels.classes):
         raise JudgeError("no image that has captions has a label", where=labels.source, mend="check its image ids")
     return found
 

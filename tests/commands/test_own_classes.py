@@ -48,7 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 def test_evaluate(files: Files, tmp_path: Path) -> None:
     """All of a report: by class, by task, quality, and the page, tables and card made of it."""
     out = tmp_path / "out"
-    metrics = "lic,ba,dba-g,ratio,error"
+    metrics = "lic,dba-g,ratio"
     done = done_well(
         "evaluate", *files.given, "--metrics", metrics, *QUICK, "--resamples", 100, "--breakdown", "--quality",
         "--verbose", "--out", out,

@@ -255,13 +255,14 @@ def test_captioners_of_other_classes_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_names_of_classes_change_nothing(run_of: Callable[[int, str], Run], tmp_path: Path) -> None:
-    """Of all metrics: values, and counted ones' chance levels and p. Names in another order, too."""
+    """Of all metrics: values, as far as judges are solved; counted ones' chance levels and p. In another order, too."""
     before = run_of(3, "unequal").result
     after = measure(draw(SIZES[3], names=["zeal", "awe", "anger"]), tmp_path, [*READ, *COUNTED])
     for one, other in zip(before.summaries, after.summaries, strict=True):
-        same = ["human", "generated", "published", "amplification"]
-        for name in [*same, *(["chance_level", "p_value"] if one.metric.counted else [])]:
-            assert getattr(other, name) == pytest.approx(getattr(one, name), abs=1e-6), (one.metric.name, name)
+        counted, same = one.metric.counted, ["human", "generated", "published", "amplification"]
+        for name in [*same, *(["chance_level", "p_value"] if counted else [])]:
+            expected = pytest.approx(getattr(one, name), abs=1e-9 if counted else 1e-4)
+            assert getattr(other, name) == expected, (one.metric.name, name)
 
 
 MEASURES: dict[str, Callable[..., float]] = {
