@@ -278,7 +278,7 @@ MEASURES: dict[str, Callable[..., float]] = {
 
 
 @given(st.integers(2, 9), st.integers(0, 2**32 - 1))
-@effort(max_examples=25, deadline=None)
+@effort(max_examples=15, deadline=None)
 def test_arrays_with_classes_in_another_order(count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = 12 * count
@@ -312,7 +312,7 @@ def scores_of(metric: str, count: int, rng: np.random.Generator) -> pd.DataFrame
 
 
 @given(st.integers(2, 9), st.integers(0, 2**32 - 1), st.sampled_from(JUDGED))
-@effort(max_examples=40, deadline=None)
+@effort(max_examples=20, deadline=None)
 def test_answers_with_classes_of_other_names(count: int, seed: int, metric: str) -> None:
     rng = np.random.default_rng(seed)
     scores, names = scores_of(metric, count, rng), list(FEELINGS)[:count]
