@@ -49,8 +49,9 @@ def people_as_captioner(
     human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
     others = [{image: (written[image][orders[image][place]],) for image in chosen} for place in range(captions, needed)]
     wrong = {image for image in chosen if generator.random() < mislabelled}
-    other = dict(zip(labels.classes, (*labels.classes[1:], labels.classes[0]), strict=True))  # The next class.
     classes = {image: labels.by_image[image] for image in chosen}
+    shown = sorted(set(classes.values()))
+    other = dict(zip(shown, (*shown[1:], shown[0]), strict=True))  # The next class that has images.
     return Corpus(
         Captions("human", human, corpus.human.source),
         tuple(

@@ -69,7 +69,7 @@ class Source:
         for name, *_, task in self._mentions:
             found[task][name] += 1
         kept = {task: found[task] for task in sorted(found) if found[task].total() >= LEAST}
-        without = {*self.labels.classes} - {self._leaning(counts) for counts in kept.values()}
+        without = {*self.classes} - {self._leaning(counts) for counts in kept.values()}
         if without:
             what = f"no task that captions name {LEAST} times goes with '{min(without)}'"
             raise JudgeError(what, where=f"lexicon '{self.tasks.name}'", mend="give more captions, or other --tasks")
@@ -83,9 +83,14 @@ class Source:
             sizes[self.labels.by_image[image]] += len(captions)
         return sizes
 
+    @property
+    def classes(self) -> list[str]:
+        """The classes that have captions: a lexicon may know more."""
+        return sorted(self._sizes)
+
     def _leaning(self, counts: Mapping[str, int]) -> str:
         """The class whose captions name a task most often; the first of equals."""
-        return max(self.labels.classes, key=lambda name: counts.get(name, 0) / max(1, self._sizes[name]))
+        return max(self.classes, key=lambda name: counts.get(name, 0) / self._sizes[name])
 
     @cached_property
     def goes_with(self) -> dict[str, str]:
@@ -96,7 +101,7 @@ class Source:
     def stereotypes(self) -> dict[str, tuple[list[str], FloatArray]]:
         """Class -> tasks that go with it, and the steps of P(task | class) that A->T draws them by, the last one 1."""
         found = {}
-        for name in self.labels.classes:
+        for name in self.classes:
             tasks = [task for task, of in self.goes_with.items() if of == name]
             steps = np.cumsum([self.counts[task][name] for task in tasks], dtype=np.float64)
             found[name] = tasks, steps / steps[-1]

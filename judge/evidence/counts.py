@@ -168,8 +168,10 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     together = {name: sum((part[name] for part in parts if name in part), Counter[str]()) for name in classes}
     kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
     if not kept:
-        what = f"no word stands in {least} captions with each of {', '.join(classes)}"
-        raise JudgeError(what, where="BA", mend="lower --least, or leave 'ba' out")
+        often = {name: sum(together[name][word] >= least for word in common) for name in classes}
+        rare = min(classes, key=lambda name: often[name])
+        what = f"no word stands in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
+        raise JudgeError(what, where="BA", mend="lower --least, or use ba-objects, which asks for no such words")
     return kept, least
 
 

@@ -97,14 +97,14 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
     entries: dict[str, dict[str, Any]] = {}
     metrics = work.metrics
     for part in work.count_rows:
-        entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, plan))
+        entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, work, plan))
         entry["dropped"] |= _positive(part.joined.dropped) | _positive(part.dropped)
         entry["counted"] |= part.counted
         entry["marks"] |= _marks_of_counts(part, metrics)
     alone = len({job.metrics for job in work.jobs}) == 1
     for job, chosen in zip(work.jobs, notes, strict=True):
         evidence = job.evidence
-        entry = entries.setdefault(evidence.captioner, _entry(evidence.captioner, evidence.sides, plan))
+        entry = entries.setdefault(evidence.captioner, _entry(evidence.captioner, evidence.sides, work, plan))
         # What cannot be asked of tasks is left out of T->A alone.
         entry["dropped"] |= _positive(evidence.sides.dropped)
         for metric in job.metrics:
@@ -114,9 +114,11 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
     return entries
 
 
-def _entry(name: str, of: Joined | Sides, plan: Plan) -> dict[str, Any]:
+def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, Any]:
+    counts = Counter(of.classes.values())
     return {
-        "images": dict(sorted(Counter(of.classes.values()).items())),
+        "images": dict(sorted(counts.items())),
+        "without_images": sorted({*work.truth.labels.classes} - {*counts}),
         "marks": {},
         "dropped": {},
         "alignment": {},

@@ -151,13 +151,14 @@ class Result:
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
-        """All pairs of captioners, metric by metric and judge by judge."""
+        """All pairs of captioners whose images have the same classes, metric by metric and judge by judge."""
         marks: dict[str, list[Any]] = {}
         for entry in self.run["captioners"].values():
             for metric, of in entry["marks"].items():
                 marks.setdefault(metric, []).append(of)
         same = all(of == known[0] for known in marks.values() for of in known)
-        return differences(self.summaries, same_images=same, level=self.run["level"])
+        classes = {name: tuple(entry["images"]) for name, entry in self.run["captioners"].items()}
+        return differences(self.summaries, same_images=same, level=self.run["level"], classes=classes)
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.

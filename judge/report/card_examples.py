@@ -109,9 +109,8 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     images = [image for image in dict.fromkeys(table["image_id"]) if image in pictures]
     known = {image: f"pic{number}" for number, image in enumerate(images)}
     cards = tuple(_cards(table, known, names=names))
-    captioners, rows, classes = (
-        tuple(dict.fromkeys(getattr(card, name) for card in cards)) for name in ("captioner", "title", "class_")
-    )
+    captioners, rows = (tuple(dict.fromkeys(getattr(card, name) for card in cards)) for name in ("captioner", "title"))
+    classes = tuple(sorted({card.class_ for card in cards}))
     tasks = tuple(sorted({task for card in cards for task in card.tasks}))
     return Examples(cards, known, captioners, rows, classes, tasks, shaded=bool(table["words"].any()))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from judge.measure import Result
 from judge.metrics.scores import SCORES
-from judge.report.notes import OF_NAMED, class_notes, metrics_of
+from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of
 from judge.statistics.summary import ROW
 from judge.text.alignment import hardly_contextual
 
@@ -21,6 +21,7 @@ def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
         *class_notes(result.run["labels"]),
+        *_without_images(result.run),
         *_named_in_part(result),
         *_training_noise(result),
         *_few_refits(result),
@@ -33,6 +34,16 @@ def warnings(result: Result) -> list[str]:
         *_by_construction(result),
         *_skipped(result),
     ]
+
+
+def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
+    """Classes that no image has, or none that a captioner described: chance is that of the others."""
+    entries = run["captioners"].items()
+    for names, absent in alike((name, ", ".join(entry.get("without_images", ()))) for name, entry in entries):
+        if absent:
+            yield f"{names}: no image that both sides describe is of class {absent}: the other classes alone count."
+    if len({tuple(entry["images"]) for _, entry in entries}) > 1:
+        yield "captioners whose images have other classes are not compared with each other."
 
 
 def _training_noise(result: Result) -> Iterator[str]:

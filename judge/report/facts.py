@@ -31,7 +31,7 @@ def fact_tables(result: Result) -> Iterator[Table[Any]]:
 
 
 class ClassRow(NamedTuple):
-    """Images of a class that a captioner was measured on."""
+    """Images of a class that a captioner, or several alike, were measured on."""
 
     captioner: str
     name: str
@@ -40,7 +40,14 @@ class ClassRow(NamedTuple):
 
 def class_table(run: Mapping[str, Any]) -> Table[ClassRow]:
     """How many images of each class; of several attributes, of each class of their product."""
-    rows = [ClassRow(name, of, n) for name, entry in run["captioners"].items() for of, n in entry["images"].items()]
+    counts: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for captioner, entry in run["captioners"].items():
+        counts.setdefault(tuple(entry["images"].items()), []).append(captioner)
+    # Captioners mostly have the same images: nine classes are then nine rows, however many captioners there are.
+    whose = {
+        of: "all" if len(names) == len(run["captioners"]) > 1 else ", ".join(names) for of, names in counts.items()
+    }
+    rows = [ClassRow(whose[of], name, images) for of in counts for name, images in of]
     columns: tuple[Column[ClassRow], ...] = (
         names("captioner", lambda row: row.captioner),
         names(f"{run['attribute']}, as perceived", lambda row: row.name),

@@ -95,8 +95,8 @@ def _accuracy(saved: Saved) -> str:
         return "Not known."
     chance = 1 / len(saved.target.classes)
     return (
-        f"{held['accuracy']:.3f} on {held['images']} captions of its own side that it did not learn from "
-        f"(1 / classes: {chance:.3f})."
+        f"{held['accuracy']:.3f}, a mean over classes, on {held['images']} captions of its own side that it did not "
+        f"learn from (1 / classes: {chance:.3f})."
     )
 
 

@@ -65,7 +65,7 @@ def _protocol(result: Result) -> str:
         return "Counted: no judge was trained; amplification is the published value less the chance level."
     if run["protocol"] == "crossfit":
         return f"Protocol crossfit: {run['folds']} folds, {seeds}; no judge scores an image that it was trained on."
-    shares = _alike(
+    shares = alike(
         (row.title, f"{_shares(row)} of {'classes cut to equal size' if row.balanced else 'all images'}")
         for row in judged
     )
@@ -173,7 +173,7 @@ def _shares(metric: Metric) -> str:
     return "/".join(f"{100 * share:.0f}" for share in (1 - test - validation, validation, test) if share)
 
 
-def _alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """(name, note) -> (names, note): what is true of several is said once."""
     found: dict[str, list[str]] = {}
     for name, note in notes:
@@ -229,9 +229,9 @@ def _naming_one(result: Result) -> Iterator[str]:
 def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
     """What was read of each captioner, left out of it and chosen for it."""
     entries = run["captioners"].items()
-    for names, note in _alike((name, _evidence(entry, run)) for name, entry in entries):
+    for names, note in alike((name, _evidence(entry, run)) for name, entry in entries):
         yield f"{names}: {note}."
-    for names, note in _alike((name, _counted(left_out)) for name, of in entries if (left_out := left_out_of(of))):
+    for names, note in alike((name, _counted(left_out)) for name, of in entries if (left_out := left_out_of(of))):
         yield f"{names}, left out: {note}."
     chosen = (
         (name, f"{what}: " + "; ".join(f"{side} {_frequencies(counts)}" for side, counts in sides.items()))
@@ -239,7 +239,7 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
         for what, sides in entry["chosen"].items()
         if not what.startswith("epoch ")  # One for each judge: in metrics.json.
     )
-    for names, note in _alike(chosen):
+    for names, note in alike(chosen):
         yield f"{names}, chosen {note}."
 
 
@@ -296,7 +296,7 @@ def _quality(found: Mapping[str, Quality]) -> Iterator[str]:
     """How captions were scored."""
     for name, of in found.items():
         yield f"{name} uses {of.vocabulary['generated']:,} words, {of.mean_length['generated']:.1f} a caption."
-    for names, note in _alike((name, _scoring(of)) for name, of in found.items()):
+    for names, note in alike((name, _scoring(of)) for name, of in found.items()):
         yield f"Quality of {names}: {note}."
 
 

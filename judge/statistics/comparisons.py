@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -110,14 +110,23 @@ def _detectable(row: Summary) -> float | None:
     return row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
 
 
-def differences(summaries: Iterable[Summary], same_images: bool, *, level: float = 0.95) -> list[Difference]:
+def differences(
+    summaries: Iterable[Summary],
+    same_images: bool,
+    *,
+    level: float = 0.95,
+    classes: Mapping[str, tuple[str, ...]] | None = None,
+) -> list[Difference]:
     """All pairs of captioners, metric by metric and judge by judge.
 
     Args:
         summaries: of one table, or of several runs; names of captioners differ.
         same_images: whether all were measured on the same images, under the same splits.
         level: of the intervals.
+        classes: captioner -> the classes that its images have. Of two that have others there is no difference: one of
+            two classes is easier to guess than one of three. None: all have the same.
     """
+    known = classes or {}
     groups: dict[tuple[Metric, str], list[Summary]] = {}
     for row in summaries:
         if row.amplification is not None and math.isfinite(row.amplification):
@@ -127,6 +136,7 @@ def differences(summaries: Iterable[Summary], same_images: bool, *, level: float
             difference(first, second, same_images=same_images, level=level)
             for rows in groups.values()
             for first, second in combinations(rows, 2)
+            if known.get(first.captioner) == known.get(second.captioner)
         ]
     )
 

@@ -70,10 +70,15 @@ def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[st
 
 
 def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetric:
-    """With the classes of images that people name most and least, in captions that name one, where it asks for them."""
+    """With the classes of images that people name most and least, in captions that name one, where it asks for them.
+
+    Of three classes or more the least of those that people name at all: over a class that they never name there is no
+    ratio.
+    """
     named = counts.loc[counts["side"] == "human", "named"]
     by_class = named.value_counts().reindex(sorted(set(counts["class"])), fill_value=0)
-    return counted.choose_classes(str(by_class.idxmax()), str(by_class.iloc[::-1].idxmin()))
+    known = by_class[by_class > 0] if (by_class > 0).sum() > 1 else by_class
+    return counted.choose_classes(str(by_class.idxmax()), str(known.iloc[::-1].idxmin()))
 
 
 def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | None:

@@ -148,6 +148,8 @@ class Statistic:
         if self.metric.prior is None:
             scale = {"ratio": 1 / found.human.value}.get(self.metric.amplification, 1.0)
             return self._plain_pieces(human) * scale, self._plain_pieces(generated) * scale
+        if not min(found.human.value, found.generated.value) > 0:
+            return self._unlogged_pieces(human, found), self._unlogged_pieces(generated, found)
         change = np.log(found.generated.value / found.human.value)
         scale = float(found.value / change) if change else 0.5
         loss = log_mean(1 / found.human.quality, 1 / found.generated.quality)
@@ -164,6 +166,17 @@ class Statistic:
             parts = pooled if self.score.pool else (-share, share * weights / whole)
             sides.append(np.concatenate([*parts, np.zeros_like(share)]))
         return sides[0], sides[1]
+
+    def _unlogged_pieces(self, sums: FloatArray, found: Measured) -> FloatArray:
+        """Of a side with priors, where one side is 0 and has no logarithm: the difference is taken apart as it is."""
+        scored, _, every = np.split(sums, 3)
+        kept = self._counts[self._above].astype(np.float64)
+        total = found.human.value + found.generated.value
+        each = kept * self._weights(every) / (scored * kept).sum() / total if total else np.zeros_like(kept)
+        nothing = np.zeros_like(each)
+        if self.score.pool:
+            return np.concatenate([each * self.side(sums).quality, nothing, nothing])
+        return np.concatenate([nothing, each, nothing])
 
     def _plain_pieces(self, sums: FloatArray) -> FloatArray:
         """Of a side without priors."""

@@ -44,7 +44,8 @@ class Saved:
         features: "shape", "regions" and "key" of what a frozen network gave it; empty where none did.
         preparation: from captions to the words that it reads; None where its evidence was not a run's.
         masking: how pictures were hidden, as settings of ``judge evaluate``; empty for judges that read alone.
-        data: what it learnt from: captioner, side, index, seed, fold, images by class, sharing, held-out accuracy.
+        data: what it learnt from: captioner, side, index, seed, fold, images by class, sharing, held-out accuracy
+            (a mean over classes).
         history: losses, epoch by epoch.
     """
 
@@ -159,7 +160,7 @@ def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing
     evidence = slot.evidence if isinstance(slot, Slot) else None
     names = [member.target.classes[sample.answers[0]] for sample in member.training() if sample.answers]
     one = member.target.kind == "attribute"
-    held = {"images": len(tests), "accuracy": float(Judged.of(tests, found).correct.mean()) if one and tests else None}
+    held = {"images": len(tests), "accuracy": _accuracy(tests, found) if one and tests else None}
     data = {
         "captioner": evidence and evidence.captioner,
         "alignment": evidence and evidence.sides.aligner.how,
@@ -174,6 +175,12 @@ def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing
     seen = "image" in member.judge.modalities - member.judge.blanked
     preparation = evidence.preparation(member.side) if evidence else None
     return {"preparation": preparation, "masking": masking if seen else {}, "data": data}
+
+
+def _accuracy(tests: Sequence[Sample], found: Predictions) -> float:
+    """Of each class, on average: of a judge that knows nothing 1 / classes, however unequal they are."""
+    answers, correct = np.array([sample.answers[0] for sample in tests]), Judged.of(tests, found).correct
+    return float(np.mean([correct[answers == k].mean() for k in np.unique(answers)]))
 
 
 def describe_features(features: Any) -> dict[str, Any]:

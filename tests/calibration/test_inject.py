@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from classes import THINGS, draw
 from helpers import fault_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.calibration.grammar import make_world
 from judge.calibration.inject import CHANGES, inject
+from judge.calibration.nulls import people_as_captioner
 from judge.calibration.source import LEAST, Source
 from judge.calibration.world import HALF, TASKS, task_given_attribute
 from judge.text.lexicon import Lexicon, load_lexicon
@@ -164,3 +166,28 @@ def test_what_cannot_be_done_is_refused(source: Source) -> None:
     other = Lexicon("verbs", "<verb>", {"fly": frozenset({"fly"})})
     told = fault_of(inject, source.human, replace(source, tasks=other), "A->T", 0.5, seed=0)
     assert told.startswith("lexicon 'verbs': no task that captions name 10 times goes with 'female'")
+
+
+def test_classes_without_images_are_none() -> None:
+    """Three classes, each with a thing of its own, of a lexicon that knows a fourth: nothing goes with that."""
+    world = draw((60, 40, 30))
+    labels = replace(world.corpus.labels, classes=("amusement", "awe", "boredom", "contentment"))
+    words = {name: frozenset({word}) for name, word in {**world.words, "boredom": "bored"}.items()}
+    source = Source(world.corpus.human, labels, Lexicon("feeling", "<feeling>", words), COCO)
+    goes_with = source.goes_with
+    assert {goes_with[thing]: thing for thing in ("bench", "boat", "cat")} == {
+        "amusement": "bench", "awe": "boat", "contentment": "cat"
+    }  # fmt: skip
+    changed = inject(world.corpus.human, source, "A->T", 1.0, seed=0)
+    said = {name: Counter[str]() for name in world.words}
+    for image, texts in changed.by_image.items():
+        said[world.classes[image]].update(thing for text in texts for thing in THINGS if thing in text.split())
+    # At a dose of 1 captions name what goes with the class alone.
+    assert all(goes_with[thing] == name for name, of in said.items() for thing in of)
+    # Nor does anybody get that class where labels are exchanged.
+    drawn = people_as_captioner(world.corpus, labels, images=100, seed=0, mislabelled=0.5)
+    found = drawn.labels
+    assert found is not None
+    assert set(found.by_image.values()) == {*world.words}
+    wrong = sum(world.classes[image] != name for image, name in found.by_image.items())
+    assert wrong == pytest.approx(50, abs=15)

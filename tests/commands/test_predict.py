@@ -209,8 +209,10 @@ def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Pa
     assert "license" not in header
     assert header["library_name"] == "caption-judge"
     images = job.member.training()
-    right = np.mean([row.argmax() == s.answers[0] for row, s in zip(found, job.member.test(), strict=True)])
-    told = ["attribute: gender, as perceived", "female, male", "much's", f"{right:.3f} on {len(found)} captions"]
+    answers = np.array([sample.answers[0] for sample in job.member.test()])
+    right = np.mean([np.mean(found[answers == k].argmax(axis=1) == k) for k in (0, 1)])
+    told = ["attribute: gender, as perceived", "female, male", "much's"]
+    told += [f"{right:.3f}, a mean over classes, on {len(found)} captions"]
     told += ["words of 'gender'", "Never use this judge to infer an attribute of a person", "# license: choose one"]
     told += [f"{sum(sample.answers[0] == k for sample in images)} {name}" for k, name in enumerate(["female", "male"])]
     told += ["people, segment, by detector gt, as mean"] if judge == "grit" else []

@@ -8,7 +8,7 @@ import pytest
 
 from judge.measure import Result
 from judge.metrics import METRICS
-from judge.report.facts import class_score_table
+from judge.report.facts import class_score_table, class_table
 from judge.statistics.summary import summarise
 
 
@@ -37,3 +37,20 @@ def test_the_mean_over_classes_is_the_value_of_the_table(metric: str) -> None:
     assert np.mean([row.human for row in table.rows]) == pytest.approx(line.human, abs=1e-12)
     assert np.mean([row.generated for row in table.rows]) == pytest.approx(line.generated, abs=1e-12)
     assert sum(row.images for row in table.rows) == line.images
+
+
+def test_captioners_of_the_same_images_share_their_rows() -> None:
+    nine = {f"class {k}": 10 + k for k in range(9)}
+    of = {"a": {"images": nine}, "b": {"images": nine}, "c": {"images": {"class 0": 10, "class 1": 11}}}
+
+    def rows(*names: str) -> list[tuple[str, str, int]]:
+        run = {"attribute": "feeling", "captioners": {name: of[name] for name in names}}
+        return [tuple(row) for row in class_table(run).rows]  # type: ignore[misc]
+
+    assert rows("a") == [("a", name, images) for name, images in nine.items()]
+    assert rows("a", "b") == [("all", name, images) for name, images in nine.items()]
+    assert rows("a", "c", "b") == [
+        *[("a, b", name, images) for name, images in nine.items()],
+        ("c", "class 0", 10),
+        ("c", "class 1", 11),
+    ]

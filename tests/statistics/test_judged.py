@@ -170,3 +170,22 @@ def test_a_resample_without_a_set_of_tasks_has_a_value() -> None:
 def test_every_score_can_be_asked_for() -> None:
     for name in SCORES:
         assert -1 < measure(f"dbac-at:{name}", HUMAN + SILENT).value < 1
+
+
+@pytest.mark.parametrize("metric", ["dpac-at:accuracy", "dbac-at:accuracy", "dpac-ta:accuracy"])
+@pytest.mark.parametrize("right", ["human", "generated", "none"])
+def test_a_side_of_value_0_is_taken_apart_without_its_logarithm(metric: str, right: str) -> None:
+    """Of one side no answer is right: what captions add is still the whole, and nothing is infinite."""
+    rows: list[Row] = [
+        (str(n), side, 0, "abc"[n % 3], "cup", "abc"[n % 3], 0.9 if side == right else 0.1)
+        for n in range(9)
+        for side in ("human", "generated")
+    ]
+    row, table = find_metric(metric), frame(rows)
+    statistic = Statistic(row, table)
+    sides = statistic.rows(caption_table(table, row.score)).by_image()
+    human, generated = (np.asarray(side.sum(axis=0), dtype=np.float64) for side in sides)
+    expected = {"human": -1, "generated": 1, "none": 0}[right]
+    assert statistic(human, generated).value == pytest.approx(expected)
+    pieces = statistic.pieces(human, generated)
+    assert generated @ pieces[1] - human @ pieces[0] == pytest.approx(expected)

@@ -74,8 +74,9 @@ class Dpa(CountedMetric):
         conditions, answers = (attribute, tasks) if self.direction == "A->T" else (tasks, attribute)
         asked = answers.sum(axis=1) == 1 if self.direction == "T->A" else np.ones(len(answers), dtype=np.bool_)
         terms = np.zeros((len(answers), 2))
-        if asked.sum() >= _FOLDS:
-            terms[asked, 0] = attack(conditions[asked], answers[asked], None if images is None else images[asked])
+        whose = np.arange(len(answers)) if images is None else images
+        if len(np.unique(whose[asked])) >= _FOLDS:
+            terms[asked, 0] = attack(conditions[asked], answers[asked], whose[asked])
             terms[asked, 1] = 1
         return terms
 

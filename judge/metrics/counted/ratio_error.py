@@ -37,11 +37,11 @@ class _NamingMetric(CountedMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(_NamingMetric):
-    """Ratio.
+    """Ratio. Of its papers' two genders one is over the other; of any number of classes two are chosen.
 
     Attributes:
         first: the class above; None for the one that people name most.
-        second: the class below; None for the one that they name least.
+        second: the class below; None for the one that they name least, of those that they name.
     """
 
     first: str | None = None

@@ -175,3 +175,11 @@ def test_an_attacker_leaves_out_who_has_no_class() -> None:
     assert attack(labels, named, np.repeat(np.arange(200), 2)).tolist() == [1] * 400
     with pytest.raises(ValueError, match="an attacker learns from samples"):
         Dpa(unit="attacker", direction="T->A").freeze(contingency(named, labels), contingency(named, labels))
+
+
+def test_an_attacker_of_fewer_images_than_folds_has_no_value() -> None:
+    """Six captions of three images: each image's are guessed together, and three cannot be cut into five folds."""
+    named, labels = np.eye(3, dtype=bool)[[0, 0, 1, 1, 2, 2]], np.ones((6, 1), dtype=bool)
+    metric = Dpa(unit="attacker", direction="T->A")
+    assert not metric.attack_terms(named, labels, np.repeat(np.arange(3), 2)).any()
+    assert (metric.attack_terms(named, labels)[:, 1] == 1).all()

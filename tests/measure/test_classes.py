@@ -1,0 +1,343 @@
+"""Every metric with 2, 3 and 9 classes, unequal, rare, or absent on one side: oracle's number, or one clear line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle
+import pandas as pd
+import pytest
+from classes import FEELINGS, SIZES, SPARE, THINGS, World, draw, undescribed, without
+from helpers import known, make_scores, one_line
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+from oracle import Row, Said, Table, table
+
+from judge import ba_mals, dba, dpa, error, evaluate, multi, ratio
+from judge.corpus import Corpus
+from judge.measure import Result
+from judge.metrics import METRICS
+from judge.metrics.scores import SCORES
+from judge.report.caveats import warnings
+from judge.report.notes import footnotes
+from judge.statistics.summary import DEFAULT, JudgedRow, Summary
+
+QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 2, "refits": 0, "chance": 0, "least": 2}
+COUNTED = [name for name, row in METRICS.items() if row.counted]
+READ = [name for name, row in METRICS.items() if not row.counted and not row.uses_images]
+
+# What is unusual of the classes: world -> world. The last class has the fewest images.
+SCENARIOS: dict[str, Callable[[World, str], World]] = {
+    "unequal": lambda world, _: world,
+    "never named by the captioner": partial(without, of="cap"),
+    "never named": partial(without, of="all"),
+    "not described by the captioner": undescribed,
+    "not in any image": lambda world, _: replace(world, words={**world.words, **SPARE}),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A world, and what was measured of it."""
+
+    world: World
+    result: Result
+
+    def row(self, metric: str) -> Summary:
+        (found,) = (row for row in self.result.summaries if row.metric.name == metric)
+        return found
+
+    def rows(self, metric: str, side: str) -> list[Row]:
+        scores = self.result.scores
+        mine = scores[(scores["metric"] == metric) & (scores["side"] == side)]
+        return [dict(row) for row in mine.to_dict("records")]
+
+
+def measure(world: World, folder: Path, metrics: Sequence[str], **settings: Any) -> Result:
+    path = folder / "feeling.yaml"
+    path.write_text(world.lexicon, encoding="utf-8")
+    return evaluate(world.corpus, lexicon=str(path), metrics=list(metrics), **QUICK | settings)
+
+
+@pytest.fixture(scope="module")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Run]:
+    """Every metric that no picture is needed for, of the world of a number of classes and of a scenario; once each."""
+
+    @cache
+    def make(count: int, name: str) -> Run:
+        plain = draw(SIZES[count], captions=1 + (name == "unequal"))
+        world = SCENARIOS[name](plain, [*plain.words][-1])
+        # Where a class is never named no words stand with every class: refused, see below.
+        metrics = [*READ, *(metric for metric in COUNTED if (metric, name) != ("ba", "never named"))]
+        return Run(world, measure(world, tmp_path_factory.mktemp("run"), metrics, refits=2 * (name == "unequal")))
+
+    return make
+
+
+# Of two classes one is left where the captioner does not describe the other: refused, see below.
+CASES = [(k, name) for k in SIZES for name in SCENARIOS if (k, name) != (2, "not described by the captioner")]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda of: f"{of[0]} {of[1]}")
+def run(request: pytest.FixtureRequest, run_of: Callable[[int, str], Run]) -> Run:
+    return run_of(*request.param)
+
+
+def classes_of(world: World) -> list[str]:
+    return sorted({world.classes[image] for image in world.images})
+
+
+def words_of(world: World) -> list[str]:
+    """LIC's vocabulary: content words in two captions or more of those that name each class, and it alone."""
+    counts = Counter((row.one, word) for side in (world.human, world.generated)
+                     for row in world.said(side, content=True) for word in row.labels)  # fmt: skip
+    return sorted({w for _, w in counts if all(counts[name, w] >= 2 for name in classes_of(world))})
+
+
+def predicted_classes(world: World) -> tuple[Table, Table]:
+    """What images show, by annotated class, and by the class that the captioner names: T->A."""
+    naming = [row for row in world.said(world.generated) if row.one]
+    left = {row.image for row in naming}
+    told = [Said(row.image, row.annotated, row.named, world.shown[row.image]) for row in naming]
+    truth = [row for row in world.annotated if row.image in left]
+    return table(truth, lambda row: row.annotated), table(told, lambda row: row.one)
+
+
+def expected_count(world: World, metric: str) -> float | None:
+    """The published value, by loops."""
+    classes, sides = classes_of(world), [world.said(side) for side in (world.human, world.generated)]
+    things = sorted({thing for side in sides for row in side for thing in row.labels})
+    if metric in {"ba", "ba-objects"}:
+        words = metric == "ba"
+        said = [world.said(side, content=words) for side in (world.human, world.generated)]
+        tables = [table(side, lambda row: row.one) for side in said]
+        return oracle.ba(*tables, classes, words_of(world) if words else things)
+    if metric == "ratio":
+        named = Counter(row.one for row in sides[0] if row.one in classes)
+        least, most = (sorted(classes, key=lambda name: (sign * named[name], name)) for sign in (1, -1))
+        some = [name for name in least if named[name] or len(named) < 2]
+        lowest = max(name for name in some if named[name] == named[some[0]])
+        values = [oracle.ratio(side, most[0], lowest) for side in sides]
+        return None if None in values else known(values[1]) / known(values[0])
+    if metric == "error":
+        return oracle.error(sides[1]) - oracle.error(sides[0])
+    direction = known(METRICS[metric].direction)
+    by_class = [table(side, lambda row: row.annotated) for side in sides]
+    truth, predicted = by_class if direction == "A->T" else predicted_classes(world)
+    labels = things if direction == "A->T" else [*THINGS]
+    if metric.startswith("multi"):
+        return oracle.multi(truth, predicted, classes, direction=direction)
+    how = oracle.dba if metric.startswith("dba") else oracle.dpa
+    return how(truth, predicted, classes, labels, direction=direction)
+
+
+@pytest.mark.parametrize("metric", COUNTED)
+def test_counted(run: Run, metric: str) -> None:
+    if metric not in {row.metric.name for row in run.result.summaries}:
+        pytest.skip("refused, see below")
+    row, expected = run.row(metric), expected_count(run.world, metric)
+    assert row.published == (None if expected is None else pytest.approx(expected, abs=1e-12))
+    if expected is None:
+        assert any(row.metric.title in note and "has no value" in note for note in warnings(run.result))
+        assert row.amplification is None
+    else:
+        assert np.isfinite(known(row.amplification))
+        assert row.images <= len(run.world.images)
+
+
+QUANTITIES = {"lic": oracle.confident_accuracy, "leakage": oracle.accuracy, "sc": oracle.accuracy}
+
+
+def expected_sides(rows: Mapping[str, Sequence[Row]], metric: str) -> list[float | None]:
+    """Scores of both sides, of the rows of ``scores.parquet``."""
+    if metric in QUANTITIES:
+        return [oracle.mean_of_classes(of, QUANTITIES[metric]) for of in rows.values()]
+    direction = known(METRICS[metric].direction)
+    return [oracle.directional(of, direction=direction, pooled=metric.startswith("dbac")) for of in rows.values()]
+
+
+@pytest.mark.parametrize("metric", READ)
+def test_judged_by_linear(run: Run, metric: str) -> None:
+    row, sides = run.row(metric), ("generated",) if metric == "sc" else ("human", "generated")
+    rows = {side: run.rows(metric, side) for side in sides}
+    values = expected_sides(rows, metric)
+    assert [getattr(row, side) for side in sides] == pytest.approx(values, rel=1e-9)
+    if metric == "sc":
+        assert row.amplification is None
+        return
+    human, generated = map(known, values)
+    normal = METRICS[metric].amplification == "normalised"
+    assert row.amplification == pytest.approx((generated - human) / (generated + human if normal else 1), abs=1e-9)
+    # Judges are asked of the classes that have images, whatever the lexicon knows.
+    if METRICS[metric].target == "attribute":
+        assert {of["answer"] for side in sides for of in rows[side]} == {*classes_of(run.world)}
+        assert {of["predicted"] for side in sides for of in rows[side]} <= {*classes_of(run.world)}
+        assert len(rows["generated"]) == len(run.world.images)
+
+
+def test_classes_and_chance_are_told(run: Run) -> None:
+    """A class without images is none: chance is that of the others, and the reader is told."""
+    classes, absent = classes_of(run.world), {*run.world.words} - {*classes_of(run.world)}
+    entry = run.result.run["captioners"]["cap"]
+    assert entry["images"] == Counter(run.world.classes[image] for image in run.world.images)
+    assert entry["without_images"] == sorted(absent)
+    told = [note for note in warnings(run.result) if "no image that both sides describe" in note]
+    assert told == [
+        f"cap: no image that both sides describe is of class {name}: the other classes alone count." for name in absent
+    ]
+    (chance,) = (note for note in footnotes(run.result) if note.startswith("Chance with"))
+    assert f"with {len(classes)} classes" in chance
+    assert f"Leakage {1 / len(classes):.3f}" in chance
+    assert f"LIC {1 / len(classes) ** 2:.3f}" in chance or run.row("lic").chance
+
+
+# What cannot be measured is refused, in a line that says which class it is
+
+
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize(
+    ("size", "how", "message"),
+    [
+        (3, {}, "class '{}' of feeling has 3 images; 10 are needed. Add labelled images, or leave the class out"),
+        (12, {"folds": 13}, "13 folds, and only 12 images of class '{}'. Use --folds 12 or fewer"),
+        (12, {"folds": 10, "refits": 2}, "12 images of class '{}', and refits on halves of the images need 20"),
+    ],
+    ids=["images", "folds", "halves"],
+)  # fmt: skip
+def test_too_few_images_of_a_class(count: int, size: int, how: dict[str, Any], message: str, tmp_path: Path) -> None:
+    world = draw((*SIZES[count][:-1], size) if count < 9 else (*[20] * 8, size))
+    last = [*world.words][-1]
+    # Counted metrics need as many images, and no folds.
+    for metrics in [["lic"], ["error"]] if size == 3 else [["lic"]]:
+        with one_line(message.format(last)):
+            measure(world, tmp_path, metrics, **how)
+    if size > 3:
+        assert measure(world, tmp_path, ["error"], **how).summaries[0].published is not None
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_ba_without_words_of_a_class(count: int, tmp_path: Path) -> None:
+    """What hinders is said: the class with which the fewest words stand."""
+    world = draw(SIZES[count])
+    last = [*world.words][-1]
+    with one_line("no word stands in 2 captions with each of amusement, ", f"(with '{last}': 0 do)", "ba-objects"):
+        measure(without(world, last, of="all"), tmp_path, ["ba"])
+
+
+def test_of_two_classes_one_is_not_described(tmp_path: Path) -> None:
+    for metric in ("lic", "error"):
+        with one_line("all 40 images are 'amusement'", "needs two classes or more"):
+            measure(undescribed(draw(SIZES[2]), "awe"), tmp_path, [metric])
+
+
+def test_captioners_of_other_classes_are_not_compared(tmp_path: Path) -> None:
+    """One of two classes is easier to guess than one of three."""
+    world = draw(SIZES[3])
+    (full,) = world.corpus.generated
+    (part,) = undescribed(world, "awe").corpus.generated
+    captioners = [replace(of, name=name) for name, of in (("one", full), ("part", part), ("two", full))]
+    (tmp_path / "feeling.yaml").write_text(world.lexicon, encoding="utf-8")
+    corpus = Corpus(world.corpus.human, tuple(captioners), world.corpus.labels)
+    result = evaluate(corpus, lexicon=str(tmp_path / "feeling.yaml"), metrics="leakage,error", **QUICK)
+    assert {(of.first, of.second) for of in result.differences()} == {("one", "two")}
+    assert {of.metric.name for of in result.differences()} == {"leakage", "error"}
+    assert "captioners whose images have other classes are not compared with each other." in warnings(result)
+
+
+# What classes are called, or that others could be, changes nothing
+
+
+def test_names_of_classes_change_nothing(run_of: Callable[[int, str], Run], tmp_path: Path) -> None:
+    """Of all metrics: values, as far as judges are solved; counted ones' chance levels and p. In another order, too."""
+    before = run_of(3, "unequal").result
+    after = measure(draw(SIZES[3], names=["zeal", "awe", "anger"]), tmp_path, [*READ, *COUNTED])
+    for one, other in zip(before.summaries, after.summaries, strict=True):
+        counted, same = one.metric.counted, ["human", "generated", "published", "amplification"]
+        for name in [*same, *(["chance_level", "p_value"] if counted else [])]:
+            expected = pytest.approx(getattr(one, name), abs=1e-9 if counted else 1e-4)
+            assert getattr(other, name) == expected, (one.metric.name, name)
+
+
+MEASURES: dict[str, Callable[..., float]] = {
+    "ba": lambda a, t, t_hat, a_hat: ba_mals(a, t, t_hat, a_hat).value,
+    "dba at": lambda a, t, t_hat, a_hat: dba(a, t, t_hat, a_hat, "A->T").value,
+    "dba ta": lambda a, t, t_hat, a_hat: dba(a, t, t_hat, a_hat, "T->A").value,
+    "multi at": lambda a, t, t_hat, a_hat: multi(a, t, t_hat, a_hat, "A->T").value,
+    "multi ta": lambda a, t, t_hat, a_hat: multi(a, t, t_hat, a_hat, "T->A").value,
+    "dpa at": lambda a, t, t_hat, a_hat: dpa(a, t, t_hat, a_hat, "A->T").value,
+    "dpa ta": lambda a, t, t_hat, a_hat: dpa(a, t, t_hat, a_hat, "T->A").value,
+    "error": lambda a, _, __, a_hat: error(a, a_hat).value,
+}
+
+
+@given(st.integers(2, 9), st.integers(0, 2**32 - 1))
+@effort(max_examples=15, deadline=None)
+def test_arrays_with_classes_in_another_order(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = 12 * count
+    order, size = rng.permutation(count), np.arange(count) + 1.0
+    a, a_hat = (np.eye(count, dtype=bool)[rng.choice(count, rows, p=size / size.sum())] for _ in range(2))
+    t, t_hat = (rng.random((rows, 4)) < rng.random((rows, 1)) for _ in range(2))
+    for name, of in MEASURES.items():
+        found = of(a[:, order], t, t_hat, a_hat[:, order])
+        assert found == pytest.approx(of(a, t, t_hat, a_hat), abs=1e-12, nan_ok=True), name
+    pairs = ratio(a_hat, first=0, second=1).pairs
+    assert ratio(a_hat[:, order], first=0, second=1).pairs == pytest.approx(pairs[order][:, order], nan_ok=True)
+
+
+JUDGED = [name for name, row in METRICS.items() if not row.counted]
+
+
+def scores_of(metric: str, count: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Answers at random, of classes of unequal sizes, each of which has images."""
+    names = list(FEELINGS)[:count]
+    found = make_scores(6 * count, captions=2, seed=int(rng.integers(2**32)))
+    images = found["image_id"].astype(int).to_numpy()
+    classes = np.array([*names, *rng.choice(names, 5 * count, p=(size := np.arange(count) + 1.0) / size.sum())])
+    said = [*names, "", "|".join(names[:2])]
+    return found.assign(
+        metric=metric,
+        answer=classes[images],
+        predicted=rng.choice(names, len(found)),
+        named=rng.choice(said, len(found)),
+        tasks=rng.choice(["cat", "dog", ""], len(found)),
+    )
+
+
+@given(st.integers(2, 9), st.integers(0, 2**32 - 1), st.sampled_from(JUDGED))
+@effort(max_examples=20, deadline=None)
+def test_answers_with_classes_of_other_names(count: int, seed: int, metric: str) -> None:
+    rng = np.random.default_rng(seed)
+    scores, names = scores_of(metric, count, rng), list(FEELINGS)[:count]
+    other = dict(zip(names, rng.permutation([f"class {k}" for k in range(count)]).tolist(), strict=True))
+
+    def rename(text: str) -> str:
+        return "|".join(other[name] for name in text.split("|")) if text else text
+
+    renamed = scores.assign(**{name: scores[name].map(rename) for name in ("answer", "predicted", "named")})
+    before, after = (JudgedRow(METRICS[metric], of, DEFAULT).value() for of in (scores, renamed))
+    for side in ("human", "generated"):
+        assert getattr(after, side).value == pytest.approx(getattr(before, side).value, abs=1e-12)
+    assert after.value == pytest.approx(before.value, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_a_judge_that_knows_nothing_is_at_chance_however_unequal_classes_are(count: int) -> None:
+    """It gives each class 1/K, and names always the same one: 1/K of classes are right."""
+    names = list(FEELINGS)[:count]
+    scores = scores_of("lic", count, np.random.default_rng(0)).assign(probability=1 / count, predicted=names[0])
+    for name in JUDGED:
+        metric = METRICS[name]
+        if metric.prior is None:
+            found = JudgedRow(metric, scores.assign(metric=name), DEFAULT).value()
+            expected = 1 / count**2 if metric.score == "confident_accuracy" else 1 / count
+            assert expected == pytest.approx(SCORES[metric.score].chance(count))
+            assert float(found.generated.value) == pytest.approx(expected)
+            assert float(found.human.value) == pytest.approx(expected)
