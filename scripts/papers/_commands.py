@@ -56,9 +56,11 @@ class Step:
             lines += [shlex.join(words[start:end]) for start, end in pairwise(ends)]
         return " \\\n    ".join(lines)
 
-    def run(self, progress: Progress | None = None, *, overwrite: bool = False) -> Any:
-        """What the command's function gives; its files lie in its ``out``."""
+    def run(self, progress: Progress | None = None, *, overwrite: bool = False, report: bool = True) -> Any:
+        """What the command's function gives; its files lie in its ``out``, but for a run without a ``report``."""
         settings = {**self.settings, **({"overwrite": True} if overwrite else {})}
+        if self.kind is RunConfig and not report:
+            settings["out"] = None
         config = make_config(settings, self.kind, where=self.kind.command)
         return _body(self.kind)(config, progress=progress)
 
@@ -71,7 +73,8 @@ def _option(kind: type[Settings], name: str, value: Any) -> list[str]:
     if value is True:
         return [flag]
     if isinstance(value, Mapping):
-        return [word for key, of in value.items() for word in (flag, f"{key}={of}")]
+        texts = [(key, text) for key, of in value.items() for text in (of if isinstance(of, tuple) else (of,))]
+        return [word for key, text in texts for word in (flag, f"{key}={text}")]
     if isinstance(value, tuple | list):
         texts = list(map(str, value)) if repeated else [",".join(map(str, value))]
         return [word for text in texts for word in (flag, text)]
@@ -102,10 +105,12 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
     return bodies[kind]
 
 
-def run_steps(steps: Sequence[Step], progress: Progress | None = None, *, overwrite: bool = False) -> dict[str, Any]:
+def run_steps(
+    steps: Sequence[Step], progress: Progress | None = None, *, overwrite: bool = False, report: bool = True
+) -> dict[str, Any]:
     """Name -> what each command gave, one after another."""
     results: dict[str, Any] = {}
     for step in steps:
         Path(step.settings["out"]).parent.mkdir(parents=True, exist_ok=True)
-        results[step.name] = step.run(progress, overwrite=overwrite)
+        results[step.name] = step.run(progress, overwrite=overwrite, report=report)
     return results

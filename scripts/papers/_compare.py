@@ -15,8 +15,13 @@ from judge.report.table import Table as Printed
 from judge.statistics.correlation import correlate
 
 
-def comparison(published: Published, columns: Sequence[Column], ours: Ours, title: str) -> Printed[Row]:
-    """The table as it was published, and ours behind every column that we have a figure of."""
+def comparison(
+    published: Published, columns: Sequence[Column], ours: Ours, title: str, *, apart: bool = True
+) -> Printed[Row]:
+    """The table as it was published, and ours behind every column that we have a figure of.
+
+    ``apart``: with the difference in parentheses.
+    """
     rows = dict.fromkeys([*published.rows, *(row for row, _ in ours)])
     shown: list[Shown[Row]] = [
         names(key, lambda row, place=place: row[place])  # type: ignore[misc]  # mypy knows no defaults of lambdas
@@ -25,7 +30,12 @@ def comparison(published: Published, columns: Sequence[Column], ours: Ours, titl
     for column in columns:
         shown += [
             Shown(column.heading, partial(_as_published, published, column), str),
-            Shown(f"{column.heading}: ours", partial(_as_ours, published, column, ours), str, optional=True),
+            Shown(
+                f"{column.heading}: ours",
+                partial(_as_ours, published if apart else None, column, ours),
+                str,
+                optional=True,
+            ),
         ]
     return Printed(tuple(shown), tuple(rows), title)
 
@@ -37,8 +47,8 @@ def _as_published(published: Published, column: Column, row: Row) -> str | None:
     return f"{value:.{column.digits}f}" + ("" if spread is None else f" ± {spread:.{column.digits}f}")
 
 
-def _as_ours(published: Published, column: Column, ours: Ours, row: Row) -> str | None:
-    found, printed = ours.get((row, column.key)), published.values.get((row, column.key))
+def _as_ours(published: Published | None, column: Column, ours: Ours, row: Row) -> str | None:
+    found, printed = ours.get((row, column.key)), published and published.values.get((row, column.key))
     if found is None:
         return None
     digits = column.digits

@@ -27,15 +27,24 @@ PRETRAINED = {
     "minilm": "sentence:all-MiniLM-L6-v2",
     "mpnet": "sentence:all-mpnet-base-v2",
 }
-METRICS = {"dbac": "dbac-ta", "lic": "lic"}
+METRICS = ("dbac", "lic")
 _HEADINGS = {"dbac": "DBAC", "lic": "LIC"}
 _NEEDS = ("lic-release", "coco-gender-skin", "coco-captions")
+
+
+def metric_of(metric: str, attribute: str) -> str:
+    """Of skin tones, which captions do not name, T->A cannot be counted: DBAC is A->T."""
+    if metric == "lic":
+        return metric
+    return "dbac-ta" if attribute == "gender" else "dbac-at"
 
 
 def encoder_step(job: Job, metric: str, judges: Sequence[str], attribute: str, *, name: str) -> Step:
     """One metric of all captioners by some encoders, aligned in context."""
     inputs = job.inputs(DBAC_CAPTIONERS, attribute, three=attribute == "skin")
-    return evaluate_step(job, inputs, name=name, metrics=(METRICS[metric],), **job.aligning(), **job.judging(judges))
+    return evaluate_step(
+        job, inputs, name=name, metrics=(metric_of(metric, attribute),), **job.aligning(), **job.judging(judges)
+    )
 
 
 def scratch_table(name: str, number: str, *, metric: str, attribute: str) -> PaperTable:
@@ -45,7 +54,9 @@ def scratch_table(name: str, number: str, *, metric: str, attribute: str) -> Pap
         return [encoder_step(job, metric, SCRATCH, attribute, name="run")]
 
     columns = tuple(
-        Column(judge.replace("-", "_"), judge, 4, metric=METRICS[metric], judge=judge, scale=1, signed=True)
+        Column(
+            judge.replace("-", "_"), judge, 4, metric=metric_of(metric, attribute), judge=judge, scale=1, signed=True
+        )
         for judge in SCRATCH
     )
     title = f"{_HEADINGS[metric]}, {_named(attribute)}, by encoders trained from scratch"
@@ -60,9 +71,15 @@ def pretrained_table(name: str, number: str, *, attribute: str) -> PaperTable:
 
     columns = tuple(
         Column(
-            f"{metric}_{key}", f"{_HEADINGS[metric]}, {key}", 4, metric=of, judge=PRETRAINED[key], scale=1, signed=True
+            f"{metric}_{key}",
+            f"{_HEADINGS[metric]}, {key}",
+            4,
+            metric=metric_of(metric, attribute),
+            judge=PRETRAINED[key],
+            scale=1,
+            signed=True,
         )
-        for metric, of in METRICS.items()
+        for metric in METRICS
         for key in PRETRAINED
     )
     title = f"DBAC and LIC, {_named(attribute)}, by pretrained encoders"
@@ -78,8 +95,8 @@ def _note(attribute: str) -> str:
     if attribute == "gender":
         return note
     return (
-        f"{note} Captions do not name skin tones: P(a^) of T->A has nothing to count, and ours has no value; the paper "
-        "does not say what it counted. Its figures of LLAVA in Table 13 are those of Table 10."
+        f"{note} Captions do not name skin tones: P(a^) of T->A has nothing to count, and the paper does not say what "
+        "it counted; ours of DBAC is A->T. The figures of LLAVA in Table 13 are those of Table 10."
     )
 
 

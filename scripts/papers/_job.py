@@ -36,8 +36,8 @@ STEMS = {
     **{name: name.lower() for name in (*LIC_CAPTIONERS, *DBAC_CAPTIONERS)},
     **{"NIC+": "nic_plus", "NIC+Equalizer": "nic_equalizer", "ViT-GPT2": "vit_gpt2"},  # noqa: PIE800 - over the former
 }
-# Judges that need weights from a hub: what stands in for them in small runs.
-_FROM_A_HUB = ("bert-ft", "bert-pre", "sentence:")
+# Judges of small runs; linear and sat stand in for all others, which take seconds or weights from a hub.
+_QUICK = {"lstm", "sat"}
 _SIZES: Mapping[Size, Mapping[str, Any]] = {
     "paper": {"protocol": "paper", "seeds": 10},
     "shared": {"protocol": "crossfit"},
@@ -152,10 +152,11 @@ class Job:
 
     def stand_ins(self, judges: Sequence[str]) -> dict[str, str]:
         """Judge -> the one that is asked in its place: of shared runs linear for all that reads captions."""
-        text = [judge for judge in judges if judge not in {"sat", "grit"}]
-        if self.size == "small":
-            text = [judge for judge in text if judge.startswith(_FROM_A_HUB)]
-        return {} if self.is_paper else dict.fromkeys(text, "linear")
+        if self.is_paper:
+            return {}
+        seeing = {judge: "sat" for judge in judges if judge == "grit" and self.size == "small"}
+        quick = {"sat", "grit"} | (_QUICK if self.size == "small" else set())
+        return seeing | {judge: "linear" for judge in judges if judge not in quick}
 
     def judging(self, judges: Sequence[str]) -> dict[str, Any]:
         """Settings that say who judges, how often and for how long."""
@@ -170,5 +171,5 @@ class Job:
         """Settings of alignment; runs that are not the paper's learn vectors from the human captions themselves."""
         if how != "contextual":
             return {"alignment": how}
-        paper = {"vectors": self.data / "vectors" / "glove.txt", "delta": 0.4}
+        paper = {"vectors": str(self.data / "vectors" / "glove.txt"), "delta": 0.4}
         return {"alignment": how, **(paper if self.is_paper else {"vectors": "corpus"})}

@@ -9,7 +9,7 @@ from typing import Any
 from _commands import Step
 from _job import Job
 from _ours import Value
-from _small import MODEL
+from _small import FEW, MODEL
 
 from judge.attribution.mass import AttributionScore
 from judge.config import AttributeConfig, CaptionConfig, MaskConfig
@@ -34,7 +34,8 @@ def caption_step(job: Job, name: str, *, images: Path, model: str) -> Step:
 
 def attribute_step(job: Job, name: str, *, images: Path, model: str, method: str) -> Step:
     """``judge attribute`` of a captioner's words of gender in a folder of pictures."""
-    settings = {"model": model, "images": images, "instances": job.pictures()["instances"], "methods": (method,)}
+    instances = job.data / FEW if job.size == "small" else job.pictures()["instances"]
+    settings = {"model": model, "images": images, "instances": instances, "methods": (method,)}
     return Step(name, AttributeConfig, settings | {"maps": 0, "out": job.out / name})
 
 

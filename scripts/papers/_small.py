@@ -11,12 +11,12 @@ from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import CAPTIONERS
 from judge.utils.hub import quiet
 
-SCENES, PIXELS, HUMAN_CAPTIONS = 100, 64, 2
-MODEL = "models/untrained"
+SCENES, PIXELS, HUMAN_CAPTIONS = 36, 64, 1
+MODEL, FEW, EXPLAINED = "models/untrained", "instances_few.json", 8
 
 
 def write_small(folder: Path, *, pictures: bool = True) -> Path:
-    """Write a drawn world as a folder of data, with two human captions a scene and an untrained captioner."""
+    """Write a drawn world as a folder of data, with one human caption a scene and an untrained captioner."""
     files = write_world(make_world(SCENES, seed=1), CAPTIONERS, folder, pictures=PIXELS if pictures else None)
     human = json.loads(files.human.read_text(encoding="utf-8"))
     seen: dict[int, int] = {}
@@ -27,6 +27,11 @@ def write_small(folder: Path, *, pictures: bool = True) -> Path:
     files.human.write_text(json.dumps(human | {"annotations": kept}), encoding="utf-8")
     files.labels.rename(folder / "gender.csv")
     if pictures:
+        shown = json.loads((folder / "instances.json").read_text(encoding="utf-8"))
+        shown["images"] = shown["images"][:EXPLAINED]
+        ids = {image["id"] for image in shown["images"]}
+        shown["annotations"] = [entry for entry in shown["annotations"] if entry["image_id"] in ids]
+        (folder / FEW).write_text(json.dumps(shown), encoding="utf-8")
         texts = (entry["caption"] for entry in kept)
         _write_captioner(
             folder / MODEL, sorted({word for text in texts for word in re.findall("[a-z]+", text.lower())})

@@ -112,7 +112,7 @@ class PaperTable:
         if self.prepare:
             self.prepare(job)
         with show_progress() as progress:
-            results = run_steps(self.steps(job), progress, overwrite=overwrite)
+            results = run_steps(self.steps(job), progress, overwrite=overwrite, report=job.size != "small")
         return self.read(self, job, results) if self.read else read_captioners(self, job, results)
 
 
@@ -179,8 +179,9 @@ def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     print_text(f"Data: {', '.join(table.needs) or 'none'}. Commands of the paper's run:", console)
     say("\n" + "\n".join(table.commands()) + "\n")
     title = "" if job is None else NOTES[job.size]
-    print_table(comparison(table.published, table.columns, ours, title), console)
-    if found := distances(table.published, table.columns, ours):
+    comparable = job is None or job.size != "small"
+    print_table(comparison(table.published, table.columns, ours, title, apart=comparable), console)
+    if found := distances(table.published, table.columns, ours if comparable else {}):
         print_table(distance_table(found), console)
     for line in [*([table.note] if table.note else []), *(table.checks(table.published) if table.checks else [])]:
         print_text(line, console)

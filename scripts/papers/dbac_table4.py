@@ -35,6 +35,8 @@ def _ablation(job: Job, attribute: str) -> Step:
     inputs = {**job.inputs(("NIC",), attribute, three=three), "captions": {}}
     inputs |= {"models": {"BLIP": model_of(job, BLIP)}, **job.pictures()}
     inputs |= {"masks": MODES, "hides": ("person",), "metrics": tuple(METRICS) if attribute == "gender" else ("lic",)}
+    if job.size == "small" and three:
+        inputs["masks"] = ("none", "box")
     settings = {**inputs, **job.aligning(), **job.judging(JUDGES), "out": job.out / attribute}
     return Step(attribute, AblateMasksConfig, settings)
 

@@ -20,7 +20,11 @@ def steps(job: Job) -> list[Step]:
     """One alignment, and a run with each kind."""
     inputs = job.inputs(DPAC_CAPTIONERS)
     vectors = {name: value for name, value in job.aligning().items() if name != "alignment"}
-    align = Step("align", AlignConfig, {**inputs, **vectors, "meteor": 500, "out": job.out / "align"})
+    align = Step(
+        "align",
+        AlignConfig,
+        {**inputs, **vectors, "meteor": 0 if job.size == "small" else 5000, "out": job.out / "align"},
+    )
     metrics = tuple(METRICS) if job.size != "shared" else ("lic",)
     judging = job.judging(JUDGES)
     return [

@@ -16,15 +16,15 @@ JUDGES, DETECTORS = ("sat",), {"gt": "gt_masks", "yolo": "yolox", "maskrcnn": "m
 
 def steps(job: Job) -> list[Step]:
     """One ablation; of a small run the detectors are new-born networks, which find nobody or noise."""
-    names, born, weights = tuple(DETECTORS), list[Step](), dict[str, object]()
+    names, born, weights = tuple(DETECTORS), list[Step](), dict[str, str]()
     for kind in names[1:]:
         if job.size == "small":
             out = job.out / f"{kind}.safetensors"
             new = {"kind": kind, **job.pictures(), "categories": ("person",), "epochs": 0, "image_size": 64, "out": out}
             born.append(Step(kind, TrainDetectorConfig, new))
-            weights[kind] = out
+            weights[kind] = str(out)
         else:
-            weights[kind] = job.data / "detectors" / f"{kind}.pt"
+            weights[kind] = str(job.data / "detectors" / f"{kind}.pt")
     asked = {"detectors": names, "weights": weights, "cache": job.out / "detections", "mask": "segment"}
     inputs = {**job.inputs(LIC_CAPTIONERS), **job.pictures(), **asked, "metrics": ("imagecaptioner2",)}
     ablation = Step("detectors", AblateDetectorsConfig, {**inputs, **job.judging(JUDGES), "out": job.out / "run"})

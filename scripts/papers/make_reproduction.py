@@ -24,9 +24,9 @@ HEAD = """# The papers' tables made again
 <!-- Made by scripts/papers/make_reproduction.py. -->
 
 Each table of the four papers that this project measures has a short script in `scripts/papers`. It names the data,
-prints the exact commands, runs them, and sets ours beside the published figures. What data that are here allow is made here;
-everything else is marked with the data it needs (the recipes in `data/recipes` tell where they come from).
-DATA stands for a folder of them.
+prints the exact commands, runs them, and sets ours beside the published figures. What the data at
+hand allow is made here; everything else is marked with the data it needs (the recipes in `data/recipes` tell where they
+come from). DATA stands for a folder of them.
 
 - **made here**: real captions of COCO's val2014 (NIC+ and NIC+Equalizer, those that were released with Women also
   Snowboard). 3,597 of the images have a class, derived from the human captions; the papers have 6,628 or 10,780 with
