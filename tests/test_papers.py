@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_docs import parse
 
@@ -24,7 +25,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("[a-z]*_*[0-9].py"))
 # What the project set out to make again; Table 6 stands beside Table 5.
 ASKED = {
     *(f"lic_{name}" for name in ("table1", "table2", "table3", "table4", "figure3", "supplement_table1")),
-    *(f"imagecaptioner2_table{number}" for number in (4, 6, 8)),
+    *(f"imagecaptioner2_table{number}" for number in (4, 5, 6, 7, 8)),
     *(f"dbac_table{number}" for number in (2, 3, 4, 5, 6, 10, 11, 12, 13, 14, 15)),
     *(f"dpac_table{number}" for number in (4, 5)),
 }
@@ -93,6 +94,8 @@ def test_a_small_run_goes_to_the_end(
 ) -> None:
     """And prints the published table with ours beside, plainly called small."""
     monkeypatch.chdir(tmp_path)
+    # Without Java METEOR is left out, which starts a machine of its own for seconds.
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     table = table_of(name)
     import_module("_table").main(table, ["--small", "--data", str(world), "--out", str(tmp_path / "out")])
     out = capsys.readouterr().out
@@ -111,6 +114,7 @@ TYPED = {
     "lic_table2_gender": ("lic_table2", ""),
     "lic_supplement_table1_race": ("lic_supplement_table1", ""),
     "imagecaptioner2_table4_gender": ("imagecaptioner2_table4", ""),
+    "imagecaptioner2_table5_anonymousbench": ("imagecaptioner2_table5", ""),
     "imagecaptioner2_table6_detectors": ("imagecaptioner2_table6", ""),
     "imagecaptioner2_table8_race": ("imagecaptioner2_table8", ""),
     "dbac_table5a_cv_gender_scratch": ("dbac_table5", ""),
@@ -186,17 +190,32 @@ def test_coefficients_of_variation_follow_from_published_figures() -> None:
     averages = {"dbac_table5": (84.48, 75.80), "dbac_table6": (59.52, 83.60)}
     for name, printed in averages.items():
         table = table_of(name)
-        ours = table.derived()
-        assert len(ours) == len(table.published.values) == 78
+        ours, values = table.derived(), table.published.values
+        # Of one row the rounded figures are 0.0002 and -0.0002, twice: no mean, and no coefficient.
+        lost = {key for key in values if key not in ours}
+        row = ("pretrained", "NIC+Equalizer")
+        assert lost == ({(row, "cv_lic"), (row, "reduction")} if name == "dbac_table6" else set())
         for group, average in zip(("from scratch", "pretrained"), printed, strict=True):
-            made = [value.value for (row, column), value in ours.items() if (row[0], column) == (group, "reduction")]
-            assert len(made) == 13
-            assert sum(made) / 13 == pytest.approx(average, abs=0.6), (name, group)
+            rows = [row for row in table.published.rows if row[0] == group]
+            assert np.mean(table.published.column("reduction", rows)) == pytest.approx(average, abs=0.1)
+            both = [(ours[row, "reduction"].value, values[row, "reduction"]) for row in rows if (row, "cv_lic") in ours]
+            assert np.mean([a - b for a, b in both]) == pytest.approx(0, abs=0.6), (name, group)
+            for row in rows:
+                # Coefficients of DBAC, whose means are far from 0, follow up to their own rounding.
+                assert ours[row, "cv_dbac"].value == pytest.approx(values[row, "cv_dbac"], abs=0.011), row
     # A slip: UpDn is printed as 84.94, and follows as 85.94, with which alone the printed average comes out.
     ours = table_of("dbac_table5").derived()
     assert ours[("from scratch", "UpDn"), "reduction"].value == pytest.approx(85.94, abs=0.01)
+
+
+@pytest.mark.usefixtures("papers")
+def test_a_trend_of_figure_3_follows_from_table_1() -> None:
+    """R² is printed as 0.156; the figures of Table 1 give 0.166."""
+    first = table_of("lic_table1").published
     figure = table_of("lic_figure3").derived()
-    assert figure[("LIC over BLEU-4",), "r_squared"].value == pytest.approx(0.156, abs=0.002)
+    squared = float(np.corrcoef(first.column("bleu_4"), first.column("lic"))[0, 1]) ** 2
+    assert figure[("LIC over BLEU-4",), "r_squared"].value == pytest.approx(squared)
+    assert squared == pytest.approx(0.166, abs=5e-4)
 
 
 # ---- Comparing -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def comparison(
     ]
     for column in columns:
         shown += [
-            Shown(column.heading, partial(_as_published, published, column), str),
+            Shown(column.heading, partial(_as_published, published, column), str, optional=True),
             Shown(
                 f"{column.heading}: ours",
                 partial(_as_ours, published if apart else None, column, ours),

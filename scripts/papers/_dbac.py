@@ -180,23 +180,26 @@ def _variations(table: PaperTable, job: Job, results: Results) -> Ours:
 
 
 def _means(name: str, sources: tuple[str, str, str]) -> list[str]:
-    """The paper's averages of the last column, from its own rows and from ours."""
+    """How many printed coefficients follow, and the averages of the last column, printed and ours."""
     ours, published = _from_published(sources), read_published(name)
     lines = []
     for group in ("from scratch", "pretrained"):
         rows = [row for row in published.rows if row[0] == group]
-        printed = published.column("reduction", rows)
         cells = [(row, column) for row in rows for column in ("cv_lic", "cv_dbac")]
-        equal = sum(abs(ours[cell].value - published.values[cell]) < 0.00501 for cell in cells)
-        made = [ours[row, "reduction"].value for row in rows]
+        equal = sum(cell in ours and abs(ours[cell].value - published.values[cell]) < 0.00501 for cell in cells)
+        made = {row: ours[row, "reduction"].value for row in rows if (row, "reduction") in ours}
+        printed = published.column("reduction", rows)
         off = [
-            f"{row[1]} (printed {b:.2f}, ours {a:.2f})" for row, a, b in zip(rows, made, printed, strict=True)
-            if abs(a - b) > 0.5
-        ]  # fmt: skip
-        told = f"; further than half a point from it: {', '.join(off)}" if off else ""
+            f"{row[1]} (printed {published.values[row, 'reduction']:.2f}, ours {value:.2f})"
+            for row, value in made.items()
+            if abs(value - published.values[row, "reduction"]) > 0.5
+        ]
+        told = f"; more than half a point apart: {', '.join(off)}" if off else ""
+        lost = [row[1] for row in rows if row not in made]
+        told += f"; of {', '.join(lost)} the published figures have a mean of 0, and no coefficient" if lost else ""
         lines.append(
             f"Encoders {group}: {equal} of {len(cells)} printed coefficients follow to two decimals from the published "
-            f"figures of four; mean reduction {sum(made) / len(made):.2f}, of the printed rows "
+            f"figures of four; mean reduction {sum(made.values()) / len(made):.2f}, of the printed rows "
             f"{sum(printed) / len(printed):.2f}{told}."
         )
     return lines

@@ -92,7 +92,7 @@ class Job:
             chosen = files
         else:
             chosen = {name: files[name] for name in names if name in files and files[name].is_file()}
-        if not chosen:
+        if not chosen and names:
             mend = f"it needs captions of {', '.join(names)}; see scripts/papers/README.md"
             raise JudgeError("captions of none of the table's captioners are there", where=str(self.data), mend=mend)
         return chosen

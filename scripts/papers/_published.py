@@ -59,6 +59,8 @@ def read_published(name: str) -> Published:
         row = tuple(line[: len(keys)])
         rows.append(row)
         for column, text in zip(head[len(keys) :], line[len(keys) :], strict=True):
+            if not text:  # The table has nothing there.
+                continue
             plain = column[:-3] if column.endswith(_SPREADS) and column[:-3] in head else None
             into, name_of = (values, column) if plain is None else (spreads, plain)
             try:
