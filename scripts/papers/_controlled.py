@@ -39,11 +39,10 @@ def candidates(job: Job) -> Candidates:
         made = grammar_set(RATIOS[0], FEW).corpus
         assert made.tasks is not None
         return find_candidates(made.human, made.labels, made.tasks)
-    return find_candidates(
-        read_captions(job.human(), side="human"),
-        read_labels(job.human() if job.is_paper else job.data / "gender.csv", lexicon=gender),
-        read_tasks(job.objects()),
-    )
+    labels = read_labels(job.human() if job.is_paper else job.data / "gender.csv", lexicon=gender)
+    if labels is None:
+        raise JudgeError("no column of classes", where=str(job.data / "gender.csv"), mend="see data/README.md")
+    return find_candidates(read_captions(job.human(), side="human"), labels, read_tasks(job.objects()))
 
 
 def write_sets(job: Job) -> None:
@@ -75,11 +74,11 @@ def _enough(found: Candidates, ratio: tuple[int, int], job: Job) -> None:
 def _write(made: VerbSet, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     said = {image: captions[0] for image, captions in made.corpus.human.by_image.items()}
-    human = {"images": [{"id": image} for image in said], "annotations": []}
-    human["annotations"] = [
-        {"id": number, "image_id": image, "caption": text} for number, (image, text) in enumerate(said.items())
-    ]  # fmt: skip
     results = [{"image_id": image, "caption": text} for image, text in said.items()]
+    human = {
+        "images": [{"id": image} for image in said],
+        "annotations": [{"id": str(number), **entry} for number, entry in enumerate(results)],
+    }
     labels = "".join(f"{image},{cell.attribute}\n" for image, cell in made.cells.items())
     texts = {
         "human.json": json.dumps(human),

@@ -95,18 +95,40 @@ def value_of(result: Result, row: Summary, field: Field) -> Value | None:
     """A value of a row with its interval; None where the row has none, or one that is not finite.
 
     Of an amplification the interval is the row's own. A published form of a counted metric differs from that by the
-    chance level, and so do its bounds. A side's interval is over images, for the judges as they were trained.
+    chance level, and so do its bounds. A judged side's interval is over images, for the judges as they were trained.
     """
     value = None if field == "quality" else getattr(row, field)
     if value is None or not np.isfinite(value):
         return None
     if field in {"human", "generated"}:
-        return Value(value, None if row.metric.counted else _of_side(result, row, field))
+        return Value(value, _of_names(result, row, field) if row.metric.counted else _of_side(result, row, field))
     bounds = row.interval
     if field == "published" and bounds and row.amplification is not None:
         shift = value - row.amplification
         bounds = Interval(bounds.low + shift, bounds.high + shift, bounds.level)
     return Value(value, bounds)
+
+
+def _of_names(result: Result, row: Summary, side: str) -> Interval | None:
+    """Of Error, a share of captions, and of Ratio, the odds of one class among those that name one: Wilson's interval.
+
+    None of other metrics, of more classes than two, and where images have several captions.
+    """
+    from scipy.stats import binomtest
+
+    counts = result.counts
+    mine = counts[(counts["captioner"] == row.captioner) & (counts["side"] == side)]
+    value = getattr(row, side)
+    if row.metric.name not in {"error", "ratio"} or mine["image_id"].duplicated().any():
+        return None
+    odds = row.metric.name == "ratio"
+    known = mine[(mine["named"] != "") & ~mine["named"].str.contains("|", regex=False)] if odds else mine
+    if odds and known["named"].nunique() != 2:
+        return None
+    share = value / (1 + value) if odds else value
+    found = binomtest(round(share * len(known)), len(known)).proportion_ci(0.95, method="wilson")
+    bounds = [float(of / (1 - of)) if odds else float(of) for of in (found.low, found.high)]
+    return Interval(bounds[0], bounds[1])
 
 
 def _of_side(result: Result, row: Summary, side: str) -> Interval | None:
