@@ -73,8 +73,8 @@ def _option(kind: type[Settings], name: str, value: Any) -> list[str]:
     if value is True:
         return [flag]
     if isinstance(value, Mapping):
-        texts = [(key, text) for key, of in value.items() for text in (of if isinstance(of, tuple) else (of,))]
-        return [word for key, text in texts for word in (flag, f"{key}={text}")]
+        pairs = [(key, text) for key, of in value.items() for text in (of if isinstance(of, tuple) else (of,))]
+        return [word for key, text in pairs for word in (flag, f"{key}={text}")]
     if isinstance(value, tuple | list):
         texts = list(map(str, value)) if repeated else [",".join(map(str, value))]
         return [word for text in texts for word in (flag, text)]

@@ -48,7 +48,8 @@ def _as_published(published: Published, column: Column, row: Row) -> str | None:
 
 
 def _as_ours(published: Published | None, column: Column, ours: Ours, row: Row) -> str | None:
-    found, printed = ours.get((row, column.key)), published and published.values.get((row, column.key))
+    found = ours.get((row, column.key))
+    printed = None if published is None else published.values.get((row, column.key))
     if found is None:
         return None
     digits = column.digits

@@ -38,6 +38,7 @@ def candidates(job: Job) -> Candidates:
     if job.size == "small":
         made = grammar_set(RATIOS[0], FEW).corpus
         assert made.tasks is not None
+        assert made.labels is not None
         return find_candidates(made.human, made.labels, made.tasks)
     labels = read_labels(job.human() if job.is_paper else job.data / "gender.csv", lexicon=gender)
     if labels is None:

@@ -42,8 +42,10 @@ def write_small(folder: Path, *, pictures: bool = True) -> Path:
 def _write_captioner(folder: Path, words: list[str]) -> None:
     """A GIT of 32 columns with random weights: what it says means nothing, but depends on the picture."""
     import torch
-    import transformers as tf
+    import transformers
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    tf: Any = transformers  # Its constructors have no types.
 
     marks = ["<pad>", "<s>", "</s>", "<unk>", "<gender>"]
     ids = {word: place for place, word in enumerate([*marks, *words])}
@@ -54,7 +56,12 @@ def _write_captioner(folder: Path, words: list[str]) -> None:
     names: dict[str, Any] = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", **unknown}
     names |= {"cls_token": "<s>", "sep_token": "</s>"}
     tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=raw, **names)
-    size = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 2}
+    size: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 37,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
     config = tf.GitConfig(
         vision_config={**size, "image_size": 32, "patch_size": 16},
         vocab_size=len(ids),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from _commands import Step
 from _job import LIC_CAPTIONERS, Job
 from _ours import Column, Ours, Value
-from _published import Published, read_published
+from _published import Published, Row, read_published
 from _table import PaperTable, Results, evaluate_step, main
 
 from judge.statistics.correlation import correlate
@@ -30,7 +30,7 @@ def read(table: PaperTable, job: Job, results: Results) -> Ours:
     values = {row.captioner: row.amplification for row in result.summaries}
     sizes = {name: float(found.vocabulary["generated"]) for name, found in result.quality.items()}
     scores = {name: found.value("BLEU-4") for name, found in result.quality.items()}
-    found = {}
+    found: dict[tuple[Row, str], Value] = {}
     for row, of in ((VOCABULARY, sizes), (BLEU, scores)):
         both = [name for name in values if name in of and values[name] is not None]
         pearson = correlate([of[name] for name in both], [values[name] for name in both]).pearson

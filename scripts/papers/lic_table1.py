@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from _checks import equal
 from _commands import Step
 from _job import LIC_CAPTIONERS, Job
@@ -16,7 +18,7 @@ def steps(job: Job) -> list[Step]:
     """One run: judged and counted metrics, and scores of captions."""
     inputs = job.inputs(LIC_CAPTIONERS)
     metrics = ("lic", "ratio", "error", "ba", "dba-g", "dba-o")
-    few = {"least": 1} if job.size == "small" else {}
+    few: dict[str, Any] = {"least": 1} if job.size == "small" else {}
     return [
         evaluate_step(job, inputs, objects=job.objects(), metrics=metrics, **job.judging(JUDGES), quality=True, **few)
     ]

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from _compare import comparison, distance_table, distances
+from _ours import Ours
 from _table import NOTES, PAPERS, PaperTable, read_made
 
 from judge.report.render import markdown
@@ -83,7 +84,8 @@ def anchor(table: PaperTable) -> str:
 
 def section(table: PaperTable) -> Iterator[str]:
     """Of one table."""
-    made, ours = read_made(table.name), {}
+    made = read_made(table.name)
+    ours: Ours = {}
     yield f"## {table.heading}\n"
     yield f"Status: {status(table)}.\n"
     if commands := table.commands():
