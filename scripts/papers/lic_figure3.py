@@ -53,7 +53,11 @@ def checks(published: Published) -> list[str]:
     rows = [row for row in table.rows if row != ("NIC+Equalizer",)]
     pearson = correlate(table.column("bleu_4", rows), table.column("lic", rows)).pearson
     assert pearson is not None
-    return [f"From Table 1 without NIC+Equalizer, the outlier: R² of LIC over BLEU-4 is {pearson**2:.3f}."]
+    whole = derived()[BLEU, "r_squared"].value
+    return [
+        f"From Table 1's figures R² of LIC over BLEU-4 is {whole:.3f}; without NIC+Equalizer, the outlier, "
+        f"{pearson**2:.3f}."
+    ]
 
 
 TABLE = PaperTable(
@@ -67,7 +71,8 @@ TABLE = PaperTable(
     read=read,
     derived=derived,
     checks=checks,
-    note="The figure's points are not published; R² over BLEU-4 follows from Table 1.",
+    note="The figure's points are not published; R² over BLEU-4 follows from Table 1. The tests' real captions "
+    "are of four variants of one captioner (NIC+), with nearly the same BLEU-4: no trend can be expected of them.",
 )
 
 if __name__ == "__main__":
