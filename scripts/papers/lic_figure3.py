@@ -55,8 +55,10 @@ def checks(published: Published) -> list[str]:
     assert pearson is not None
     whole = derived()[BLEU, "r_squared"].value
     return [
-        f"From Table 1's figures R² of LIC over BLEU-4 is {whole:.3f}; without NIC+Equalizer, the outlier, "
-        f"{pearson**2:.3f}."
+        (
+            f"From Table 1's figures R² of LIC over BLEU-4 is {whole:.3f}; without NIC+Equalizer, the outlier, "
+            f"{pearson**2:.3f}."
+        )
     ]
 
 
