@@ -76,6 +76,9 @@ def check(words: list[str]) -> None:
         (script,) = [word for word in words if word.startswith("scripts/") and word.endswith(".py")]
         assert (ROOT / words[words.index("--config_file") + 1]).is_file()
         return check(["judge", *SCRIPTS[script], *words[words.index(script) + 1 :]])
+    if words[0] == "python" and words[1].startswith("scripts/papers/"):
+        assert (ROOT / words[1]).is_file()
+        return None
     if words[0] != "judge":
         assert words[0] == "pytest" or words[:4] == ["python", "-m", "pip", "install"] or words[0] == "sphinx-build"
         return None
@@ -125,7 +128,7 @@ def options(command: Any) -> set[str]:
 
 # Ours, those of other programs, and of scripts/.
 OPTIONS = options(typer.main.get_command(app))
-OPTIONS |= {"--config_file", "--num_processes", "--keep-going", "--help", "--parts", "--plain", "--step"}
+OPTIONS |= {"--config_file", "--num_processes", "--keep-going", "--help", "--parts", "--plain", "--step", "--shared"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

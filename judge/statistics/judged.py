@@ -146,7 +146,8 @@ class Statistic:
         """
         found = self(human, generated)
         if self.metric.prior is None:
-            scale = {"ratio": 1 / found.human.value}.get(self.metric.amplification, 1.0)
+            # The human side may be 0, of which only a ratio has no pieces.
+            scale = 1 / found.human.value if self.metric.amplification == "ratio" else 1.0
             return self._plain_pieces(human) * scale, self._plain_pieces(generated) * scale
         if not min(found.human.value, found.generated.value) > 0:
             return self._unlogged_pieces(human, found), self._unlogged_pieces(generated, found)

@@ -7,9 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from controlled import CELLS, RATIOS, SUBSETS, VERBS, Candidates, Cell, VerbSet, draw_set, find_candidates, grammar_set
 
 from judge import ba_mals, dpa, evaluate
+from judge.calibration.controlled import (
+    CELLS,
+    RATIOS,
+    SUBSETS,
+    VERBS,
+    Candidates,
+    Cell,
+    VerbSet,
+    draw_set,
+    find_candidates,
+    grammar_set,
+)
 from judge.calibration.world import CLASSES
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks

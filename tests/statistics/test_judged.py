@@ -189,3 +189,16 @@ def test_a_side_of_value_0_is_taken_apart_without_its_logarithm(metric: str, rig
     assert statistic(human, generated).value == pytest.approx(expected)
     pieces = statistic.pieces(human, generated)
     assert generated @ pieces[1] - human @ pieces[0] == pytest.approx(expected)
+
+
+def test_a_side_whose_judge_is_never_right_has_pieces() -> None:
+    """LIC of people is 0 there; what captions add is LIC of the captioner, 0.85, and nothing is divided by 0."""
+    rows: list[Row] = [(image, "human", 0, "", "", of, 0.3) for image, of in (("1", "f"), ("2", "m"))]
+    rows += [("1", "generated", 0, "", "", "f", 0.9), ("2", "generated", 0, "", "", "m", 0.8)]
+    row, table = find_metric("lic"), frame(rows)
+    statistic = Statistic(row, table)
+    sides = statistic.rows(caption_table(table, row.score)).by_image()
+    human, generated = (np.asarray(side.sum(axis=0), dtype=np.float64) for side in sides)
+    assert (statistic(human, generated).human.value, statistic(human, generated).value) == (0, pytest.approx(0.85))
+    of_human, of_generated = statistic.pieces(human, generated)
+    assert generated @ of_generated - human @ of_human == pytest.approx(0.85)

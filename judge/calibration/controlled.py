@@ -43,7 +43,7 @@ _FORMS = {
 }
 VERBS = Lexicon(
     name="verbs",
-    token="<verb>",  # not a password
+    token="<verb>",  # noqa: S106 - not a password
     classes={verb: frozenset(forms.split()) for verb, forms in _FORMS.items()},
     hidden_only=frozenset({"side walk", "cross walk", "walk way"}),
 )

@@ -1,0 +1,82 @@
+"""DPAC, Table 4: human captions after constant and contextual substitution: METEOR, LIC_D, psi of T->A."""
+
+from __future__ import annotations
+
+import math
+
+from _commands import Step
+from _job import DPAC_CAPTIONERS, Job
+from _ours import Column, Ours, Value, value_of
+from _published import Published, Row
+from _table import PaperTable, Results, evaluate_step, main
+
+from judge.config import AlignConfig
+
+JUDGES, KINDS = ("lstm",), ("constant", "contextual")
+METRICS = {"lic": "lic_d", "dpac-ta": "psi"}
+
+
+def steps(job: Job) -> list[Step]:
+    """One alignment, and a run with each kind."""
+    inputs = job.inputs(DPAC_CAPTIONERS)
+    vectors = {name: value for name, value in job.aligning().items() if name != "alignment"}
+    align = Step(
+        "align",
+        AlignConfig,
+        {**inputs, **vectors, "meteor": 0 if job.size == "small" else 5000, "out": job.out / "align"},
+    )
+    metrics = tuple(METRICS) if job.size != "shared" else ("lic",)
+    judging = job.judging(JUDGES)
+    return [
+        align,
+        *(evaluate_step(job, inputs, name=how, metrics=metrics, **job.aligning(how), **judging) for how in KINDS),
+    ]
+
+
+def read(table: PaperTable, job: Job, results: Results) -> Ours:
+    """Both kinds beside each other."""
+    found: dict[tuple[Row, str], Value] = {}
+    for entry in results["align"].alignments:
+        for how in KINDS:
+            row = (entry.captioner,)
+            if not math.isnan(entry.meteor[how]):
+                found[row, f"meteor_{how}"] = Value(entry.meteor[how])
+            report = entry.reports[how]
+            found[row, f"kept_{how}"] = Value(100 * (report.tokens_kept + report.tokens_substituted))
+    for how in KINDS:
+        for line in results[how].summaries:
+            if side := value_of(results[how], line, "human"):
+                found[(line.captioner,), f"{METRICS[line.metric.name]}_{how}"] = side.times(100)
+    return found
+
+
+def checks(published: Published) -> list[str]:
+    """What the paper concludes."""
+    lines = []
+    for key, heading in (("meteor", "METEOR"), ("lic_d", "LIC_D"), ("psi", "psi_D")):
+        pairs = zip(*(published.column(f"{key}_{how}") for how in KINDS), strict=True)
+        more = sum(later > before for before, later in pairs)
+        lines.append(f"Published {heading} is higher after contextual substitution for {more} of 8 captioners.")
+    return lines
+
+
+TABLE = PaperTable(
+    "dpac_table4",
+    "nair2025dpac",
+    "Table 4",
+    "human captions after constant and contextual substitution",
+    (
+        *(Column(f"meteor_{how}", f"METEOR, {how}", 2, scale=1) for how in KINDS),
+        *(Column(f"kept_{how}", f"% of words not <unk>, {how}") for how in KINDS),
+        *(Column(f"lic_d_{how}", f"LIC_D, {how}", 2, judge="lstm") for how in KINDS),
+        *(Column(f"psi_{how}", f"psi_D, {how}", 2, judge="lstm") for how in KINDS),
+    ),
+    ("coco-gender-skin", "lic-release"),
+    steps,
+    read=read,
+    checks=checks,
+    note="METEOR needs Java. Words that are not <unk> are ours alone: words kept, and words exchanged for a near one.",
+)
+
+if __name__ == "__main__":
+    main(TABLE)
