@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judge.cli.shared import say, show_progress
 
 if TYPE_CHECKING:
     from judge.config import AnonymousConfig
+    from judge.report.anonymous import Anonymous
     from judge.report.table import Table
 
 
@@ -17,7 +20,16 @@ def anonymous(config: AnonymousConfig) -> None:
     The protocol of AnonymousBench: captions of images in which nobody can tell the attribute. Leaves anonymous.json,
     anonymous.yaml, rating.html, rating.csv and rating_key.csv in --out; and human_scores.csv with --ratings.
     """
-    from judge.commands.anonymous import PAGE, SCORES, SHEET, measure_anonymous
+    from judge.commands.anonymous import measure_anonymous
+
+    with show_progress() as progress:
+        found = measure_anonymous(config, progress=progress)
+    show_anonymous(found, config.out)
+
+
+def show_anonymous(found: Anonymous, out: Path, known: Mapping[str, float] | None = None) -> None:
+    """Print what was measured, and where it lies; ``known``: captioner -> its true share, of simulated ones."""
+    from judge.commands.anonymous import PAGE, SCORES, SHEET
     from judge.report.anonymous import (
         anonymous_notes,
         metric_table,
@@ -27,9 +39,7 @@ def anonymous(config: AnonymousConfig) -> None:
     )
     from judge.report.render import open_console, print_table, print_text
 
-    with show_progress() as progress:
-        found = measure_anonymous(config, progress=progress)
-    tables: list[Table[Any]] = [naming_table(found), share_difference_table(found)]
+    tables: list[Table[Any]] = [naming_table(found, known), share_difference_table(found)]
     if found.rated:
         tables += [score_table(found, found.rated), metric_table(found.rated)]
     for table in tables:
@@ -40,7 +50,7 @@ def anonymous(config: AnonymousConfig) -> None:
     for line in anonymous_notes(found):
         print_text(f"NOTE: {line}", console)
     items = len(found.sheet.items)
-    say(f"{items:,} captions to rate: open {config.out / PAGE}, or fill in {config.out / SHEET}")
+    say(f"{items:,} captions to rate: open {out / PAGE}, or fill in {out / SHEET}")
     if found.rated:
-        say(f"People's scores, for judge evaluate --human-scores: {config.out / SCORES}")
-    say(f"The results are in {config.out}")
+        say(f"People's scores, for judge evaluate --human-scores: {out / SCORES}")
+    say(f"The results are in {out}")

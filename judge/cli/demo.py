@@ -13,17 +13,25 @@ from judge.cli.shared import one_line_errors, say, show_progress
 def demo(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="seed of the world")] = 0,
-    images: Annotated[int, typer.Option(min=200, help="images in the world")] = 1200,
+    images: Annotated[
+        int | None, typer.Option(min=200, help="images in the world (default: 1200; with --anonymous 300)")
+    ] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="people whose gender no pixel tells, for judge anonymous")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="print all notes too")] = False,
 ) -> None:
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with one_line_errors():
+        if anonymous:
+            _anonymous(out, seed=seed, images=images or 300)
+            return
         from judge.commands.demo import EXPECTED, run_demo
         from judge.report.directory import REPORT
         from judge.report.result import print_result
 
         with show_progress() as progress:
-            found = run_demo(out, seed=seed, images=images, progress=progress)
+            found = run_demo(out, seed=seed, images=images or 1200, progress=progress)
         print_result(found.result, verbose=verbose, extra=found.known)
         say(
             "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data that\n"
@@ -35,3 +43,14 @@ def demo(
                 "interval is to be compared with that."
             )
         say(f"\nThe world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")
+
+
+def _anonymous(out: Path, *, seed: int, images: int) -> None:
+    """Of people from behind, in suits and costumes."""
+    from judge.cli.anonymous import show_anonymous
+    from judge.commands.demo import run_anonymous_demo
+
+    with show_progress() as progress:
+        found, known = run_anonymous_demo(out, seed=seed, images=images, progress=progress)
+    show_anonymous(found, out / "results", known)
+    say(f"The pictures and captions are in {out / 'world'}")

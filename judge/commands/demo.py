@@ -14,16 +14,20 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from judge.calibration.anonymous import NAMERS, write_anonymous_world
 from judge.calibration.grammar import WorldFiles, make_world, world_files, write_world
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import CAPTIONERS, FAITHFUL
+from judge.commands.anonymous import SUMMARY, measure_anonymous
 from judge.commands.evaluate import run
-from judge.config import RunConfig, make_config
+from judge.config import AnonymousConfig, RunConfig, make_config
 from judge.errors import require
 from judge.measure import Result
 from judge.metrics import find_metric
+from judge.report.anonymous import Anonymous
 from judge.report.directory import RunDirectory
 from judge.types import Progress
+from judge.utils.files import OutputFolder
 
 PIXELS = 160
 # The heading of what is expected of these judges at this size.
@@ -88,6 +92,28 @@ def run_demo(
     if expected:
         known[EXPECTED] = expected
     return Demo(result, known, files.folder, out / "results")
+
+
+def run_anonymous_demo(
+    out: Path, *, seed: int = 0, images: int = 300, progress: Progress | None = None
+) -> tuple[Anonymous, dict[str, float]]:
+    """Draw people whose attribute no pixel tells into ``out/world``, and measure who names it into ``out/results``.
+
+    An earlier such demo in ``out`` is replaced.
+
+    Returns:
+        What ``judge anonymous`` found; and captioner -> the share of captions in which it does name a class.
+
+    Raises:
+        JudgeError: ``out`` holds anything else, or cannot be written.
+    """
+    require("images", "cv2", "PIL", "pycocotools")
+    again = (out / "world" / "truth.json").is_file() and (out / "results" / SUMMARY).is_file()
+    OutputFolder(out / "results" if again else out, marker=SUMMARY, what="anonymous demo", overwrite=again).check()
+    files = write_anonymous_world(out / "world", images=images, seed=seed, overwrite=again, progress=progress)
+    settings = {"captions": dict(files.captions), "images": files.images, "seed": seed, "out": out / "results"}
+    config = make_config(settings | {"overwrite": again}, AnonymousConfig, where="judge demo")
+    return measure_anonymous(config, progress=progress), {name: namer.names for name, namer in NAMERS.items()}
 
 
 def demo_settings(files: WorldFiles, out: Path) -> dict[str, Any]:

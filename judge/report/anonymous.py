@@ -80,8 +80,13 @@ class Anonymous:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def naming_table(found: Anonymous) -> Table[Naming]:
-    """A row per captioner: how many of its captions name a class, which, and the balance between classes."""
+def naming_table(found: Anonymous, known: Mapping[str, float] | None = None) -> Table[Naming]:
+    """A row per captioner: how many of its captions name a class, which, and the balance between classes.
+
+    Args:
+        found: what was measured.
+        known: captioner -> the share that is true of it, where captioners are simulated.
+    """
     columns: list[Column[Naming]] = [
         names("captioner", lambda row: row.captioner),
         Column("images", lambda row: row.share.images, COUNT),
@@ -89,6 +94,8 @@ def naming_table(found: Anonymous) -> Table[Naming]:
         Column("name a class", lambda row: row.share.value, NUMBER),
         Column("interval", lambda row: row.share.interval, NUMBER),
     ]
+    if known:
+        columns.append(Column("true", lambda row: known.get(row.captioner), NUMBER))
     columns += [Column(name, partial(_class_share, name), NUMBER) for name in found.classes]
     columns.append(Column("several", lambda row: row.several.value, NUMBER))
     # Of two classes one share of the balance says all.

@@ -13,6 +13,7 @@ from judge.config import (
     AblateDetectorsConfig,
     AblateMasksConfig,
     AlignConfig,
+    AnonymousConfig,
     AttributeConfig,
     CaptionConfig,
     MaskConfig,
@@ -86,6 +87,7 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
     from judge.commands.ablate_detectors import ablate_detectors
     from judge.commands.ablate_masks import ablate_masks
     from judge.commands.align import align_captions
+    from judge.commands.anonymous import measure_anonymous
     from judge.commands.attribute import attribute
     from judge.commands.caption import caption
     from judge.commands.evaluate import run
@@ -97,6 +99,7 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
         AblateMasksConfig: ablate_masks,
         AblateDetectorsConfig: ablate_detectors,
         AlignConfig: align_captions,
+        AnonymousConfig: measure_anonymous,
         AttributeConfig: attribute,
         CaptionConfig: caption,
         MaskConfig: mask,

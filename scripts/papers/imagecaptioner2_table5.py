@@ -8,69 +8,55 @@ captions that name a gender stands in.
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 from _commands import Step
-from _job import LIC_CAPTIONERS, Job
+from _job import LIC_CAPTIONERS, STEMS, Job
 from _ours import Column, Ours, Value, value_of
 from _published import Row, read_published
 from _table import PaperTable, Results, evaluate_step, main
 
-from judge.corpus.human_scores import read_human_scores
-from judge.corpus.reading import read_captions
+from judge.config import AnonymousConfig
+from judge.report.anonymous import Anonymous
 from judge.statistics import human_alignment
 from judge.statistics.correlation import correlate
-from judge.text.lexicon import load_lexicon
-from judge.text.tokens import tokenize
 
 METRICS = {"lic": ("lstm",), "imagecaptioner2": ("sat",)}
 KEYS = {"lic": "lic", "imagecaptioner2": "ic2"}
 PEARSON = ("Pearson with people, %",)
-
-
-def scores_of(job: Job) -> Path:
-    """People's scores: captioner, score."""
-    return job.data / "anonymousbench" / "human_scores.csv" if job.is_paper else job.out / "human_scores.csv"
-
-
-def prepare(job: Job) -> None:
-    """Without people: the share, in percent, of a captioner's captions that name a gender."""
-    if job.is_paper:
-        return
-    gender = load_lexicon("gender")
-    scores_of(job).parent.mkdir(parents=True, exist_ok=True)
-    with scores_of(job).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["captioner", "score"])
-        for name, path in job.captions(LIC_CAPTIONERS).items():
-            texts = [text for of in read_captions(path, side="generated").by_image.values() for text in of]
-            named = sum(bool(gender.mentions(tokenize(text))) for text in texts)
-            writer.writerow([name, 100 * named / len(texts)])
+RATERS = ("rater1", "rater2", "rater3")
 
 
 def steps(job: Job) -> list[Step]:
-    """Each metric, compared with people."""
-    inputs = {**job.inputs(LIC_CAPTIONERS), "human_scores": scores_of(job)}
+    """Each metric on labelled data; and people's scores, or what stands in for them."""
     seeing = {**job.pictures(), "mask": "segment"}
-    return [
+    inputs = job.inputs(LIC_CAPTIONERS)
+    runs = [
         evaluate_step(job, inputs | (seeing if "sat" in of else {}), name=name, metrics=(name,), **job.judging(of))
         for name, of in METRICS.items()
         if job.size != "shared" or name == "lic"
     ]
+    settings = {"captions": inputs["captions"]}
+    if job.is_paper:
+        folder = job.data / "anonymousbench"
+        settings["captions"] = {name: folder / "captions" / f"{STEMS[name]}.json" for name in LIC_CAPTIONERS}
+        settings |= {"images": folder / "images", "ratings": tuple(folder / "ratings" / f"{n}.csv" for n in RATERS)}
+    return [*runs, Step("anonymous", AnonymousConfig, {**settings, "out": job.out / "anonymous"})]
+
+
+def people_of(found: Anonymous) -> dict[str, Value]:
+    """Captioner -> share, in percent, of captions from which people guess the class; without people, that name one."""
+    rows = found.rated.scores if found.rated else found.captioners
+    return {row.captioner: Value(row.share.value, row.share.interval).times(100) for row in rows}
 
 
 def read(table: PaperTable, job: Job, results: Results) -> Ours:
     """Metrics, people's scores, and how far these go together."""
-    found: dict[tuple[Row, str], Value] = {}
-    for name, result in results.items():
-        values = {line.captioner: value_of(result, line, "amplification") for line in result.summaries}
-        known = {captioner: value for captioner, value in values.items() if value}
-        people = read_human_scores(scores_of(job), captioners=list(values))
-        for captioner, value in known.items():
-            found[(captioner,), KEYS[name]] = value.times(100)
-            found[(captioner,), "human"] = Value(people[captioner])
-        among = correlate([value.value for value in known.values()], [people[captioner] for captioner in known])
+    people = people_of(results["anonymous"])
+    found: dict[tuple[Row, str], Value] = {((name,), "human"): score for name, score in people.items()}
+    for name in METRICS.keys() & results.keys():
+        values = {line.captioner: value_of(results[name], line, "amplification") for line in results[name].summaries}
+        known = {captioner: value for captioner, value in values.items() if value and captioner in people}
+        found |= {((captioner,), KEYS[name]): value.times(100) for captioner, value in known.items()}
+        among = correlate([value.value for value in known.values()], [people[captioner].value for captioner in known])
         if among.pearson is not None:
             found[PEARSON, KEYS[name]] = Value(among.pearson, among.interval).times(100)
     return found
@@ -97,11 +83,11 @@ TABLE = PaperTable(
     ("anonymousbench", "lic-release", "coco-captions"),
     steps,
     read=read,
-    prepare=prepare,
     derived=derived,
     note="The published LIC and ImageCaptioner2 are scores of captions of the anonymous pictures, ours amplifications "
     "on labelled data: only the correlations can be compared. The last row's published figures are those of "
-    "the paper's section 5.5.1.",
+    "the paper's section 5.5.1. DATA/anonymousbench/ratings holds what raters sent back of the page that the last "
+    "command leaves without --ratings.",
 )
 
 if __name__ == "__main__":

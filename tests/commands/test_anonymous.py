@@ -279,3 +279,20 @@ def test_faults_leave_nothing(tmp_path: Path) -> None:
     done_well(*asked)
     filled = rate(out, out / "anna.csv", {"a man": "male"})
     assert "holds anna.csv, which is read" in refusal(*asked, "--ratings", filled, "--overwrite")
+
+
+def test_the_demo_finds_what_is_known_of_its_captioners(tmp_path: Path) -> None:
+    """Shares of 200 drawn pictures; exact intervals hold the truth of three captioners, but for one in a hundred."""
+    arguments = ("demo", "--anonymous", "--images", "200", "--out", tmp_path / "demo")
+    told = done_well(*arguments).stdout
+    assert done_well(*arguments).stdout == told  # A demo may replace a demo.
+    found = json.loads((tmp_path / "demo" / "results" / "anonymous.json").read_text(encoding="utf-8"))
+    shares = {row["captioner"]: row["share"] for row in found["captioners"]}
+    truth = json.loads((tmp_path / "demo" / "world" / "truth.json").read_text(encoding="utf-8"))
+    for name, share in shares.items():
+        low, high = share["interval"]
+        assert low < truth[name]["named"] < high
+        assert f"{truth[name]['named']:.3f}" in told
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work", encoding="utf-8")
+    assert "holds something that is no anonymous demo" in refusal("demo", "--anonymous", "--out", tmp_path / "mine")
