@@ -121,7 +121,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: WorldFiles) -> None:
-    judges = ["sat", "sat-image-only", "sat-caption-only", "grit", "vl-lic-lstm", "linear"]
+    judges = ["sat", "sat-image-only", "grit", "vl-lic-lstm", "linear"]
     # Regions and grids of a small network; the words are the same for all.
     result = measured(plain, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4)
     for row in result.summaries:
@@ -130,7 +130,7 @@ def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: W
         noise = 4 * spread / np.sqrt(row.images)
         assert row.human == pytest.approx(chance, abs=noise), row
         assert row.generated == pytest.approx(chance, abs=noise), row
-    assert len(result.summaries) == 6
+    assert len(result.summaries) == 5
 
 
 def test_networks_trained_again_see_no_amplification_where_there_is_none(tmp_path: Path) -> None:
