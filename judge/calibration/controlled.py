@@ -101,7 +101,7 @@ def draw_set(candidates: Candidates, *, ratio: tuple[int, int], per_cell: int, s
         both = rng.permutation([image for image in first if image in second]).tolist()
         for verb, images, other in zip(verbs, (first, second), (second, first), strict=True):
             cell = Cell(attribute, task, verb)
-            number = _number(cell, ratio, per_cell)
+            number = number_of(cell, ratio, per_cell)
             # Images that fit this verb alone come before those that fit both.
             taken = rng.permutation([image for image in images if image not in other]).tolist()[:number]
             taken += [both.pop() for _ in range(number - len(taken))]
@@ -114,13 +114,13 @@ def draw_set(candidates: Candidates, *, ratio: tuple[int, int], per_cell: int, s
 def grammar_set(ratio: tuple[int, int], images: int = 600, seed: int = 0) -> VerbSet:
     """A set made by grammar. Wording is drawn given the verb alone, so that ``bayes_rate`` is exact."""
     rng = stream(seed, "verb sets by grammar")
-    drawn = [cell for cell in CELLS for _ in range(_number(cell, ratio, images // 6))]
+    drawn = [cell for cell in CELLS for _ in range(number_of(cell, ratio, images // 6))]
     # In random order, so that no split by position tells anything.
     cells = {str(n): drawn[position] for n, position in enumerate(rng.permutation(len(drawn)), start=1)}
     return _as_set({image: (_sentence(cell, rng),) for image, cell in cells.items()}, cells, ratio)
 
 
-def _number(cell: Cell, ratio: tuple[int, int], size: int) -> int:
+def number_of(cell: Cell, ratio: tuple[int, int], size: int) -> int:
     """How many of the ``size`` captions of a class and task have the cell's verb."""
     more, fewer = (part * size // sum(ratio) for part in ratio)
     assert more + fewer == size, f"{size} captions cannot be divided at {ratio}"

@@ -108,8 +108,8 @@ def _votes(votes: Mapping[str, int]) -> Iterator[str]:
     if "ties" in votes:
         yield (
             f"Labels vote: of {votes['labels']:,} labels the most frequent one of an image is its class; in "
-            f"{votes['unanimous']:,} images all agree, in {votes['decided']:,} most; {votes['ties']:,} without a most "
-            "frequent one are left out."
+            f"{votes['unanimous']:,} images all agree, in {votes['decided']:,} one is more frequent than any "
+            f"other; {votes['ties']:,} without such a one are left out."
         )
     if "own captions" in votes:
         kept, others = votes["own captions"], votes["other captions"]

@@ -14,6 +14,7 @@ from judge.calibration.controlled import (
     draw_set,
     find_candidates,
     grammar_set,
+    number_of,
 )
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
@@ -66,10 +67,18 @@ def write_sets(job: Job) -> None:
 
 
 def _enough(found: Candidates, ratio: tuple[int, int], job: Job) -> None:
+    both: dict[tuple[str, str], set[str]] = {}
     for cell, images in found.items():
-        if len(images) < max(ratio):
-            what = f"only {len(images)} captions of {cell.attribute}, {cell.task}, {cell.verb}: {max(ratio)} are needed"
-            raise JudgeError(what, where=f"--data {job.data}", mend="give all of COCO's captions")
+        both.setdefault((cell.attribute, cell.task), set()).update(images)
+        _need(len(images), number_of(cell, ratio, PER_CELL), " ".join(cell), job)
+    for kind, of in both.items():
+        _need(len(of), PER_CELL, " ".join(kind), job)
+
+
+def _need(there: int, needed: int, kind: str, job: Job) -> None:
+    if there < needed:
+        what = f"only {there} images have captions of the kind '{kind}': {needed} are needed"
+        raise JudgeError(what, where=f"--data {job.data}", mend="give all of COCO's captions, with more labels")
 
 
 def _write(made: VerbSet, folder: Path) -> None:

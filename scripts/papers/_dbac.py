@@ -42,9 +42,15 @@ def metric_of(metric: str, attribute: str) -> str:
 def encoder_step(job: Job, metric: str, judges: Sequence[str], attribute: str, *, name: str) -> Step:
     """One metric of all captioners by some encoders, aligned in context."""
     inputs = job.inputs(DBAC_CAPTIONERS, attribute, three=attribute == "skin")
-    return evaluate_step(
-        job, inputs, name=name, metrics=(metric_of(metric, attribute),), **job.aligning(), **job.judging(judges)
-    )
+    if metric != "lic":  # Tasks are those annotated in the image (section 4.1).
+        inputs["objects"] = job.objects()
+    judging = job.judging([judge_of(metric, judge) for judge in judges])
+    return evaluate_step(job, inputs, name=name, metrics=(metric_of(metric, attribute),), **job.aligning(), **judging)
+
+
+def judge_of(metric: str, judge: str) -> str:
+    """For LIC too the paper took a one-directional LSTM below its MLP (supplement, B); LIC's own has two directions."""
+    return "lstm+mlp3" if (metric, judge) == ("lic", "lstm") else judge
 
 
 def scratch_table(name: str, number: str, *, metric: str, attribute: str) -> PaperTable:
@@ -55,12 +61,20 @@ def scratch_table(name: str, number: str, *, metric: str, attribute: str) -> Pap
 
     columns = tuple(
         Column(
-            judge.replace("-", "_"), judge, 4, metric=metric_of(metric, attribute), judge=judge, scale=1, signed=True
+            judge.replace("-", "_"),
+            judge,
+            4,
+            metric=metric_of(metric, attribute),
+            judge=judge_of(metric, judge),
+            scale=1,
+            signed=True,
         )
         for judge in SCRATCH
     )
     title = f"{_HEADINGS[metric]}, {_named(attribute)}, by encoders trained from scratch"
-    return PaperTable(name, "nair2026dbac", number, title, columns, _NEEDS, steps, note=_note(attribute))
+    return PaperTable(
+        name, "nair2026dbac", number, title, columns, _NEEDS, steps, note=_note(number, metric, attribute)
+    )
 
 
 def pretrained_table(name: str, number: str, *, attribute: str) -> PaperTable:
@@ -83,21 +97,37 @@ def pretrained_table(name: str, number: str, *, attribute: str) -> PaperTable:
         for key in PRETRAINED
     )
     title = f"DBAC and LIC, {_named(attribute)}, by pretrained encoders"
-    return PaperTable(name, "nair2026dbac", number, title, columns, _NEEDS, steps, note=_note(attribute))
+    return PaperTable(
+        name, "nair2026dbac", number, title, columns, _NEEDS, steps, note=_note(number, "dbac", attribute)
+    )
 
 
 def _named(attribute: str) -> str:
     return "race" if attribute == "skin" else attribute
 
 
-def _note(attribute: str) -> str:
-    note = "T->A, which the paper's Tables 4 and 9 show these figures to be; the supplement's captions say A->T."
-    if attribute == "gender":
-        return note
-    return (
-        f"{note} Captions do not name skin tones: P(a^) of T->A has nothing to count, and the paper does not say what "
-        "it counted; ours of DBAC is A->T. The figures of LLAVA in Table 13 are those of Table 10."
-    )
+# What shows which direction a table has.
+_DIRECTIONS = {
+    "Table 10": "Its LSTM column is the T->A column of the paper's Table 9, but for the signs of Att2in and BLIP",
+    "Table 13": "BLIP's figure by the LSTM is that of T->A in the paper's Table 4, and section 5.3.1 says T->A",
+}
+
+
+def _note(number: str, metric: str, attribute: str) -> str:
+    notes = []
+    if metric == "dbac":
+        shown = _DIRECTIONS.get(number, "Section 5.3.1 says that DBAC is T->A here")
+        notes.append(f"{shown}; the supplement's captions say A->T.")
+    if attribute == "skin":
+        notes.append("All captioners' captions are of DATA/captions: LIC's release lacks the images of class Unsure.")
+        if metric == "dbac":
+            notes.append(
+                "Captions do not name skin tones: P(a^) of T->A has nothing to count, and the paper does not say what "
+                "it counted; ours of DBAC is A->T."
+            )
+    if number == "Table 13":
+        notes.append("The figures of LLAVA are those of Table 10.")
+    return " ".join(notes)
 
 
 Series = Mapping[Row, Sequence[float]]

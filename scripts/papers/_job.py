@@ -81,13 +81,18 @@ class Job:
         name = "gender_obj_cap_mw_entries.pkl" if attribute == "gender" else "race_val_obj_cap_entries.pkl"
         return self.data / "lic-release" / "Human_Ann" / name
 
-    def captions(self, names: Sequence[str], attribute: str = "gender") -> dict[str, Path]:
+    def captions(self, names: Sequence[str], attribute: str = "gender", *, three: bool = False) -> dict[str, Path]:
         """Captions of the table's captioners, as far as they are there; of a small run those of all that are.
+
+        With ``three`` classes of skin tone all captions are of one's own: LIC's release lacks images of the third.
 
         Raises:
             JudgeError: there are none.
         """
-        files = {name: self._generated(name, attribute) for name in names} if self.is_paper else self.found()
+        if self.is_paper:
+            files = {name: self._own(name) if three else self._generated(name, attribute) for name in names}
+        else:
+            files = self.found()
         if self.size == "small" or self.shown:
             chosen = files
         else:
@@ -97,9 +102,12 @@ class Job:
             raise JudgeError("captions of none of the table's captioners are there", where=str(self.data), mend=mend)
         return chosen
 
+    def _own(self, name: str) -> Path:
+        return self.data / "captions" / f"{STEMS[name]}.json"
+
     def _generated(self, name: str, attribute: str) -> Path:
         if name not in _RELEASED:
-            return self.data / "captions" / f"{STEMS[name]}.json"
+            return self._own(name)
         folder, stem = _RELEASED[name]
         if attribute == "gender":
             stem = f"gender_val_{stem}_th10_cap_mw" if name == "NIC" else f"gender_val_{stem}_cap_mw"
@@ -134,7 +142,7 @@ class Job:
             labels = human if self.is_paper else self.data / "gender.csv"
         if skin and not self.is_paper:  # What ships with the tests has no skin tone: the classes of gender stand in.
             skin["label_column"] = "gender"
-        return {"human": human, "captions": self.captions(names, attribute), "labels": labels, **skin}
+        return {"human": human, "captions": self.captions(names, attribute, three=three), "labels": labels, **skin}
 
     def pictures(self) -> dict[str, Any]:
         """Settings that name pictures and who is on them."""

@@ -65,6 +65,7 @@ class PaperTable:
         derived: ours where they follow from other published tables.
         checks: what the published figures say of each other, a line each.
         note: what must be known beside.
+        shared_note: what ours of a shared run is made of, where that is not real captions.
     """
 
     name: str
@@ -79,6 +80,7 @@ class PaperTable:
     derived: Callable[[], Ours] | None = None
     checks: Callable[[Published], Sequence[str]] | None = None
     note: str = ""
+    shared_note: str = ""
 
     def __post_init__(self) -> None:
         assert self.paper in bibliography(), self.paper
@@ -97,6 +99,10 @@ class PaperTable:
     def judges(self) -> list[str]:
         """Of its columns."""
         return list(dict.fromkeys(column.judge for column in self.columns if column.judge))
+
+    def about(self, size: Size) -> str:
+        """What ours of a run of this size is."""
+        return self.shared_note if size == "shared" and self.shared_note else NOTES[size]
 
     def commands(self, job: Job | None = None) -> list[str]:
         """The commands of a run for a shell; by default of the paper's, on a folder DATA."""
@@ -178,7 +184,7 @@ def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     print_text(table.heading, console, bold=True)
     print_text(f"Data: {', '.join(table.needs) or 'none'}. Commands of the paper's run:", console)
     say("\n" + "\n".join(table.commands()) + "\n")
-    title = "" if job is None else NOTES[job.size]
+    title = "" if job is None else table.about(job.size)
     comparable = job is None or job.size != "small"
     print_table(comparison(table.published, table.columns, ours, title, apart=comparable), console)
     if found := distances(table.published, table.columns, ours if comparable else {}):
@@ -189,7 +195,7 @@ def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
 
 def write_made(table: PaperTable, job: Job, ours: Ours) -> None:
     """Keep ours, with the commit that made them."""
-    changed = bool(_git("status", "--porcelain", "--", "judge", "scripts"))
+    changed = bool(_git("status", "--porcelain", "--", ":/judge", ":/scripts/papers/*.py"))
     values = [
         {"row": list(row), "column": column, "value": found.value}
         | ({"low": found.interval.low, "high": found.interval.high} if found.interval else {})

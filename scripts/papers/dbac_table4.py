@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from _commands import Step
+from _dbac import judge_of
 from _job import Job
 from _masked import MODES, attribute_step, mask_step, model_of, score_of
 from _ours import Column, Ours, Value
@@ -12,7 +13,7 @@ from _table import PaperTable, Results, main
 from judge.config import AblateMasksConfig
 from judge.statistics.summary import Summary
 
-JUDGES = ("lstm",)
+JUDGES = (judge_of("lic", "lstm"),)
 BLIP = "Salesforce/blip-image-captioning-base"
 METRICS = {"lic": "lic", "dpa-ta": "dpa_ta", "dba-g": "ba_ta", "dbac-ta": "dbac_ta"}
 
@@ -33,7 +34,7 @@ def _ablation(job: Job, attribute: str) -> Step:
     """Skin tones are not named: T->A has nothing to count, and LIC alone is left."""
     three = attribute == "skin"
     inputs = {**job.inputs(("NIC",), attribute, three=three), "captions": {}}
-    inputs |= {"models": {"BLIP": model_of(job, BLIP)}, **job.pictures()}
+    inputs |= {"models": {"BLIP": model_of(job, BLIP)}, **job.pictures(), "objects": job.objects()}
     inputs |= {"masks": MODES, "hides": ("person",), "metrics": tuple(METRICS) if attribute == "gender" else ("lic",)}
     if job.size == "small" and three:
         inputs["masks"] = ("none", "box")
@@ -67,10 +68,10 @@ TABLE = PaperTable(
     "T->A of BLIP's captions of partly masked pictures",
     (
         Column("attribution", "attribution score", 2),
-        Column("lic", "LIC", 2, judge="lstm", signed=True),
+        Column("lic", "LIC", 2, judge=JUDGES[0], signed=True),
         Column("dpa_ta", "DPA T->A", 2, signed=True),
         Column("ba_ta", "BA T->A", 2, signed=True),
-        Column("dbac_ta", "DBAC T->A", 2, judge="lstm", signed=True),
+        Column("dbac_ta", "DBAC T->A", 2, judge=JUDGES[0], signed=True),
     ),
     ("coco-captions", "lic-release", "coco-gender-skin"),
     steps,

@@ -12,7 +12,7 @@ from _ours import Column, Ours, Value, value_of
 from _published import Row
 from _table import PaperTable, Results, evaluate_step, main
 
-JUDGES = ("lstm",)
+JUDGES = ("lstm-bidirectional+mlp5",)  # As in Table 4.
 METRICS = {"lic": "lic_m", "dpac-ta": "psi_m"}
 
 
@@ -27,7 +27,7 @@ def steps(job: Job) -> list[Step]:
         for mode, images in zip(MODES, places, strict=True)
     ]
     captions = {step.name: step.settings["out"] for step in written}
-    inputs = {**job.inputs(("FC",)), "captions": captions}
+    inputs = {**job.inputs(("FC",)), "captions": captions, "objects": job.objects()}
     judged = evaluate_step(job, inputs, metrics=tuple(METRICS), **job.aligning(), **job.judging(JUDGES))
     return [*masks, *written, *looks, judged]
 
@@ -51,8 +51,8 @@ TABLE = PaperTable(
     "T->A of captions of a captioner that was trained on partly masked pictures",
     (
         Column("attribution", "attribution score", 2),
-        Column("lic_m", "LIC_M", 2, judge="lstm"),
-        Column("psi_m", "psi_M, T->A", 2, judge="lstm"),
+        Column("lic_m", "LIC_M", 2, judge=JUDGES[0]),
+        Column("psi_m", "psi_M, T->A", 2, judge=JUDGES[0]),
     ),
     ("coco-captions", "lic-release"),
     steps,

@@ -8,13 +8,13 @@ published tables. Nothing is run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from _compare import comparison, distance_table, distances
 from _ours import Ours
-from _table import NOTES, PAPERS, PaperTable, read_made
+from _table import PAPERS, PaperTable, read_made
 
 from judge.report.render import markdown
 
@@ -30,11 +30,12 @@ hand allow is made here; everything else is marked with the data it needs (the r
 come from). DATA stands for a folder of them.
 
 - **made here**: real captions of COCO's val2014 (NIC+ and NIC+Equalizer, those that were released with Women also
-  Snowboard). 3,597 of the images have a class, derived from the human captions; the papers have 6,628 or 10,780 with
-  annotated classes, and judges that take hours. Brackets: 95% interval; of a side's score for the judges as they were
+  Snowboard); DBAC's Table 3 has made-up ones. 3,597 of the images have a class, derived from the human captions; the
+  papers have 6,628 or 10,780 with annotated classes, and judges that take hours. Brackets: 95% interval; of a side's score for the judges as they were
   trained. In parentheses: ours minus the published figure.
 - **made from published tables**: what a table says follows from figures of other tables; ours are computed from those.
-- **needs data**: the command is complete, and ends in the same table.
+- **needs data**: the command is complete; `python scripts/papers/NAME.py --data DATA` runs it, and makes first what it
+  reads besides DATA.
 """
 
 
@@ -61,7 +62,8 @@ def status(table: PaperTable) -> str:
     """Whether ours is there, and what it needs otherwise."""
     found = []
     if made := read_made(table.name):
-        found.append(f"made here (commit {made.commit})")
+        what = "made here, on made-up captions" if table.shared_note else "made here"
+        found.append(f"{what} (commit {made.commit})")
     elif table.derived:
         found.append("made from published tables")
     return "; ".join([*found, f"needs data {', '.join(table.needs)}" + (" for the paper's run" if found else "")])
@@ -89,15 +91,17 @@ def section(table: PaperTable) -> Iterator[str]:
     yield f"## {table.heading}\n"
     yield f"Status: {status(table)}.\n"
     if commands := table.commands():
+        first = [f"python scripts/papers/{table.name}.py --data DATA"] if table.prepare else []
+        listed = [*first, *_which_runs(commands)] if first else commands
         yield "The paper's run:\n"
-        yield "```bash\n" + "\n".join(commands) + "\n```\n"
+        yield "```bash\n" + "\n".join(listed) + "\n```\n"
     if made:
         ours = made.ours
         stands = ", ".join(f"{of} in place of {judge}" for judge, of in made.stand_ins.items())
-        yield f"{NOTES[made.size]}{f' Judge: {stands}.' if stands else ''} Commit {made.commit}:\n"
+        yield f"{table.about(made.size)}{f' Judge: {stands}.' if stands else ''} Commit {made.commit}:\n"
         yield (
             "```bash\n"
-            + "\n".join([*made.commands, f"python scripts/papers/{table.name}.py --shared DATA"])
+            + "\n".join([f"python scripts/papers/{table.name}.py --shared DATA", *_which_runs(made.commands)])
             + "\n```\n"
         )
     elif table.derived:
@@ -108,6 +112,11 @@ def section(table: PaperTable) -> Iterator[str]:
         yield markdown(distance_table(found))
     lines = [*([table.note] if table.note else []), *(table.checks(table.published) if table.checks else [])]
     yield "\n".join(f"- {line}" for line in lines) + "\n" if lines else ""
+
+
+def _which_runs(commands: Sequence[str]) -> list[str]:
+    """The commands of a script, below it."""
+    return ["# which runs:", *commands] if commands else []
 
 
 def main() -> None:

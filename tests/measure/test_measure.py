@@ -272,7 +272,7 @@ def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None
 
 
 def test_lstm_by_the_papers_protocol(coco: Path, tmp_path: Path) -> None:
-    """A quick look at a quarter of the images, labels derived: one seed, one epoch; every part of the long run is there."""
+    """A quick look at a quarter of the images, labels derived, one seed and epoch; the long run has the same parts."""
     out, some = tmp_path / "run", tmp_path / "some.json"
     told = json.loads((coco / "captions_human.json").read_text(encoding="utf-8"))["annotations"]
     some.write_text(json.dumps({"annotations": [row for row in told if row["image_id"] % 4 == 0]}), encoding="utf-8")

@@ -120,3 +120,8 @@ def test_intervals_of_differences_hold_their_level(several: int) -> None:
         bounds = paired_interval(gaps)
         held += bounds.low <= 0.15 <= bounds.high
     assert held / draws >= 0.925
+
+
+def test_of_a_single_image_that_differs_the_sign_tells_nothing() -> None:
+    found = paired_difference(("a", "b"), [0.5, 0, 0, 0], generator=np.random.default_rng(0))
+    assert (found.value, found.p_value) == (0.125, 1.0)
