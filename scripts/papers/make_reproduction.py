@@ -31,8 +31,8 @@ come from). DATA stands for a folder of them.
 
 - **made here**: real captions of COCO's val2014 (NIC+ and NIC+Equalizer, those that were released with Women also
   Snowboard); DBAC's Table 3 has made-up ones. 3,597 of the images have a class, derived from the human captions; the
-  papers have 6,628 or 10,780 with annotated classes, and judges that take hours. Brackets: 95% interval; of a side's score for the judges as they were
-  trained. In parentheses: ours minus the published figure.
+  papers have 6,628 or 10,780 with annotated classes, and judges that take hours. Brackets: 95% interval; of a side's
+  score for the judges as they were trained. In parentheses: ours minus the published figure.
 - **made from published tables**: what a table says follows from figures of other tables; ours are computed from those.
 - **needs data**: the command is complete; `python scripts/papers/NAME.py --data DATA` runs it, and makes first what it
   reads besides DATA.
