@@ -581,7 +581,7 @@ class AnonymousConfig(TextSettings):
 
     command = "judge anonymous"
     essential = ("captions", "images", "attribute", "lexicon", "ratings", "run", "sample", "out", "overwrite")
-    only_in_file = frozenset({"labels", "id_column", "label_column", "label_values"})
+    only_in_file = frozenset({"labels", "id_column", "label_column", "label_values", "label_rule"})
 
     attribute: str = option("gender", "attribute that cannot be seen in the images")
     lexicon: str | dict[str, str] | None = option(

@@ -49,8 +49,10 @@ def show_anonymous(found: Anonymous, out: Path, known: Mapping[str, float] | Non
     console = open_console()
     for line in anonymous_notes(found):
         print_text(f"NOTE: {line}", console)
-    items = len(found.sheet.items)
-    say(f"{items:,} captions to rate: open {out / PAGE}, or fill in {out / SHEET}")
-    if found.rated:
+    if not found.rated:
+        (question,) = found.sheet.questions
+        say(f"{len(found.sheet.items):,} captions to rate: open {out / PAGE}, or fill in {out / SHEET}")
+        say(f"(its column '{question.name}': {', '.join(question.choices[:-1])} or {question.choices[-1]})")
+    else:
         say(f"People's scores, for judge evaluate --human-scores: {out / SCORES}")
     say(f"The results are in {out}")

@@ -55,9 +55,15 @@ def check_faults(check: DataCheck) -> None:
         for status, what in (("missing", "missing"), ("wrong", "not what it should be"))
         if (paths := [fault.file.path for fault in faults if fault.status == status])
     ]
-    required = sum(file.required for file in check.recipe.files)
-    what = f"{len(faults)} of {required} required files of {check.recipe.name} are not good ({'; '.join(parts)})"
-    raise JudgeError(what, where=str(check.folder), mend=f"get them from {check.recipe.page}, or mend them")
+    required, recipe = sum(file.required for file in check.recipe.files), check.recipe
+    are = "is" if len(faults) == 1 else "are"
+    what = f"{len(faults)} of {required} required files of {recipe.name} {are} not good ({'; '.join(parts)})"
+    if recipe.access == "not released":
+        mend = f"make them: judge data show {recipe.name}"
+    else:
+        places = dict.fromkeys(fault.file.source or recipe.page for fault in faults if fault.status == "missing")
+        mend = f"get what is missing from {', '.join(places)}" if places else "mend them as said above"
+    raise JudgeError(what, where=str(check.folder), mend=mend)
 
 
 @dataclass

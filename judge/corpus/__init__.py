@@ -62,7 +62,13 @@ class Corpus:
             objects = read_tasks(objects)
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        return cls(read_captions(human, options, side="human"), tuple(generated), labels, objects)
+        people = read_captions(human, options, side="human")
+        for captions_of, path in zip(generated, named.values(), strict=True):
+            if Path(path) == Path(human) and captions_of.by_image == people.by_image:
+                what = f"captions of '{captions_of.name}' are people's own: both sides are read alike from this file"
+                mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
+                raise JudgeError(what, where=str(path), mend=mend)
+        return cls(people, tuple(generated), labels, objects)
 
 
 def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> dict[str, Path]:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -106,6 +106,7 @@ def read_labels(
         values = values or f"{votes.get('ties', 0)} ties"
         what = f"no image has a label of {attribute} ({values})"
         raise JudgeError(what, where=document.source, mend="check the column")
+    _refuse_unmet(spellings or {}, {one.value.lower() for one in said} | {value.lower() for value in ignored}, path)
     classes = sorted(lexicon.classes if lexicon is not None else {one.label for one in said if one.label is not None})
     return Labels(
         attribute, tuple(classes), labels, document.source, ignored=dict(ignored), rule=options.rule, votes=votes
@@ -278,6 +279,15 @@ def _spellings(extra: Mapping[str, Sequence[str]], lexicon: Lexicon | None, sour
             what = f"'{word}' is given as a spelling of '{spelled[word.lower()]}' and of '{name}'"
             raise JudgeError(what, where=source, mend="keep one of the two")
     return spelled
+
+
+def _refuse_unmet(spellings: Mapping[str, Sequence[str]], met: Set[str], path: str | os.PathLike[str]) -> None:
+    """Of a class whose spellings all are absent one is misspelt, or the table is another."""
+    for name, words in spellings.items():
+        if words and not any(_text(word, "").lower() in met for word in words):
+            what = f"no label '{words[0][:60]}', which is given as a spelling of '{name[:60]}'"
+            mend = f"labels there: {', '.join(sorted(met)[:8])}"
+            raise JudgeError(what, where=os.fspath(path), mend=mend)
 
 
 def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: str) -> str | None:

@@ -127,7 +127,8 @@ class EvidenceBuilder:
     def _derive_labels(self, lexicon: Lexicon | None) -> Labels:
         """From human captions."""
         if lexicon is None:
-            raise JudgeError("no labels, and no lexicon to derive them from", mend="give --labels or --lexicon")
+            mend = "give --labels or --lexicon; check the spelling of --attribute"
+            raise JudgeError("no labels, and no lexicon to derive them from", mend=mend)
         mentions = {
             image: [self.mentions(self._words(caption), "attribute") for caption in captions]
             for image, captions in self.corpus.human.by_image.items()
@@ -335,7 +336,8 @@ class EvidenceBuilder:
         telling = [name for name in found.names if name not in words.classes]
         if telling:
             what = f"no words of task '{telling[0]}' are known, so that captions would tell it"
-            raise JudgeError(what, where=f"lexicon '{words.name}'", mend="give a lexicon of yours: --tasks FILE")
+            mend = "give a lexicon that has them too, as in --tasks coco-objects,activities"
+            raise JudgeError(what, where=f"lexicon '{words.name}'", mend=mend)
         reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
         return found, {reasons[reason]: len(names) for reason, names in gone.items()}
 

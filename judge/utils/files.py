@@ -85,8 +85,8 @@ class OutputFolder:
     """
 
     def __init__(self, path: Path, *, marker: str, what: str, overwrite: bool = False) -> None:
-        self.given = path
-        self.path = path.resolve()
+        self.given = Path(path)
+        self.path = self.given.resolve()
         self.marker, self.what = marker, what
         self.overwrite = overwrite
         # A name that nobody else has: what is found there is never taken over, nor removed.

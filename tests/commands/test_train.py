@@ -104,7 +104,7 @@ def test_killed_and_started_again(settings: dict[str, object], expected: bytes, 
     os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
     done = len([path for path in kept.glob("*.safetensors") if ".weights" not in path.name])
-    assert 2 <= done < FILES
+    assert 1 <= done < FILES  # Answers are written after weights.
     again = judge("train", run_file, "--checkpoints", kept)
     assert f"{FILES} judges ({done} were there)" in again.stdout, again.output
     assert scores(run_file, kept, tmp_path / "out") == expected

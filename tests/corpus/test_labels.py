@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from judge.corpus.labels import derive_labels, read_labels
 from judge.corpus.reading import read_captions
+from judge.errors import JudgeError
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 
@@ -185,3 +186,14 @@ def test_shared_gender_table_is_reproduced(shared: Path) -> None:
     derived = derive_labels(mentions, attribute="gender", classes=GENDER.classes)
     assert derived.by_image == table.by_image
     assert derived.ignored == {"no class named": 6219, "several classes named": 485}
+
+
+def test_a_spelling_that_no_label_has_is_told(tmp_path: Path) -> None:
+    """Else "Dark" would be a class of its own, beside "lighter"."""
+    table = tmp_path / "skin.csv"
+    table.write_text("image_id,skin\n1,Dark\n2,Light\n", encoding="utf-8")
+    spellings = {"darker": ["Drak"], "lighter": ["Light", "light"]}
+    with pytest.raises(JudgeError, match=r"no label 'Drak', .* spelling of 'darker'. Labels there: dark, light"):
+        read_labels(table, attribute="skin", spellings=spellings)
+    found = read_labels(table, attribute="skin", spellings=spellings | {"darker": ["dark"]})
+    assert found.by_image == {"1": "darker", "2": "lighter"}
