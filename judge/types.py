@@ -32,6 +32,7 @@ class Captions:
         empty: captions of nothing but white space, counted and left out.
         refused: captions that refuse to describe, counted and left out.
         silent: images that have no other caption than such; they are not in ``by_image``.
+        fields: what the file calls its image ids and its captions.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Captions:
     empty: int = 0
     refused: int = 0
     silent: frozenset[str] = frozenset()
+    fields: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:

@@ -142,7 +142,8 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
         what = f"no caption is left ({empty} empty, {refusals} refusals)"
         raise JudgeError(what, where=source, mend="give captions that describe")
     kept = {image: tuple(captions) for image, captions in by_image.items()}
-    return Captions(name, kept, source=source, empty=empty, refused=refusals, silent=frozenset(silent - kept.keys()))
+    gone, fields = frozenset(silent - kept.keys()), (found.id_field, found.caption_field)
+    return Captions(name, kept, source, empty=empty, refused=refusals, silent=gone, fields=fields)
 
 
 def _caption(caption: object, where: str) -> str:

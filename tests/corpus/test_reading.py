@@ -219,3 +219,21 @@ def test_both_sides_of_one_file_are_told_apart(tmp_path: Path) -> None:
         "1": ("a dog",),
         "2": ("a cat",),
     }
+
+
+def test_a_column_that_no_file_has_is_told(tmp_path: Path) -> None:
+    """One side may lack it; where both do, the captioner's would be read from people's column."""
+    people, mine = tmp_path / "people.csv", tmp_path / "mine.csv"
+    people.write_text("image_id,caption\n1,a man\n2,a woman\n", encoding="utf-8")
+    mine.write_text("image_id,caption,model_text\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
+
+    def read(column: str) -> Corpus:
+        options = ReadOptions(columns={"caption": column})
+        return Corpus.read(human=people, captions={"mine": mine}, options=options)
+
+    with pytest.raises(
+        JudgeError, match="no file of captions was read by a column 'model_txt'. Read were image_id, capt"
+    ):
+        read("model_txt")
+    corpus = read("model_text")
+    assert (corpus.human.by_image["1"], corpus.generated[0].by_image["1"]) == (("a man",), ("a dog",))
