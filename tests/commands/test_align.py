@@ -175,7 +175,8 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
         pytest.skip("METEOR needs Java")
     pytest.importorskip("pycocoevalcap")
     human, told = files
-    given = {"captions": {"plain": told, "same": human}, "several": True, "meteor": 60}
+    same = Path(shutil.copy(human, tmp_path / "same.json"))  # One file for both sides is refused.
+    given = {"captions": {"plain": told, "same": same}, "several": True, "meteor": 60}
     plain, same = align_captions(config(files, tmp_path / "out", **given)).alignments
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
