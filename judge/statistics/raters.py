@@ -1,4 +1,7 @@
-"""Do people who rated the same items agree? Krippendorff's alpha for names without order, and answers missing."""
+"""Do people who rated the same items agree? Krippendorff's alpha for names without order, and answers missing.
+
+In closed form, not by the package `krippendorff`: that is under the GPL. Tests hold the two against each other.
+"""
 
 from __future__ import annotations
 

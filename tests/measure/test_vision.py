@@ -71,8 +71,7 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     assert reading["human"] == pytest.approx(0.5, abs=0.1)
     ratio = seeing["generated"] / seeing["human"]
     assert found["imagecaptioner2-ratio", "sat"]["amplification"] == pytest.approx(ratio)
-    # 0.55 to 0.63 with other seeds, in as few epochs.
-    assert found["imagecaptioner2", "vl-lic-lstm"]["human"] > 0.53
+    assert found["imagecaptioner2", "vl-lic-lstm"]["human"] > 0.6
     # Text metrics are measured by a judge of text, whatever sees.
     assert found["lic", "linear"]["human"] == pytest.approx(0.25, abs=0.12)
     assert ("lic", "sat") not in found
