@@ -20,7 +20,7 @@ import yaml
 
 from judge.calibration.grammar import Content, sentence
 from judge.calibration.scenes import write_pictures
-from judge.calibration.world import CLASSES, HALF, TASKS, Parameters, Scene, draw_scenes, stream
+from judge.calibration.world import CLASSES, HALF, TASKS, Parameters, Scene, check_within, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Progress
 from judge.utils.files import OutputFolder
@@ -48,9 +48,7 @@ class Namer:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not 0 <= getattr(self, field.name) <= 1:
-                what = f"{field.name} is {getattr(self, field.name)}"
-                raise JudgeError(what, mend="take a number from 0 to 1")
+            check_within(field.name, getattr(self, field.name))
 
     def given(self, task: str) -> dict[str, float]:
         """Class -> probability that a caption of a scene with this task names it; they sum to ``names``."""

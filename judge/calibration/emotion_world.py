@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 
 from judge.calibration.truth import optimal_score
-from judge.calibration.world import stream
+from judge.calibration.world import check_within, stream
 from judge.errors import JudgeError
 from judge.types import FloatArray, IntArray
 
@@ -40,11 +40,6 @@ SHARES = (0.10, 0.06, 0.15, 0.22, 0.07, 0.09, 0.10, 0.12, 0.09)
 """Of paintings; the closed forms give each class 1/9 whatever it is, as balanced judges and scores do."""
 UTTERANCES = 5
 _MOST = UTTERANCES // 2
-
-
-def _within(name: str, value: float, least: float = 0.0) -> None:
-    if not least <= value <= 1:
-        raise JudgeError(f"{name} is {value}", mend=f"take a number from {least:g} to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class EmotionParameters:
         for field in fields(self):
             # Below, three of five could not always agree.
             least = 1 - _MOST / UTTERANCES if field.name == "agreement" else 0.0
-            _within(field.name, getattr(self, field.name), least)
+            check_within(field.name, getattr(self, field.name), least)
 
     @property
     def people(self) -> Speaker:
@@ -98,8 +93,8 @@ class Speaker:
     grounded: bool = True
 
     def __post_init__(self) -> None:
-        _within("right", self.right)
-        _within("dwell", self.dwell)
+        check_within("right", self.right)
+        check_within("dwell", self.dwell)
 
 
 DEFAULT = EmotionParameters()
@@ -223,7 +218,7 @@ def draw_paintings(
     """
     if images < len(EMOTIONS):
         raise JudgeError(f"{images} images", mend=f"ask for {len(EMOTIONS)} or more")
-    _within("ties", ties)
+    check_within("ties", ties)
     rng = stream(seed, "paintings")
     counts = np.floor(np.array(SHARES) * images).astype(np.int64)
     counts[0] += images - counts.sum()

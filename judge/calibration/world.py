@@ -57,9 +57,14 @@ HALF = len(TASKS) // 2
 _SETTING_SHARES = (0.5, 0.3, 0.2)
 
 
-def _within(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise JudgeError(f"{name} is {value}", mend="take a number from 0 to 1")
+def check_within(name: str, value: float, least: float = 0.0) -> None:
+    """Refuse a value outside [``least``, 1].
+
+    Raises:
+        JudgeError: it is.
+    """
+    if not least <= value <= 1:
+        raise JudgeError(f"{name} is {value}", mend=f"take a number from {least:g} to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            _within(field.name, getattr(self, field.name))
+            check_within(field.name, getattr(self, field.name))
         if self.association == 1:
             raise JudgeError("association is 1", mend="take less: nothing could be amplified")
         if self.female_share in {0, 1}:
@@ -121,7 +126,7 @@ class Captioner:
 
     def __post_init__(self) -> None:
         for name in ("stereotype", "guess", "error"):
-            _within(name, getattr(self, name))
+            check_within(name, getattr(self, name))
         if self.vocabulary is not None and self.vocabulary < 1:
             raise JudgeError(f"vocabulary is {self.vocabulary}", mend="take 1 or more")
 
@@ -173,8 +178,8 @@ def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
     Raises:
         JudgeError: a value outside [0, 1].
     """
-    _within("association", association)
-    _within("knob", knob)
+    check_within("association", association)
+    check_within("knob", knob)
     sign = np.repeat([1.0, -1.0], HALF)
     leaning = np.stack([sign, -sign])
     return (1 - knob) * (1 + association * leaning) / len(TASKS) + knob * (1 + leaning) / len(TASKS)
