@@ -4,6 +4,8 @@ from __future__ import annotations
 
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
 """What reading something else than the files that were written may raise."""
+# What libraries say: of a file of theirs that cannot be mapped, of threads, of an array.
+_NO_MEMORY = "cannot allocate memory", "failed to map segment", "can't allocate", "bad_alloc", "can't start new thread"
 
 
 class JudgeError(Exception):
@@ -40,6 +42,15 @@ class JudgeError(Exception):
 def shortened(text: str, most: int = 250) -> str:
     """``text`` without its middle where it is longer than ``most``: a line quotes files, which hold anything."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 + 5 :]}"
+
+
+def lack_of_memory(error: BaseException) -> JudgeError | None:
+    """What to tell of an ``error`` that a lack of memory may have raised, in whichever library; None of any other."""
+    said = any(text in str(error).lower() for text in _NO_MEMORY)
+    if not isinstance(error, MemoryError) and not (said and isinstance(error, OSError | ImportError | RuntimeError)):
+        return None
+    mend = "let fewer work at a time (--workers 1), or less (--batch-size); then give the same command again"
+    return JudgeError("memory has run out", mend=mend)
 
 
 def _rebuild(what: str, where: str, mend: str) -> JudgeError:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, lack_of_memory
 from judge.utils.launch import check_launch, fault_told, is_main_process, shared_store, tells_fault
+from judge.utils.signals import interrupted_by, tell_interrupt
+from judge.utils.streams import output_fault
 
 if TYPE_CHECKING:
     from judge.types import Progress
@@ -24,26 +26,44 @@ _A_MINUTE, _SOON = 60.0, 10.0
 
 @contextmanager
 def one_line_errors(*, shared: bool = False) -> Iterator[None]:
-    """A mendable fault is one line on standard error and exit code 2; no traceback. Of a launch, one line in all.
+    """Around a command: a mendable fault is one line on standard error and exit code 2; see :func:`told_in_one_line`.
 
     ``shared``: whether the processes of a launch share the command's work.
     """
-    try:
+    with told_in_one_line():
         check_launch(shared=shared)
         yield
         if shared_store() is not None:
             from judge.training.processes import end_launch
 
             end_launch()
-    except JudgeError as error:
+    if fault := output_fault():
+        what = f"cannot be written ({fault.strerror}); what the command leaves in files is complete"
+        typer.echo(f"judge: {JudgeError(what, where='standard output')}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Mendable faults, lack of memory and interrupts end in one line, without a traceback; of a launch, one in all.
+
+    Exit code 2 for a fault; 128 and the signal's number for an interrupt: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, typer.Exit):
+            raise
+        if number := interrupted_by(error):
+            tell_interrupt(number)
+            raise typer.Exit(128 + number) from None
+        fault = error if isinstance(error, JudgeError) else lack_of_memory(error)
+        if fault is None:
+            raise
         if tells_fault():
-            typer.echo(f"judge: {error}", err=True)
+            typer.echo(f"judge: {fault}", err=True)
             fault_told()
         raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        if is_main_process():
-            typer.echo("judge: interrupted; give the same command again", err=True)
-        raise typer.Exit(130) from None
 
 
 @contextmanager

@@ -100,7 +100,8 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[.
         return _setup_for_worker(task[0][0][0], replace(setup, hear=None)) if workers > 1 else setup
 
     travelling = (delayed(_each)(work, task, needed(task)) for task in _tasks(batches))
-    yield from chain.from_iterable(unordered(travelling, workers))
+    names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
+    yield from chain.from_iterable(unordered(travelling, workers, what=f"training {', '.join(names)}"))
 
 
 def _each(work: Callable[..., Done], batches: Sequence[Batch], setup: TrainingSetup) -> list[Done]:

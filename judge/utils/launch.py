@@ -72,9 +72,11 @@ def tells_fault() -> bool:
     A launcher ends all processes as soon as one has ended. The others therefore wait: where the main process has met
     the fault too, it tells it, and they are ended while they wait.
     """
-    if is_main_process():
-        return True
     store = shared_store()
+    if is_main_process():
+        with suppress(RuntimeError):  # Another process may have told its own, and ended: this one's comes of that.
+            return store is None or not store.check([_TOLD])
+        return True
     if store is None:
         time.sleep(_PATIENCE + 0.2 * min(_rank(), 50))
         return True
