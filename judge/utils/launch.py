@@ -93,3 +93,12 @@ def fault_told() -> None:
     with suppress(RuntimeError):
         if (store := shared_store()) is not None:
             store.set(_TOLD, "")
+
+
+def left_alone(error: BaseException) -> JudgeError | None:
+    """What to tell of an ``error`` of torch's that comes of another process's end; None of any other."""
+    said = type(error).__name__.startswith("Dist") or "gloo" in str(error).lower()
+    if not (launched() and isinstance(error, RuntimeError) and said):
+        return None
+    mend = "see what it has told; if nothing, memory may have run out on its machine. Give the same command again"
+    return JudgeError("another process of the launch has ended", where="accelerate launch", mend=mend)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from judge.utils.launch import fault_told, is_main_process, launched, tells_fault
+from judge.utils.launch import fault_told, is_main_process, launched, shared_store, tells_fault
 
 _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # A second signal that comes sooner is the same wish: a terminal and whatever passes signals on both send one.
@@ -55,14 +55,16 @@ def interrupted_by(error: BaseException) -> int | None:
 
 
 def tell_interrupt(number: int) -> None:
-    """One line on standard error; of a launch, one line in all.
-
-    A launcher sends SIGTERM to all processes when one of them has ended, too.
-    """
-    if not is_main_process() or (launched() and number == signal.SIGTERM and not tells_fault()):
+    """One line on standard error; of a launch, one line in all."""
+    told = "interrupted"
+    if launched() and number == signal.SIGTERM:
+        # A launcher sends it to all when one has ended, too: the main process, or before they have met one unknown.
+        tells = tells_fault() if is_main_process() or shared_store() is not None else False
+        told = "ended by the launcher, as it was told or as another process has ended (did memory run out?)"
+    else:
+        tells = is_main_process()
+    if not tells:
         return
-    why = "ended by the launcher, as it was told or as another process has ended (did memory run out?)"
-    told = why if launched() and number == signal.SIGTERM else "interrupted"
     sys.stderr.write(f"judge: {told}; give the same command again\n")
     sys.stderr.flush()
     fault_told()
