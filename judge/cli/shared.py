@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from judge.errors import JudgeError, lack_of_memory
+from judge.errors import JudgeError, lack_of_memory, printable, shortened
 from judge.utils.launch import check_launch, fault_told, is_main_process, left_alone, shared_store, tells_fault
 from judge.utils.signals import interrupted_by, tell_interrupt
 from judge.utils.streams import output_fault
@@ -73,6 +73,7 @@ def show_progress(*, period: float = 30) -> Iterator[Progress]:
     ``period``: seconds over which the speed is taken; it must be known of some units in that time.
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -83,7 +84,8 @@ def show_progress(*, period: float = 30) -> Iterator[Progress]:
         lines = _Lines() if is_main_process() and not shown else None
 
         def tell(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total or None)
+            what = printable(what)
+            bar.update(task, description=escape(what), completed=done, total=total or None)
             if lines:
                 lines.tell(what, done, total)
 
@@ -115,11 +117,16 @@ class _Lines:
         typer.echo(line, err=True)
 
 
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 @contextmanager
 def _logged() -> Iterator[None]:
     """What the package logs goes to standard error, in the main process."""
     logger, handler = logging.getLogger("judge"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("judge: %(message)s"))
+    handler.setFormatter(_Printable("judge: %(message)s"))
     before = logger.level
     logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
     logger.addHandler(handler)
@@ -132,14 +139,17 @@ def _logged() -> Iterator[None]:
 
 def say(line: str) -> None:
     """One line on standard output."""
-    typer.echo(line)
+    typer.echo(printable(line))
 
 
 def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, what: str) -> None:
-    """Each in a line on standard error; exit code 1 if there are any."""
+    """On standard error, each in a line, and what several have in common once; exit code 1 if there are any."""
+    alike: dict[str, list[str]] = {}
     for name, fault in failures:
-        # A file's name may hold a line break.
-        typer.echo(" ".join(f"judge: {name}: {fault}".split()), err=True)
+        alike.setdefault(str(fault), []).append(name)
+    for told, names in alike.items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        typer.echo(f"judge: {shortened(printable(names[0]))}{others}: {told}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
         raise typer.Exit(1)

@@ -22,6 +22,7 @@ from judge.report.attribution import MapRow, map_table
 from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
 from judge.types import Interval
+from judge.utils.cells import read_guarded
 
 SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
 # On a page: maps, and captions of each judge and method.
@@ -66,7 +67,9 @@ def read_attributed(folder: Path) -> Attributed:
         settings = yaml.safe_load((folder / SETTINGS).read_text(encoding="utf-8"))
         rows = tuple(map(_row, told["pictures"]))
         words = folder / WORDS
-        table = pd.read_csv(words, keep_default_na=False, na_values={"base": [""]}) if words.is_file() else None
+        table = None
+        if words.is_file():
+            table = read_guarded(pd.read_csv(words, keep_default_na=False, na_values={"base": [""]}))
         captions = () if table is None else tuple(_captions(table))
         maps = tuple(_as_jpeg(path) for path in sorted((folder / MAPS).glob("*.png"))[:MOST_MAPS])
         return Attributed(map_table(rows), maps, captions, bool(settings["show_people"]))

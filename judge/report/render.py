@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from judge.errors import printable
 from judge.report.table import Table
 
 # Columns of a page: where output goes to a pipe or a file, which has no width.
@@ -26,7 +27,7 @@ def print_table(table: Table[Any], console: Console | None = None) -> None:
     """Print a table and its notes; on a terminal that is too narrow in parts, so that no number is ever cut."""
     console = console or open_console()
     if table.title:
-        console.print(Text(table.title, style="bold"))
+        console.print(Text(printable(table.title), style="bold"))
     terminal = sys.stdout.isatty()
     for number, part in enumerate(fold(table, console.width, parts=terminal)):
         if number:
@@ -45,7 +46,7 @@ def print_text(line: str, console: Console, *, bold: bool = False) -> None:
 
 def page_lines(line: str, console: Console) -> list[str]:
     """A line of text as it is wrapped on the page."""
-    return wrap(line, console.width, break_long_words=False, break_on_hyphens=False) or [""]
+    return wrap(printable(line), console.width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def open_console() -> Console:
@@ -119,7 +120,7 @@ def _rich(columns: Sequence[Sequence[str]], left: Sequence[bool], places: Sequen
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for place in places:
         justify = "left" if left[place] else "right"
-        table.add_column(Text(columns[place][0]), justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
+        table.add_column(Text(printable(columns[place][0])), justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
     for row in zip(*(columns[place][1:] for place in places), strict=True):
         table.add_row(*map(Text, row))
     return table

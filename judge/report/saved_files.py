@@ -14,6 +14,7 @@ import yaml
 from judge.report.breakdown import FOLDER
 from judge.report.directory import EXAMPLES, PICTURES, REPLICATES
 from judge.statistics.summary import ROW
+from judge.utils.cells import read_guarded
 
 # Columns of each file, by what is in them.
 _TEXTS = {
@@ -144,7 +145,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         Unreadable: it is damaged, or something else.
     """
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = read_guarded(pd.read_csv(path, dtype=str, keep_default_na=False))
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except ValueError as error:
