@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Seconds between lines of one kind of work, and before the first of another.
 _A_MINUTE, _SOON = 60.0, 10.0
+_NAMED = 5  # Pictures with the same fault.
 
 
 @contextmanager
@@ -143,13 +144,14 @@ def say(line: str) -> None:
 
 
 def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, what: str) -> None:
-    """On standard error, each in a line, and what several have in common once; exit code 1 if there are any."""
-    alike: dict[str, list[str]] = {}
-    for name, fault in failures:
-        alike.setdefault(str(fault), []).append(name)
-    for told, names in alike.items():
-        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        typer.echo(f"judge: {shortened(printable(names[0]))}{others}: {told}", err=True)
+    """Faults in lines on standard error, one that many share once, with five names; exit code 1 if there are any."""
+    alike: dict[str, list[tuple[str, JudgeError]]] = {}
+    for name, fault in [(printable(name), fault) for name, fault in failures]:
+        alike.setdefault(str(fault).replace(name, ""), []).append((name, fault))
+    for group in alike.values():
+        names = ", ".join(shortened(name, 100) for name, _ in group[:_NAMED])
+        more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
+        typer.echo(f"judge: {names}{more}: {group[0][1]}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -21,6 +22,8 @@ from judge.report.table import Table
 PAGE = 100
 # Left to the columns that say what a row is about; only longer names are wrapped.
 _NAMES = 24
+# What Markdown would take for the end of a cell, code, or HTML.
+_MARKED = re.compile(r"[\\|`]|<(?=[a-zA-Z/!?])")
 
 
 def print_table(table: Table[Any], console: Console | None = None) -> None:
@@ -60,7 +63,7 @@ def markdown(table: Table[Any]) -> str:
     rule = ["---" if column.align == "left" else "---:" for column, _ in shown]
     headings = [column.heading for column, _ in shown]
     rows = [headings, rule, *map(list, zip(*(cells for _, cells in shown), strict=True))]
-    lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip() for row in rows]
+    lines = [" | ".join(["", *(_MARKED.sub(r"\\\g<0>", cell) for cell in row), ""]).strip() for row in rows]
     return "\n\n".join([*([f"**{table.title}**"] if table.title else []), "\n".join(lines), *table.notes]) + "\n"
 
 
