@@ -21,6 +21,7 @@ from judge.config import RunConfig, make_config
 from judge.statistics.summary import Summary
 from judge.types import Progress
 from judge.utils.files import ResumableFolder, write_whole
+from judge.utils.kept import DamagedError, seal, tell_damaged, unseal
 from judge.utils.launch import is_main_process, launched
 from judge.utils.parallel import threads, unordered
 
@@ -106,8 +107,7 @@ def measure_trials(
     known = {line["key"]: line["rows"] for line in read_lines(path)}
     if is_main_process():
         with folder.writing():  # A kill may have cut the last line.
-            lines = (json.dumps({"key": key, "rows": of}) + "\n" for key, of in known.items())
-            write_whole(path, "".join(lines).encode())
+            write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
     missing = {one.key: one for one in work if one.key not in known}
     waiting = Counter(one.store for one in missing.values())
 
@@ -125,18 +125,30 @@ def measure_trials(
         waiting[store] -= 1
         clock.add(missing[key], rows[0]["seconds"])
         if is_main_process():
-            with folder.writing(), path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "rows": rows}) + "\n")
+            with folder.writing(), path.open("ab") as file:
+                file.write(_line(key, rows))
             if not waiting[store]:
                 shutil.rmtree(store, ignore_errors=True)
         tell()
     return [row for one in work for row in known[one.key]]
 
 
+def _line(key: str, rows: list[Row]) -> bytes:
+    return seal({"key": key, "rows": rows}) + b"\n"
+
+
 def read_lines(path: Path) -> list[Row]:
-    """Of a file to which lines were added, of which a kill may have cut the last."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
+    """Of a file to which lines were added, of which a kill may have cut the last; what else is damaged is told."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    found, faults = list[Row](), Counter[str]()
+    for line in lines:
+        try:
+            found.append(unseal(line))
+        except DamagedError as error:
+            faults[str(error)] += 1
+    for what, count in faults.items():
+        tell_damaged(path, f"{what} in {count} of {len(lines)} lines")
+    return found
 
 
 def _mixed(work: Sequence[Work]) -> list[Work]:
