@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.statistics.summary import Summary
 from judge.types import Progress
-from judge.utils.files import ResumableFolder, write_whole
-from judge.utils.kept import DamagedError, seal, tell_damaged, unseal
+from judge.utils.files import LOG, ResumableFolder, append, write_whole
+from judge.utils.kept import DamagedError, ToldInLog, is_noted, seal, tell_damaged, telling, unseal
 from judge.utils.launch import is_main_process, launched
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
 COUNTED = "counted"
+_SCENES = "scenes"
 # A network's seconds for one of a linear judge, before any is known: it only matters until the first trial is done.
 _SLOWER = 50.0
 Row = dict[str, Any]
@@ -110,6 +111,10 @@ def measure_trials(
             write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
     missing = {one.key: one for one in work if one.key not in known}
     waiting = Counter(one.store for one in missing.values())
+    if is_main_process():
+        for store in waiting:  # Before any trial reads them.
+            if (store / _SCENES).exists() and not is_noted(store / _SCENES):
+                shutil.rmtree(store / _SCENES, ignore_errors=True)
 
     def tell() -> None:
         if progress:
@@ -119,7 +124,7 @@ def measure_trials(
         if one.key in known:
             clock.add(one, known[one.key][0]["seconds"])
     tell()
-    for key, rows in _measured(_mixed(list(missing.values())), workers):
+    for key, rows in _measured(_mixed(list(missing.values())), workers, folder.partial / LOG):
         known[key] = rows
         store = missing[key].store
         waiting[store] -= 1
@@ -158,14 +163,20 @@ def _mixed(work: Sequence[Work]) -> list[Work]:
     return [one for _, one in sorted(placed, key=lambda entry: entry[0])]
 
 
-def _measured(work: Sequence[Work], workers: int | None) -> Iterator[tuple[str, list[Row]]]:
+def _measured(work: Sequence[Work], workers: int | None, log: Path) -> Iterator[tuple[str, list[Row]]]:
     """On the cores of this machine; under a launch all processes share the judges of one trial after the other."""
     if launched():
-        yield from map(measure_trial, work)
+        yield from (_measure(one, log) for one in work)
         return
     from joblib import delayed
 
-    yield from unordered((delayed(measure_trial)(one) for one in work), workers or -1)
+    yield from unordered((delayed(_measure)(one, log) for one in work), workers or -1)
+
+
+def _measure(work: Work, log: Path) -> tuple[str, list[Row]]:
+    """As :func:`measure_trial`, in whichever process; what is damaged is told in the command's log."""
+    with telling(ToldInLog(partial(append, log))):
+        return measure_trial(work)
 
 
 def measure_trial(work: Work) -> tuple[str, list[Row]]:
@@ -191,7 +202,7 @@ def _pictures(work: Work) -> dict[str, Any]:
     """Settings of a trial on drawn scenes: its pictures, and what is made of them, once for all trials of the draw."""
     from judge.training.processes import in_main_process
 
-    world, folder = work.trial.world, work.store / "scenes"
+    world, folder = work.trial.world, work.store / _SCENES
     assert world is not None
     in_main_process(lambda: write_scenes(world, folder))
     return {

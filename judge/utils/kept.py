@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from judge.utils.files import write_whole
+
 _CHECKSUM = "checksum"
 _CHUNK = 1 << 20
 _LONGEST_HEADER = 100_000_000  # As safetensors has it.
@@ -61,7 +63,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def seal(value: Any, key: str = "") -> bytes:
-    """A JSON value as one line, without its break, that :func:`unseal` reads; ``key``: what it is, which is not written."""
+    """A JSON value as one line that :func:`unseal` reads, without its break; ``key`` says what it is, unwritten."""
     return json.dumps([_seal_of(value, key), value]).encode()
 
 
@@ -151,6 +153,45 @@ def is_sound(path: Path) -> bool:
         tell_damaged(path, str(error))
         return False
     return True
+
+
+def note_digest(path: Path) -> None:
+    """Note the checksum of a file in a form that others read, beside it; of a folder, inside.
+
+    Raises:
+        OSError: it cannot be read, or the note not written.
+    """
+    write_whole(_note_of(path), _digest_below(path).encode())
+
+
+def is_noted(path: Path) -> bool:
+    """Whether a file or folder is there as :func:`note_digest` found it; one that is there otherwise is told."""
+    if not path.exists():
+        return False
+    try:
+        with opened(_note_of(path)) as file:
+            what = "" if file.read() == _digest_below(path).encode() else DAMAGED
+    except FileNotFoundError:
+        what = UNCHECKED
+    except (OSError, DamagedError) as error:
+        what = f"unreadable ({error})"
+    if what:
+        tell_damaged(path, what)
+    return not what
+
+
+def _note_of(path: Path) -> Path:
+    return path / f".{_CHECKSUM}" if path.is_dir() else path.with_name(f".{path.name}.{_CHECKSUM}")
+
+
+def _digest_below(path: Path) -> str:
+    """Of a file, or of all files below a folder and their names, the note apart."""
+    files = {file for file in path.rglob("*") if file.is_file()} - {_note_of(path)} if path.is_dir() else {path}
+    parts = []
+    for file in sorted(files):
+        with opened(file) as content:
+            parts += [str(file.relative_to(path)).encode(), digest_rest(content).encode()]
+    return digest(*parts)
 
 
 class ToldInLog:
