@@ -85,12 +85,15 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     again = judge("train", run_file, "--checkpoints", kept)
     assert f"{FILES} judges ({FILES} were there)" in again.stdout
     assert json.loads((kept / "judges.json").read_text()) == rows
-    # A damaged file of weights is none.
+    # A damaged file of weights is made anew, and told.
     damaged = kept / next(row["weights"] for row in rows if row["judge"] == "sat")
-    damaged.write_bytes(damaged.read_bytes()[:-1])
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1])
     done_well("train", run_file, "--checkpoints", kept)
-    told = json.loads((kept / "judges.json").read_text())
-    assert sum(row["weights"] is None for row in told) > sum(row["weights"] is None for row in rows)
+    assert damaged.read_bytes() == whole
+    assert json.loads((kept / "judges.json").read_text()) == rows
+    told = [json.loads(line) for line in (kept / "log.jsonl").read_text().splitlines()]
+    assert [row["file"] for row in told if row["event"] == "damaged"] == [str(damaged)]
 
 
 def test_killed_and_started_again(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
