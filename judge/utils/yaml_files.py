@@ -110,7 +110,7 @@ def _check_size(text: str) -> None:
             if anchor:
                 sizes[anchor] = count - before
         elif isinstance(event, yaml.NodeEvent):
-            count += sizes.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
+            count += sizes.get(event.anchor or "", 1) if isinstance(event, yaml.AliasEvent) else 1
             if isinstance(event, yaml.AliasEvent) and event.anchor in dict(open_ones):
                 _refuse(f"'*{event.anchor}' stands in what it repeats", event)
             if isinstance(event, yaml.CollectionStartEvent):
