@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from judge.attribution.mass import AttributionScore
 from judge.errors import FAULTS, JudgeError
@@ -23,6 +22,7 @@ from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
 from judge.types import Interval
 from judge.utils.cells import read_guarded
+from judge.utils.yaml_files import parse_yaml
 
 SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
 # On a page: maps, and captions of each judge and method.
@@ -64,7 +64,7 @@ def read_attributed(folder: Path) -> Attributed:
     """
     with _readable(folder):
         told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        settings = yaml.safe_load((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings = parse_yaml((folder / SETTINGS).read_text(encoding="utf-8"), where="", mend="")
         rows = tuple(map(_row, told["pictures"]))
         words = folder / WORDS
         table = None
@@ -85,7 +85,7 @@ def _readable(folder: Path) -> Iterator[None]:
         why = f"{Path(str(error.filename)).name}: {error.strerror}" if error.filename else "a map is no picture"
         what = f"no attributions can be read there ({why})"
         raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
-    except (*FAULTS, yaml.YAMLError) as error:
+    except (*FAULTS, JudgeError) as error:
         what = "no attributions can be read there (its files are not those of judge attribute)"
         raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
 
