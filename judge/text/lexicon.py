@@ -184,10 +184,10 @@ def _check_counterparts(rows: Sequence[Mapping[str, str]], classes: Mapping[str,
                 raise JudgeError(what, where=place, mend="exchange it, or change the lists of words")
 
 
-def _lists(
-    value: Mapping[object, object], where: str, at: str, base: Mapping[str, frozenset[str]]
-) -> dict[str, frozenset[str]]:
+def _lists(value: object, where: str, at: str, base: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
     """Class -> words, those of ``base`` among them."""
+    if not isinstance(value, Mapping):
+        raise JudgeError(f"'{at}' is no mapping of classes", where=where, mend=f"write '{at}: {{class: [words]}}'")
     own = {str(key): _words(words, where, f"{at}.{key}") for key, words in value.items()}
     return {name: own.get(name, frozenset()) | base.get(name, frozenset()) for name in {**base, **own}}
 
