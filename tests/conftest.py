@@ -24,11 +24,15 @@ settings.load_profile("judge")
 
 LONGEST = (
     "test_known_worlds.py",
-    "test_cli.py",
-    "test_detectors.py",
     "test_scripts.py",
+    "test_calibrate.py",
+    "test_trust.py",
+    "test_detectors.py",
     "test_vision.py",
-    "test_measure.py",
+    "test_cli.py",
+    "test_train.py",
+    "test_contract.py",
+    "test_sharding.py",
 )
 
 
