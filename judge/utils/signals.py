@@ -17,6 +17,7 @@ _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 # A second signal that comes sooner is the same wish: a terminal and whatever passes signals on both send one.
 _AGAIN = 1.0
 _first: tuple[int, float] | None = None
+_reminding = False
 
 
 class Interrupted(KeyboardInterrupt):
@@ -71,13 +72,45 @@ def tell_interrupt(number: int) -> None:
 
 
 def _heed(number: int, frame: FrameType | None) -> None:
-    global _first  # noqa: PLW0603 - signals are the process's
+    global _first, _reminding  # noqa: PLW0603 - signals are the process's
     if _first is None:
         _first = number, time.monotonic()
+        _remind(number)
         raise Interrupted(number)
+    if _reminding:
+        _reminding = False
+        if not _is_ending():
+            _remind(number)
+            raise Interrupted(number)
+        return
     # A launcher that has sent one sends SIGTERM, and much later SIGKILL.
     if time.monotonic() - _first[1] > _AGAIN and not launched():
         os._exit(128 + number)
+
+
+def _remind(number: int) -> None:
+    """Some libraries drop whatever is raised while they are imported: the interrupt is raised again, a little later."""
+
+    def again() -> None:
+        global _reminding  # noqa: PLW0603
+        _reminding = True
+        if hasattr(signal, "pthread_kill"):  # Wakes the main thread wherever it waits.
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+        else:
+            signal.raise_signal(number)
+
+    timer = threading.Timer(_AGAIN, again)
+    timer.daemon = True
+    with suppress(RuntimeError):  # The interpreter is ending, and with it this process.
+        timer.start()
+
+
+def _is_ending() -> bool:
+    """Whether the main thread, in which signals are heeded, is cleaning up after an interrupt."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__context__
+    return error is not None
 
 
 def _unraised(unraisable: Any) -> None:
@@ -87,5 +120,4 @@ def _unraised(unraisable: Any) -> None:
         sys.__unraisablehook__(unraisable)
         return
     _first = None
-    with suppress(RuntimeError):  # The interpreter is ending, and with it this process.
-        threading.Timer(0.05, signal.raise_signal, unraisable.exc_value.args).start()
+    _remind(unraisable.exc_value.args[0])
