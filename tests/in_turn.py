@@ -1,6 +1,7 @@
 """Run by test_scripts.py under ``accelerate launch``: several ``judge`` commands, one after the other, "then" between.
 
-Every process imports once what each command needs. It leaves the others after the last one only.
+Every process imports once what each command needs, and leaves the others after the last one only. Who makes intervals
+says so.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import sys
 from itertools import groupby
 from typing import Any
+
+import fault_in_main  # noqa: F401 - its line about intervals
 
 from judge.cli import app
 from judge.training import processes

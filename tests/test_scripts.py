@@ -60,26 +60,11 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_two_processes_equal_one_to_the_last_digit(run_file: Path) -> None:
-    one, two = run_file.parent / "one", run_file.parent / "two"
+def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Path) -> None:
+    """A run; calibration; a run that captions; an ablation that does so. One launch, one after the other."""
     # Refits of the run's judges are shared out like the judges themselves.
-    metrics = "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 2, "--seeds", 1, "--breakdown"
-    assert judge("evaluate", run_file, *metrics, "--workers", 1, "--out", one).exit_code == 0
-    done = launch("--num_processes", 2, ROOT / "tests" / "fault_in_main.py", "well", run_file, *metrics, "--out", two)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("intervals by rank") == done.stdout.count("intervals by rank 0") == 1
-    assert done.stdout.count("The results are in") == 1  # only the main process speaks
-    breakdown = [path.relative_to(one) for path in (*one.glob("breakdown/*"), one / "collect.csv")]
-    assert len(breakdown) > 1
-    for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json", *breakdown):
-        assert (one / name).read_bytes() == (two / name).read_bytes(), name
-    assert yaml.safe_load((two / "run.yaml").read_text())["seeds"] == 1
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_calibration_captions_and_ablation_on_two_processes_equal_one(tmp_path: Path) -> None:
-    """Calibration; a run that captions on both processes; an ablation that does so. One launch, one after the other."""
-    folded = ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0, "--workers", 1]
+    given = [run_file, "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 1, "--seeds", 1]
+    given += ["--breakdown"]
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
     calibrate = ["calibrate", "--human", files.human, "--labels", files.labels]
     calibrate += ["--metrics", "lic,error,imagecaptioner2", "--changes", "T->A", "--doses", "0.5"]
@@ -87,22 +72,29 @@ def test_calibration_captions_and_ablation_on_two_processes_equal_one(tmp_path: 
     calibrate += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--epochs", 1]
     drawn = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "drawn", pictures=64)
     save_captioner(tmp_path / "git", "git", seed=3)
+    folded = ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0]
     told = ["--human", drawn.human, "--labels", drawn.labels, "--metrics", "lic", "--model", tmp_path / "git", *folded]
-    evaluate = ["evaluate", *told, "--images", drawn.folder / "images", "--caption-batch", 4]
+    captioned = ["evaluate", *told, "--images", drawn.folder / "images", "--caption-batch", 4]
     ablate = ["ablate", "masks", *told, *pictures_of(drawn), "--masks", "none,box", "--hides", "person"]
     one, two = tmp_path / "one", tmp_path / "two"
     both: list[object] = []
-    for number, command in enumerate((calibrate, evaluate, ablate)):
-        alone = [*command, "--workers", 1] if command is calibrate else command
-        done_well(*alone, "--out", one / str(number))
+    for number, command in enumerate((["evaluate", *given], calibrate, captioned, ablate)):
+        done_well(*command, "--workers", 1, "--out", one / str(number))
         both += [*(["then"] if both else []), *command, "--out", two / str(number)]
     done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *both)
     assert done.returncode == 0, done.stderr
+    assert "intervals by rank 0" in done.stdout
+    assert "intervals by rank 1" not in done.stdout
     assert done.stdout.count("Everything is in") == 1  # Only the main process speaks.
-    assert done.stdout.count("The results are in") == 2
-    for name in ("0/calibration.json", "0/trials.parquet", "1/metrics.json", "1/captions/git.json"):
+    assert done.stdout.count("The results are in") == 3
+    breakdown = [path.relative_to(one) for path in (*one.glob("0/breakdown/*"), one / "0" / "collect.csv")]
+    assert len(breakdown) > 1
+    run = [f"0/{name}" for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json")]
+    others = "1/calibration.json", "1/trials.parquet", "2/metrics.json", "2/captions/git.json"
+    for name in (*run, *breakdown, *others):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
-    ablated, again = (json.loads((out / "2" / "masks.json").read_text())["results"] for out in (one, two))
+    assert yaml.safe_load((two / "0" / "run.yaml").read_text())["seeds"] == 1
+    ablated, again = (json.loads((out / "3" / "masks.json").read_text())["results"] for out in (one, two))
     assert ablated == again
     assert len(ablated) == 2
 
@@ -209,7 +201,8 @@ def test_a_fault_that_all_processes_meet_is_told_once(run_file: Path, tmp_path: 
 
 def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: Path) -> None:
     """The others wait for the main process; all end, with one line and code 2."""
-    out, given = run_file.parent / "fault-main", [run_file, "--judge", "linear", "--seeds", 1]
+    given = [run_file, "--judge", "linear", "--seeds", 1, "--refits", 0, "--chance", 0]
+    out = run_file.parent / "fault-main"
     script = ROOT / "tests" / "fault_in_main.py"
     done = launch("--num_processes", 2, script, "fault", *given, "--out", out, timeout=90)
     assert done.stdout.count("intervals by rank") == 1, done.stderr

@@ -55,7 +55,8 @@ def run_each(
     for name, changes in variants.items():
         settings = _of(config, RunConfig) | dict(changes) | {"out": None}
         one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
-        results[name] = run(one, store=None if config.checkpoints else store, progress=_named(progress, name))
+        kept = None if config.checkpoints else store
+        results[name] = run(one, store=kept, progress=_named(progress, name), examples=False)
     return results
 
 

@@ -110,6 +110,7 @@ def run(
     corpus: Corpus | None = None,
     progress: Progress | None = None,
     store: Path | None = None,
+    examples: bool = True,
 ) -> Result:
     """Read, measure, and write the run's folder (where ``config.out`` names one).
 
@@ -118,6 +119,7 @@ def run(
         corpus: captions and labels already read.
         progress: called with (what, units done, units in all).
         store: where answers of judges are kept and found, without their weights; None for none.
+        examples: whether the result has any.
 
     Raises:
         JudgeError: anything that the user can mend. Judges, captions and features that are finished are kept.
@@ -131,7 +133,7 @@ def run(
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
     people = describe_people(config, corpus)
-    plan, setup = make_plan(config), make_setup(config)
+    plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
     if store:
         setup = replace(setup, store=store)
     if config.checkpoints:

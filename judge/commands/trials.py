@@ -188,12 +188,13 @@ def measure_trial(work: Work) -> tuple[str, list[Row]]:
         inputs["judge"] = [work.judge]
         work.store.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
+    measured = partial(run, corpus=trial.corpus, store=work.store, examples=False)
     if trial.world is None:
-        found = run(make_config({**work.settings, **inputs}, RunConfig), corpus=trial.corpus, store=work.store)
+        found = measured(make_config({**work.settings, **inputs}, RunConfig))
     else:
         config = make_config({**work.settings, **inputs, **_pictures(work)}, RunConfig)
         with threads(1):  # Features of pictures too are the same on any number of cores.
-            found = run(config, corpus=trial.corpus, store=work.store)
+            found = measured(config)
     seconds = time.perf_counter() - began
     return work.key, [_row(work, row, seconds) for row in found.summaries]
 

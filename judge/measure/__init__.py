@@ -89,10 +89,12 @@ def measure(
     replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
     run = in_main_process(lambda: describe(work, [chosen for _, chosen in answers], counts, plan))
     notes = [chosen for _, chosen in answers]
-    if progress:
-        progress("examples", 0, 0)
-    shown = in_main_process(lambda: _examples(corpus, work, (scores, counts), settings, (notes, plan)))
-    result = Result(tuple(summaries), scores, counts, replicates, run, quality, examples=shown)
+    result = Result(tuple(summaries), scores, counts, replicates, run, quality)
+    if plan.examples:
+        if progress:
+            progress("examples", 0, 0)
+        shown = in_main_process(lambda: _examples(corpus, work, (scores, counts), settings, (notes, plan)))
+        result = replace(result, examples=shown)
     if work.said is None:
         return result
     return replace(result, breakdown=_break_down(work, work.said, result, notes, plan, setup=setup, progress=progress))

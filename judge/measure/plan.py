@@ -56,6 +56,7 @@ class Plan:
             images; None: those that train in seconds, 20 times or, of tasks, 8 times; others not at all.
         chance: how often judges are trained on shuffled labels; None: twice those that train in seconds.
         breakdown: whether the tasks, images and words that carry each metric are wanted too.
+        examples: whether examples of captions are chosen, for those who look at them.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
@@ -75,6 +76,7 @@ class Plan:
     refits: int | None = None
     chance: int | None = None
     breakdown: bool = False
+    examples: bool = True
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
         """How often a judge of this target is trained again, by kind of resample."""

@@ -35,8 +35,8 @@ QUICK: dict[str, Any] = {
     "protocol": "paper",
     "seeds": 1,
     "epochs": 6,
-    "batch_size": 16,
-    "learning_rate": 0.002,
+    "batch_size": 32,
+    "learning_rate": 0.004,
     "resamples": 200,
     # Other tests run beside these: two processes that train would each start, and wait for the other.
     "workers": 1,

@@ -12,7 +12,7 @@ from judge.calibration.world import CLASSES, SETTINGS, TASKS, Scene
 from judge.masking.instances import PERSON, Pixels
 from judge.masking.people import hide
 
-PICTURES, TRAINED_ON, EPOCHS = 1500, 1100, 14
+PICTURES, TRAINED_ON, EPOCHS = 1200, 800, 12
 OUTPUTS = (len(SETTINGS), len(TASKS), len(CLASSES))
 
 

@@ -28,7 +28,7 @@ from judge.types import FloatArray
 SEEN = ("--metrics", "lic,imagecaptioner2")
 QUICK = (
     *("--metrics", "lic,dbac-at,dba-o,error", "--changes", "A->T,T->A,silence", "--doses", "0.4,0.8"),
-    *("--draws", 2, "--nulls", 3, "--sample", 300),
+    *("--draws", 2, "--nulls", 3, "--sample", 300, "--resamples", 200),
 )
 
 
@@ -232,6 +232,10 @@ def test_real_captions(coco: Path, tmp_path: Path) -> None:
         3,
         "--nulls",
         3,
+        "--resamples",
+        200,
+        "--workers",
+        1,
         "--out",
         tmp_path / "out",
     )
