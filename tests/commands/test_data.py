@@ -243,8 +243,14 @@ def test_gated_labels_that_are_missing(zhao: Path) -> None:
     [
         ({"bb_skin": "fitzpatrick"}, "images_val2014.csv: no column 'bb_skin'."),
         ({"id": "photo"}, "images_val2014.csv: no column of image ids among 'photo'"),
-        ({"Light": "Medium"}, "images_val2014.csv: 'Medium' is no class of skin. Its classes are Dark, Light."),
-        ({"Dark": "Light"}, "images_val2014.csv: no image is 'Dark'."),
+        (
+            {"Light": "Medium"},
+            "images_val2014.csv, record 1, field 'bb_skin': unknown label 'Medium'. Known classes: Dark, Light; mend it,",
+        ),
+        (
+            {"Dark": "Light"},
+            "images_val2014.csv: no image is 'Dark'. Its classes are Dark, Light; check the column 'bb_skin'",
+        ),
         ({"Female": "Woman-ish"}, "images_val2014.csv, record"),
     ],
 )
@@ -260,6 +266,29 @@ def test_labels_that_are_not_what_they_should_be(zhao: Path, change: dict[str, s
     assert "wrong images_val2014.csv (labels)" in text
     assert "should be: one row per image: id (COCO's number), bb_gender, bb_skin" in text
     assert "(not what it should be: images_val2014.csv)" in line
+
+
+def test_a_fault_of_one_attribute_leaves_the_others_commands_ready(world: WorldFiles, zhao: Path) -> None:
+    """Of a table with two attributes: commands of skin tone wait, commands of gender do not."""
+    path = zhao / "images_val2014.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("Light", "Medium"), encoding="utf-8")
+    done = judge("data", "check", "coco-gender-skin", zhao)
+    assert done.exit_code == 2
+    assert [*commands_of(done.stdout)] == ["gender", "gender, as LIC's paper measures it"]
+    lacking = done.stdout.partition("\nnot ready:\n")[2]
+    assert lacking.count("needs images_val2014.csv") == 3
+    gender = Counter(row["bb_gender"] for row in labels_of(world))
+    assert f"gender: female {gender['Female']}, male {gender['Male']} (pub" in " ".join(done.stdout.split())
+
+
+def test_files_of_other_names_are_told(zhao: Path) -> None:
+    (zhao / "annotations" / "captions_val2014.json").rename(zhao / "captions.json")
+    write_pictures(zhao / "pictures", [{"id": "42"}])
+    text, _ = faulty("coco-gender-skin", zhao)
+    assert (
+        "other files here, which no part of the recipe reads: captions.json, pictures/ is one of them "
+        "annotations/captions_val2014.json or annotations/instances_val2014.json or val2014? Rename it so"
+    ) in text
 
 
 def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
@@ -373,13 +402,17 @@ def test_show_says_everything(recipe: Recipe) -> None:
 def test_recipes_hold_together(recipe: Recipe) -> None:
     """Papers are in the bibliography, commands are ours, and what they name in the folder is described."""
     assert recipe.name == shipped_recipes()[recipe.name].stem
+    assert recipe.papers
     assert {*recipe.papers} <= bibliography().keys()
+    assert all([recipe.page, recipe.licence, recipe.source, recipe.audience, recipe.limits, recipe.use])
+    assert recipe.access != "private"
     for use in recipe.use:
         words = shlex.split(use.command)
         check_words(words)
         for word in words:
             path = word.partition(FOLDER)[2].lstrip("/")
             assert not path or any(Path(path).match(file.path) for file in recipe.files), path
+        assert {*use.needs} <= {file.path for file in recipe.files}
     for label in recipe.labels:
         assert label.perceived_by
         assert label.how
@@ -413,15 +446,36 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     assert "my captions" in done_well("data", "show", path).stdout
 
 
+def test_a_private_recipe_needs_no_paper(tmp_path: Path) -> None:
+    """Name, title and files will do; nothing is said of what the recipe does not say."""
+    path = tmp_path / "mine.yaml"
+    files = [{"path": "human.csv", "what": "captions", "kind": "captions"}]
+    path.write_text(yaml.safe_dump({"name": "mine", "title": "my captions", "files": files}), encoding="utf-8")
+    assert done_well("data", "show", path).stdout.splitlines()[:3] == [
+        "mine: my captions",
+        "access: private.",
+        "passing on: NO. Keep the files, and what says the class of single images, to yourself",
+    ]
+    text, line = faulty(path, tmp_path)
+    assert "human.csv: the recipe does not say from where" in text
+    assert line.endswith("is not good (missing: human.csv). Mend it as said above.\n")
+    path.write_text("name: mine\n", encoding="utf-8")
+    assert ": missing fields: title, files. See" in fault_of(load_recipe, str(path))
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         ({"access": "on request"}, "what is had on request must not be passed on: pass_on: false."),
         ({"access": "not released"}, "what is not released needs 'make': how to make one's own."),
-        ({"limits": []}, ", field 'limits': "),
-        ({"licence": None}, ", field 'licence': "),
-        ({"licences": "CC0"}, ", field 'licences': "),
-        ({"page": "example.org"}, ", field 'page': "),
+        ({"licence": None}, ": field 'licence': Input should be a valid string."),
+        ({"licences": "CC0"}, ": unknown fields: licences. See"),
+        ({"page": "example.org"}, ": field 'page': "),
+        ({"files": []}, ": field 'files': "),
+        (
+            {"titel": "x", "page": "x", "files": [{"path": "a.csv", "sort": "labels"}]},
+            ": missing fields: files.0.what, files.0.kind; unknown fields: files.0.sort, titel; field 'page': String",
+        ),
         ({"files": [{"path": "/a.csv", "what": "x", "kind": "labels"}]}, "field 'files.0.path': is no path within"),
         ({"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]}, "field 'files.0.path': is no path within"),
         ({"files": [{"path": ".", "what": "x", "kind": "images"}]}, "field 'files.0.path': is no path within"),
