@@ -13,6 +13,7 @@ import numpy as np
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import known_pictures
 from judge.config import AnonymousConfig
+from judge.corpus import refuse_unread
 from judge.corpus.rating_sheet import (
     ITEM,
     RATER,
@@ -101,7 +102,7 @@ def _lexicon(config: AnonymousConfig) -> Lexicon:
 
 def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, int]]]:
     """Captions of the benchmark's images; and of each captioner what was left out, reason -> how many."""
-    options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
+    options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
     known = known_pictures(config.images, None).keys() if config.images else None
     captioners, left_out = [], {}
     for name, path in config.captions.items():
@@ -119,6 +120,7 @@ def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, 
             found = replace(found, by_image=mine)
         captioners.append(found)
         left_out[name] = reasons
+    refuse_unread(config.columns, captioners)
     return captioners, left_out
 
 
