@@ -21,6 +21,7 @@ from judge.errors import JudgeError, nearest
 from judge.masking.archives import SUFFIXES
 from judge.masking.images import list_pictures
 from judge.report.recipes import DataCheck, FileCheck, ReadyUse, counts
+from judge.report.table import how_many
 from judge.text.lexicon import Lexicon, load_lexicon, shipped_lexicons
 
 # Numbers that differ from the published ones by more than this share are told.
@@ -154,7 +155,7 @@ def _records(document: Document, fields: Sequence[str]) -> list[str]:
     for name in fields:
         if name not in known:
             raise JudgeError(f"no column '{name}'", where=document.source, mend=nearest(name, known))
-    return [f"{len(rows):,} records with {', '.join(fields)}"]
+    return [f"{how_many(len(rows), 'record')} with {', '.join(fields)}"]
 
 
 def _captions(document: Document, file: DataFile, seen: _Seen) -> str:
@@ -227,8 +228,8 @@ def _images(path: Path, seen: _Seen) -> list[str]:
             continue
     wanted, what = seen.wanted()
     if not wanted:
-        return [f"{len(pictures):,} pictures"]
-    lie = f"{len(pictures):,} pictures; {len(wanted & there):,} of {len(wanted):,} {what} lie here"
+        return [how_many(len(pictures), "picture")]
+    lie = f"{how_many(len(pictures), 'picture')}; {len(wanted & there):,} of {len(wanted):,} {what} lie here"
     if missing := sorted(wanted - there, key=lambda image: (len(image), image)):
         examples = ", ".join(missing[:3])
         raise JudgeError(f"{lie}, {len(missing):,} do not ({examples} ...)", mend="add the images of these ids")

@@ -381,7 +381,7 @@ def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
     (tmp_path / "images" / "001000.png").touch()
     (tmp_path / "kept.csv").write_text("image,yes,raters\n001000.png,3,3\n", encoding="utf-8")
     text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
-    assert "ok images (images) 1 pictures ok kept.csv (records, optional) 1 records with image, yes, raters" in text
+    assert "ok images (images) 1 picture ok kept.csv (records, optional) 1 record with image, yes, raters" in text
     (tmp_path / "kept.csv").write_text("image,yes\n001000.png,3\n", encoding="utf-8")
     text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
     assert "wrong kept.csv (records, optional) kept.csv: no column 'raters'." in text
