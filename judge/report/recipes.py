@@ -185,12 +185,12 @@ def _to_get(check: DataCheck) -> Iterator[str]:
     """Each source once, with what it has that is not there; and who may have it."""
     recipe = check.recipe
     wanted: dict[str, list[str]] = {}
-    for found in check.files:
-        if found.status != "ok":
-            wanted.setdefault(found.file.source or recipe.origin, []).append(found.file.path)
+    absent = [found.file for found in check.files if found.status != "ok" and not found.faulty]
+    for file in absent:
+        wanted.setdefault(file.source or recipe.origin, []).append(file.path)
     for source, paths in wanted.items():
         yield f"{', '.join(paths)}: {source or 'the recipe does not say from where'}"
-    if recipe.audience and any(found.status != "ok" and not found.file.source for found in check.files):
+    if recipe.audience and not all(file.source for file in absent):
         yield f"who may have it: {recipe.audience}"
 
 
