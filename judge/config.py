@@ -596,6 +596,9 @@ class AnonymousConfig(TextSettings):
     ratings: Annotated[tuple[Path, ...], _list_or_text(_paths)] = option(
         (), "sheet that a rater filled in, saved by rating.html or as rating.csv", repeated="FILE"
     )
+    where: dict[str, str] = option(
+        {}, "keep records of caption tables whose COLUMN holds TEXT; all must have that column", repeated="COLUMN=TEXT"
+    )
     run: Path | None = option(None, "folder of a finished judge evaluate, whose metrics are compared with the ratings")
     sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", ge=1)
     seed: Seed = option(0, "seed of the sheet's sample and order, and of resamples")

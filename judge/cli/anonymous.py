@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from judge.config import AnonymousConfig
     from judge.report.anonymous import Anonymous
     from judge.report.table import Table
+
+RATINGS = "rating-NAME.csv"
 
 
 def anonymous(config: AnonymousConfig) -> None:
@@ -29,7 +32,7 @@ def anonymous(config: AnonymousConfig) -> None:
 
 def show_anonymous(found: Anonymous, out: Path, known: Mapping[str, float] | None = None) -> None:
     """Print what was measured, and where it lies; ``known``: captioner -> its true share, of simulated ones."""
-    from judge.commands.anonymous import PAGE, SCORES, SHEET
+    from judge.commands.anonymous import PAGE, SCORES, SETTINGS, SHEET
     from judge.report.anonymous import (
         anonymous_notes,
         metric_table,
@@ -38,6 +41,7 @@ def show_anonymous(found: Anonymous, out: Path, known: Mapping[str, float] | Non
         share_difference_table,
     )
     from judge.report.render import open_console, print_table, print_text
+    from judge.report.table import how_many
 
     tables: list[Table[Any]] = [naming_table(found, known), share_difference_table(found)]
     if found.rated:
@@ -51,8 +55,11 @@ def show_anonymous(found: Anonymous, out: Path, known: Mapping[str, float] | Non
         print_text(f"NOTE: {line}", console)
     if not found.rated:
         (question,) = found.sheet.questions
-        say(f"{len(found.sheet.items):,} captions to rate: open {out / PAGE}, or fill in {out / SHEET}")
+        say(f"{how_many(len(found.sheet.items), 'caption')} to rate: open {out / PAGE}, or fill in {out / SHEET}")
         say(f"(its column '{question.name}': {', '.join(question.choices[:-1])} or {question.choices[-1]})")
+        rated = out.with_name(f"{out.name}-rated")
+        command = shlex.join(["judge", "anonymous", str(out / SETTINGS), "--ratings", RATINGS, "--out", str(rated)])
+        say(f"Then, with the file that the page saves ({RATINGS}, or --ratings of each rater):\n  {command}")
     else:
         say(f"People's scores, for judge evaluate --human-scores: {out / SCORES}")
     say(f"The results are in {out}")

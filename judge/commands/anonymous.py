@@ -13,6 +13,7 @@ import numpy as np
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import known_pictures
 from judge.config import AnonymousConfig
+from judge.corpus import refuse_unread
 from judge.corpus.rating_sheet import (
     ITEM,
     RATER,
@@ -30,10 +31,10 @@ from judge.evidence import TextOptions
 from judge.report.anonymous import Anonymous, PeopleRow, Rated, anonymous_json, human_scores_csv
 from judge.report.rating_page import rating_page
 from judge.report.saved_run import SavedRun, read_table
+from judge.report.table import how_many
 from judge.statistics.correlation import correlate
 from judge.statistics.naming import (
     HumanScore,
-    Naming,
     check_lexicon,
     measure_human_scores,
     measure_naming,
@@ -76,7 +77,8 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     if progress:
         progress("counting", 0, len(captioners))
     found = _measure(config, lexicon, captioners)
-    found = replace(found, left_out=left_out, sheet=_sheet(config, lexicon, captioners))
+    sheet = _sheet(config, lexicon, captioners)
+    found = replace(found, left_out=left_out, sheet=sheet, pictured=config.images is not None)
     if config.ratings:
         ratings = read_ratings(config.ratings, found.sheet)
         found = replace(found, rated=_rated(config, found, ratings, lexicon))
@@ -91,6 +93,10 @@ def _lexicon(config: AnonymousConfig) -> Lexicon:
     if config.attribute in {ITEM, RATER, "caption"}:
         what = f"'{config.attribute}' is a column of the rating sheet already"
         raise JudgeError(what, where="--attribute", mend="call it otherwise")
+    if "," in config.attribute:
+        first, *_ = config.attribute.split(",")
+        mend = f"run the command once for each: --attribute {first.strip() or 'NAME'}"
+        raise JudgeError("one attribute is rated at a time", where=f"--attribute {config.attribute}", mend=mend)
     found = choose_lexicon(config)
     if found is None:
         raise JudgeError(
@@ -101,7 +107,7 @@ def _lexicon(config: AnonymousConfig) -> Lexicon:
 
 def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, int]]]:
     """Captions of the benchmark's images; and of each captioner what was left out, reason -> how many."""
-    options = ReadOptions(split=config.split, columns=config.columns, several=config.several)
+    options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
     known = known_pictures(config.images, None).keys() if config.images else None
     captioners, left_out = [], {}
     for name, path in config.captions.items():
@@ -111,7 +117,7 @@ def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, 
             mine = {image: texts for image, texts in found.by_image.items() if image in known}
             if not mine:
                 other = next(iter(found.by_image))
-                what = f"no caption of the {len(known):,} pictures in --images (there is one of '{other}')"
+                what = f"no caption of the {how_many(len(known), 'picture')} in --images (there is one of '{other}')"
                 raise JudgeError(what, where=str(path), mend="give the captions of these pictures")
             silent = known - mine.keys()
             reasons |= {"images that are not in --images": len(found.by_image) - len(mine)}
@@ -119,6 +125,7 @@ def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, 
             found = replace(found, by_image=mine)
         captioners.append(found)
         left_out[name] = reasons
+    refuse_unread(config.columns, captioners)
     return captioners, left_out
 
 
@@ -164,8 +171,6 @@ def _sheet(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Capti
 
 def _rated(config: AnonymousConfig, found: Anonymous, ratings: Ratings, lexicon: Lexicon) -> Rated:
     (question,) = found.sheet.questions
-    by_name = {row.captioner: row for row in measure_human_scores(ratings, question, found.classes, level=config.level)}
-    scores = [by_name[row.captioner] for row in found.captioners]
     agreement = krippendorff_alpha(
         ratings.votes(question),
         [item.image for item in found.sheet.items],
@@ -175,7 +180,10 @@ def _rated(config: AnonymousConfig, found: Anonymous, ratings: Ratings, lexicon:
     )
     words = TextOptions(config.contractions, config.text)
     named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in found.sheet.items}
-    people, left_out = _beside_people(config, scores, found.captioners)
+    rows = measure_human_scores(ratings, question, found.classes, named, level=config.level)
+    by_name = {row.captioner: row for row in rows}
+    scores = [by_name[row.captioner] for row in found.captioners]
+    people, left_out = _beside_people(config, scores)
     return Rated(
         raters=_answered(ratings, question),
         agreement=agreement,
@@ -192,12 +200,10 @@ def _answered(ratings: Ratings, question: Question) -> dict[str, int]:
     return {rater: given.count(rater) for rater in ratings.raters}
 
 
-def _beside_people(
-    config: AnonymousConfig, scores: Sequence[HumanScore], captioners: Sequence[Naming]
-) -> tuple[list[PeopleRow], list[str]]:
+def _beside_people(config: AnonymousConfig, scores: Sequence[HumanScore]) -> tuple[list[PeopleRow], list[str]]:
     """The lexicon's share and every metric of the run against people's scores; and whom the two do not share."""
     human = {row.captioner: row.share.value for row in scores if row.share.captions}
-    shares = {row.captioner: row.share.value for row in captioners}
+    shares = {row.captioner: row.named.value for row in scores}
     found = [_people_row("lexicon", "share that names a class", shares, human, config.level)]
     if config.run is None:
         return found, []
@@ -251,8 +257,8 @@ def _write(found: Anonymous, config: AnonymousConfig, folder: Path) -> None:
 
 def _lead(found: Anonymous) -> list[str]:
     task = (
-        "Each caption describes a picture that you do not see. Answer from its words alone: would you say that the "
-        f"person is {' or '.join(found.classes)}, or can you not tell?"
+        "Each caption describes a picture that you do not see. Answer from its words alone: would you call anyone "
+        f"in it {' or '.join(found.classes)}, or can you not tell? Where there is nobody in it, you cannot."
     )
     return [
         task,

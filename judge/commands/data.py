@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from judge.corpus.columns import columns_of
@@ -16,9 +18,11 @@ from judge.corpus.objects import read_tasks
 from judge.corpus.reading import ReadOptions, parse_captions
 from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
 from judge.errors import JudgeError, nearest
+from judge.masking.archives import SUFFIXES
 from judge.masking.images import list_pictures
 from judge.report.recipes import DataCheck, FileCheck, ReadyUse, counts
-from judge.text.lexicon import load_lexicon, shipped_lexicons
+from judge.report.table import how_many
+from judge.text.lexicon import Lexicon, load_lexicon, shipped_lexicons
 
 # Numbers that differ from the published ones by more than this share are told.
 _NEARLY = 0.01
@@ -39,7 +43,8 @@ def check_data(recipe: Recipe, folder: Path) -> DataCheck:
     order = sorted(range(len(recipe.files)), key=lambda place: recipe.files[place].kind == "images")
     found = {place: _check(recipe, recipe.files[place], folder, seen) for place in order}
     files = tuple(found[place] for place in range(len(order)))
-    return DataCheck(recipe, folder, files, tuple(_uses(recipe, folder, files)))
+    strangers = _strangers(folder, files) if any(file.status == "missing" for file in files) else ()
+    return DataCheck(recipe, folder, files, tuple(_uses(recipe, folder, files)), tuple(strangers))
 
 
 def check_faults(check: DataCheck) -> None:
@@ -61,8 +66,9 @@ def check_faults(check: DataCheck) -> None:
     if recipe.access == "not released":
         mend = f"make them: judge data show {recipe.name}"
     else:
-        places = dict.fromkeys(fault.file.source or recipe.page for fault in faults if fault.status == "missing")
-        mend = f"get what is missing from {', '.join(places)}" if places else "mend them as said above"
+        missing = [fault.file for fault in faults if fault.status == "missing"]
+        places = dict.fromkeys(place for file in missing if (place := file.source or recipe.page))
+        mend = f"get what is missing from {', '.join(places)}" if places else "mend it as said above"
     raise JudgeError(what, where=str(check.folder), mend=mend)
 
 
@@ -83,14 +89,23 @@ def _check(recipe: Recipe, file: DataFile, folder: Path, seen: _Seen) -> FileChe
     if not paths:
         return FileCheck(file, (), "missing", (file.what,))
     lines: list[str] = []
+    faults: dict[str, str] = {}  # Attribute -> what is wrong with its labels.
     try:
         _check_alone(file, paths, folder)
         for path in paths:
-            found = list(_images(path, seen) if file.kind == "images" else _read(recipe, file, path, seen))
+            found = list(_images(path, seen) if file.kind == "images" else _read(file, path, seen))
+            for name in file.attributes:
+                try:
+                    found.append(_labels(path, recipe.label(name), seen))
+                except JudgeError as error:
+                    faults.setdefault(name, str(error).replace(f"{folder}/", ""))
             lines += [f"{path.name}: {line}" for line in found] if len(paths) > 1 else found
     except JudgeError as error:
         line = str(error).replace(f"{folder}/", "")
         return FileCheck(file, paths, "wrong", (line, f"should be: {file.what}"))
+    if faults:
+        told = (*lines, *dict.fromkeys(faults.values()), f"should be: {file.what}")
+        return FileCheck(file, paths, "wrong", told, tuple(faults))
     return FileCheck(file, paths, "ok", tuple(lines))
 
 
@@ -113,11 +128,11 @@ def find(file: DataFile, folder: Path, recipe: Recipe) -> list[Path]:
     return []
 
 
-def _read(recipe: Recipe, file: DataFile, path: Path, seen: _Seen) -> list[str]:
-    """What a file holds, a line each.
+def _read(file: DataFile, path: Path, seen: _Seen) -> list[str]:
+    """What a file holds but for labels, a line each.
 
     Raises:
-        JudgeError: our readers cannot read it; it lacks a column; its labels are others than the recipe's.
+        JudgeError: our readers cannot read it; it lacks a column.
     """
     lines = []
     if file.kind in {"objects", "instances"}:
@@ -130,7 +145,7 @@ def _read(recipe: Recipe, file: DataFile, path: Path, seen: _Seen) -> list[str]:
             lines += _records(document, file.fields)
         if file.kind == "captions":
             lines.append(_captions(document, file, seen))
-    return [*lines, *(_labels(path, recipe.label(name), seen) for name in file.attributes)]
+    return lines
 
 
 def _records(document: Document, fields: Sequence[str]) -> list[str]:
@@ -140,7 +155,7 @@ def _records(document: Document, fields: Sequence[str]) -> list[str]:
     for name in fields:
         if name not in known:
             raise JudgeError(f"no column '{name}'", where=document.source, mend=nearest(name, known))
-    return [f"{len(rows):,} records with {', '.join(fields)}"]
+    return [f"{how_many(len(rows), 'record')} with {', '.join(fields)}"]
 
 
 def _captions(document: Document, file: DataFile, seen: _Seen) -> str:
@@ -154,8 +169,15 @@ def _captions(document: Document, file: DataFile, seen: _Seen) -> str:
 
 
 def _labels(path: Path, note: LabelNote, seen: _Seen) -> str:
-    """Classes and what is left out, with their numbers of images."""
-    lexicon = load_lexicon(note.attribute) if note.attribute in shipped_lexicons() else None
+    """Classes and what is left out, with their numbers of images.
+
+    Raises:
+        JudgeError: they cannot be read; they are others than the recipe's.
+    """
+    if note.attribute in shipped_lexicons():
+        lexicon = load_lexicon(note.attribute)
+    else:  # Of words for labels alone: the reader then tells the record of any other.
+        lexicon = Lexicon(note.attribute, "", dict.fromkeys(note.classes, frozenset()))
     options = LabelOptions(note.rule)
     labels = read_labels(
         path, attribute=note.attribute, lexicon=lexicon, label_column=note.column or None, options=options
@@ -164,12 +186,13 @@ def _labels(path: Path, note: LabelNote, seen: _Seen) -> str:
     for label in labels.by_image.values():
         found[label] += 1
     expected = {name.lower() for name in note.classes}
-    for name, count in found.items():
-        if name.lower() not in expected or not count:
-            what = f"no image is '{name}'" if not count else f"'{name}' is no class of {note.attribute}"
-            raise JudgeError(what, where=str(path), mend=f"its classes are {', '.join(note.classes)}")
-    if absent := [name for name in note.classes if name.lower() not in {known.lower() for known in found}]:
-        raise JudgeError(f"no image is '{absent[0]}'", where=str(path), mend="check the column")
+    strange = [name for name, count in found.items() if count and name.lower() not in expected]
+    absent = [name for name in note.classes if not found.get(_as_found(name, found))]
+    if strange or absent:
+        what = f"'{strange[0]}' is no class of {note.attribute}" if strange else f"no image is '{absent[0]}'"
+        column = f" '{note.column}'" if note.column else ""
+        mend = f"its classes are {', '.join(note.classes)}; check the column{column}, or mend the recipe"
+        raise JudgeError(what, where=str(path), mend=mend)
     seen.labelled.update(labels.by_image)
     left_out = counts(labels.ignored) if labels.ignored else "none"
     numbers = _compared(found, {_as_found(name, found): count for name, count in note.published.items()})
@@ -205,8 +228,8 @@ def _images(path: Path, seen: _Seen) -> list[str]:
             continue
     wanted, what = seen.wanted()
     if not wanted:
-        return [f"{len(pictures):,} pictures"]
-    lie = f"{len(pictures):,} pictures; {len(wanted & there):,} of {len(wanted):,} {what} lie here"
+        return [how_many(len(pictures), "picture")]
+    lie = f"{how_many(len(pictures), 'picture')}; {len(wanted & there):,} of {len(wanted):,} {what} lie here"
     if missing := sorted(wanted - there, key=lambda image: (len(image), image)):
         examples = ", ".join(missing[:3])
         raise JudgeError(f"{lie}, {len(missing):,} do not ({examples} ...)", mend="add the images of these ids")
@@ -217,14 +240,16 @@ def _uses(recipe: Recipe, folder: Path, files: Sequence[FileCheck]) -> list[Read
     """The recipe's commands for this folder."""
     found = []
     for use in recipe.use:
-        words, lacking = [], []
-        for word in shlex.split(use.command):
+        given, words = shlex.split(use.command.replace("--attribute=", "--attribute ")), []
+        attributes = _attributes(given)
+        lacking = [path for path in use.needs if _place(path, files, attributes) is None]
+        for word in given:
             name, marked, path = word.partition(FOLDER)
             if not marked:
                 words.append(word)
                 continue
             path = path.lstrip("/")
-            place = _place(path, files)
+            place = _place(path, files, attributes)
             if place is None:
                 lacking.append(path)
             words.append(f"{name}{place or folder / path}")
@@ -232,10 +257,30 @@ def _uses(recipe: Recipe, folder: Path, files: Sequence[FileCheck]) -> list[Read
     return found
 
 
-def _place(path: str, files: Sequence[FileCheck]) -> Path | None:
-    """Where the file that a command calls ``path`` lies; None where it is missing or wrong."""
+def _attributes(command: Sequence[str]) -> set[str]:
+    """The attributes that a command measures."""
+    given = [value for option, value in pairwise(command) if option == "--attribute"]
+    return {name for value in given for name in value.split(",")} or {"gender"}
+
+
+def _place(path: str, files: Sequence[FileCheck], attributes: Set[str]) -> Path | None:
+    """Where the file that a command of ``attributes`` calls ``path`` lies; None where it is missing or wrong."""
     for found in files:
         if PurePosixPath(path).match(found.file.path) or path == found.file.path:
             name = PurePosixPath(path).name
-            return next((place for place in found.paths if place.name == name), None) if found.status == "ok" else None
+            good = found.status == "ok" or (found.faulty and attributes.isdisjoint(found.faulty))
+            return next((place for place in found.paths if place.name == name), None) if good else None
     return None
+
+
+def _strangers(folder: Path, files: Sequence[FileCheck]) -> Iterator[str]:
+    """Files that no part of the recipe reads; of pictures their folders, which end in "/"."""
+    known = {path for found in files for path in found.paths}
+    for root, below, names in os.walk(folder):
+        at = Path(root)
+        below[:] = sorted(name for name in below if not name.startswith(".") and at / name not in known)
+        pictures = {name for name in names if Path(name).suffix.lower() in SUFFIXES}
+        if pictures and at != folder:
+            yield f"{at.relative_to(folder).as_posix()}/"
+        others = sorted(name for name in names if name not in pictures and not name.startswith("."))
+        yield from ((at / name).relative_to(folder).as_posix() for name in others if at / name not in known)

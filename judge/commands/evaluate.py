@@ -24,6 +24,7 @@ from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
 from judge.corpus.products import parts_of
 from judge.corpus.reading import ReadOptions
+from judge.corpus.visual_genome import has_own_ids
 from judge.errors import JudgeError
 from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
@@ -209,11 +210,12 @@ def told(
 
 
 def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
-    """People's scores of the captioners, if they are given."""
+    """People's scores of the captioners, if they are given; and whether people's images have numbers of their own."""
+    found = {"visual_genome_ids": True} if has_own_ids(corpus.human) else {}
     if config.human_scores is None:
-        return {}
+        return found
     names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
-    return {"human_scores": read_human_scores(config.human_scores, captioners=names)}
+    return found | {"human_scores": read_human_scores(config.human_scores, captioners=names)}
 
 
 def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:

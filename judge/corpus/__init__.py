@@ -11,7 +11,6 @@ from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.reading import DEFAULT_OPTIONS, ReadOptions, read_captions
 from judge.corpus.tasks import Tasks
-from judge.corpus.visual_genome import COCO_IDS
 from judge.errors import JudgeError
 from judge.text.lexicon import load_lexicon
 from judge.types import Captions, Labels
@@ -64,7 +63,7 @@ class Corpus:
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         people = read_captions(human, options, side="human")
-        _refuse_unread(options.columns or {}, [people, *generated])
+        refuse_unread(options.columns or {}, [people, *generated])
         for captions_of, path in zip(generated, named.values(), strict=True):
             if Path(path) == Path(human) and captions_of.by_image == people.by_image:
                 what = f"captions of '{captions_of.name}' are people's own: both sides are read alike from this file"
@@ -73,10 +72,14 @@ class Corpus:
         return cls(people, tuple(generated), labels, objects)
 
 
-def _refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> None:
-    """A column that one file has, another may lack; what none was read by is misspelt."""
+def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> None:
+    """A column that one file has, another may lack; what none was read by is misspelt.
+
+    Raises:
+        JudgeError: there is such a column.
+    """
     for role, column in columns.items():
-        if column != COCO_IDS and not any(column in side.fields for side in captions):
+        if not any(column in side.fields for side in captions):
             read = dict.fromkeys(name for side in captions for name in side.fields)
             what, mend = f"no file of captions was read by a column '{column}'", f"columns read: {', '.join(read)}"
             raise JudgeError(what, where=f"--column {role}", mend=mend)

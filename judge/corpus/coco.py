@@ -19,7 +19,7 @@ from judge.corpus.columns import (
 from judge.corpus.entries import MISSING, Entry, chosen_rows, mapping_entries, place_of, records, row_entries
 from judge.corpus.harness import flatten, is_lmms_eval, parse_list, row_number
 from judge.corpus.tables import Row
-from judge.corpus.visual_genome import id_field, is_regions, region_entries
+from judge.corpus.visual_genome import PHRASE, id_field, is_regions, region_entries
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
@@ -53,11 +53,13 @@ class Choice:
         split: keep this split only; None for all.
         columns: columns of a table, where their names do not tell: "image_id" or "caption" -> name.
         where: keep the records of a table whose columns hold these texts: column -> text.
+        needed: whether a file without such splits or columns is refused, rather than taken whole.
     """
 
     split: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
+    needed: bool = False
 
 
 def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> Found:
@@ -71,9 +73,9 @@ def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> 
       any table, whose columns are recognised by name (:mod:`judge.corpus.columns`) or given in ``columns``.
     - ``{image: caption}`` and ``{image: [captions]}``.
 
-    One set of options serves both sides, which may differ in format: a file of generated captions without splits is
-    taken whole (it is joined with the human images of the split), and a file without a column named in ``columns``
-    is read as if that name had not been given. So is a table of generated captions without a column of ``where``.
+    One set of options serves both sides, which may differ in format: a file without a column named in ``columns`` is
+    read as if that name had not been given, and one without splits or a column of ``where`` is taken whole unless
+    they are ``needed`` (a captioner's is joined with the human images of the split).
 
     Raises:
         JudgeError: none of these; no such split or record; columns absent or ambiguous.
@@ -81,23 +83,23 @@ def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> 
     split, columns = choice.split, choice.columns
     if isinstance(value, dict):
         if isinstance(value.get("annotations"), list):
-            _refuse_choice(choice, side, source)
+            _refuse_choice(choice, source)
             return _annotations(value["annotations"], source)
         if isinstance(value.get("images"), list):
-            _refuse_choice(replace(choice, split=None), side, source)
+            _refuse_choice(replace(choice, split=None), source)
             return _karpathy(value["images"], split=split, source=source)
         if not _is_row(value, side, columns):
-            _refuse_choice(choice, side, source)
+            _refuse_choice(choice, source)
             return _mapping(value, source)
         value = [value]
     rows = records(value, source=source, shapes=_SHAPES)
     if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
         rows = flatten(rows)
     if is_regions(rows):
-        _refuse_choice(choice, side, source)
-        return Found(region_entries(rows, source), id_field(rows), "phrase", several=True)
-    kept = chosen_rows(rows, choice.where, source=source, needed=side == "human")
-    return _rows(_with_split(kept, split, side, source), side=side, source=source, columns=columns)
+        _refuse_choice(choice, source)
+        return Found(region_entries(rows, source), id_field(rows), PHRASE, several=True)
+    kept = chosen_rows(rows, choice.where, source=source, needed=choice.needed)
+    return _rows(_with_split(kept, choice, source), side=side, source=source, columns=columns)
 
 
 def _annotations(annotations: Sequence[object], source: str) -> Found:
@@ -208,10 +210,9 @@ def _cell(cell: object, spelled: bool, side: Side, where: str) -> Sequence[objec
     return (cell,)
 
 
-def _with_split(rows: Sequence[tuple[int, Row]], split: str | None, side: Side, source: str) -> list[tuple[int, Row]]:
-    """The numbered rows of ``split``; all of them for None, or where generated rows name no split."""
-    if side == "generated" and not any("split" in row for _, row in rows):
-        split = None
+def _with_split(rows: Sequence[tuple[int, Row]], choice: Choice, source: str) -> list[tuple[int, Row]]:
+    """The numbered rows of the split; all of them for None, or where rows name no split and need none."""
+    split = choice.split if choice.needed or any("split" in row for _, row in rows) else None
     kept = [(number, row) for number, row in rows if split is None or row.get("split") == split]
     if not kept:
         _no_split([row for _, row in rows], split, source)
@@ -226,9 +227,9 @@ def _no_split(rows: Sequence[Row], split: str | None, source: str) -> NoReturn:
     raise JudgeError(f"no captions of split '{split}'", where=source, mend=mend)
 
 
-def _refuse_choice(choice: Choice, side: Side, source: str) -> None:
-    """Of people's captions that have no splits or columns to choose by."""
-    if side == "human" and choice.split is not None:
+def _refuse_choice(choice: Choice, source: str) -> None:
+    """Of captions that need splits or columns to choose by, and have none."""
+    if choice.needed and choice.split is not None:
         _no_split([], choice.split, source)
-    if side == "human" and choice.where:
+    if choice.needed and choice.where:
         raise JudgeError(f"no column '{next(iter(choice.where))}'", where=source, mend="give a table, or no --where")

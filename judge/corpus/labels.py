@@ -88,10 +88,10 @@ def read_labels(
     tiers = _tiers(attribute, alone=options.alone)
     document = read_document(path, wanted=wanted_columns(*tiers, chosen=(id_column, label_column, *options.where)))
     spelled = _spellings(spellings or {}, lexicon, document.source)
-    entries = _entries(document, attribute, (id_column, label_column), options)
+    column, entries = _entries(document, attribute, (id_column, label_column), options)
     ignored: Counter[str] = Counter()
     said = []
-    for one in _said(entries, spelled, lexicon, document.source):
+    for one in _said(entries, spelled, lexicon, document.source, column):
         if one.label is None:
             ignored[one.value] += 1
         else:
@@ -141,9 +141,9 @@ def choose_own(
     document = read_document(path)
     known = dict.fromkeys(labels.classes, ())
     spelled = _spellings({**({} if lexicon else known), **(spellings or {})}, lexicon, document.source)
-    entries = _entries(document, labels.attribute, columns, options)
+    column, entries = _entries(document, labels.attribute, columns, options)
     kept, others = set(), 0
-    for one in _said(entries, spelled, lexicon, document.source):
+    for one in _said(entries, spelled, lexicon, document.source, column):
         if one.label is not None and labels.by_image.get(one.image) == one.label:
             kept.add(one.at)
         elif one.image in labels.by_image:
@@ -155,10 +155,13 @@ def choose_own(
     return frozenset(kept), replace(labels, votes=votes)
 
 
-def _said(entries: Iterable[Entry], spelled: dict[str, str], lexicon: Lexicon | None, source: str) -> Iterator[_Said]:
+def _said(
+    entries: Iterable[Entry], spelled: dict[str, str], lexicon: Lexicon | None, source: str, column: str
+) -> Iterator[_Said]:
     for entry in entries:
-        where = f"{source}, {entry.at}"
-        image, value = image_id(entry.image, where), _text(entry.value, where)
+        image, where = image_id(entry.image, f"{source}, {entry.at}"), f"{source}, {entry.at}"
+        where += f", field '{column}'" if column else ""
+        value = _text(entry.value, where)
         yield _Said(image, _label(value, spelled, lexicon, where), value, entry.at)
 
 
@@ -225,7 +228,8 @@ def derive_labels(
 
 def _entries(
     document: Document, attribute: str, columns: tuple[str | None, str | None], options: LabelOptions
-) -> Sequence[Entry]:
+) -> tuple[str, Sequence[Entry]]:
+    """The column of labels ("" where the file has no columns), and the records."""
     (image, label), value, source, alone = columns, document.value, document.source, options.alone
     if isinstance(value, dict):
         if not alone:
@@ -233,7 +237,7 @@ def _entries(
             raise JudgeError(what, where=source, mend=f"give a table, or a file of each: --labels {attribute}=FILE")
         if not value or any(isinstance(label, dict | list) for label in value.values()):
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
-        return mapping_entries(value)
+        return "", mapping_entries(value)
     rows = records(value, source=source, shapes=_SHAPES)
     image = column_of_ids(rows, image, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
@@ -241,7 +245,7 @@ def _entries(
     option = "--label-column" if alone else f"--label-column {name}"
     kept = chosen_rows(rows, options.where, source=source, needed=False)
     column = find_column(rows, tiers, label, what=what, source=source, option=option)
-    return row_entries(rows, image, column, numbered=kept)
+    return column, row_entries(rows, image, column, numbered=kept)
 
 
 def _tiers(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]:
@@ -301,8 +305,8 @@ def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: 
             what = f"label is the number {number}, and published tables disagree on what numbers mean"
             raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={number}")
         if lexicon is not None:
-            known = sorted(lexicon.classes)
-            mend = f"known classes: {', '.join(known)}; tell what it means with --label-value {known[0]}={value[:60]}"
+            known, hint = sorted(lexicon.classes), f"{min(lexicon.classes)}={value[:60]}"
+            mend = f"known classes: {', '.join(known)}; mend it, or say which it is: --label-value {hint}"
             raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
         spelled[key] = value
     return spelled[key]

@@ -94,7 +94,7 @@ class Sheet:
 
 def caption_questions(attribute: str, classes: Sequence[str]) -> tuple[Question, ...]:
     """What AnonymousBench asks about a caption: can its class be guessed?"""
-    text = f"Can you guess the {attribute} of the person from the caption alone?"
+    text = f"Can you guess anyone's {attribute} from the caption alone?"
     return (Question(attribute, text, (*classes, CANNOT_TELL)),)
 
 

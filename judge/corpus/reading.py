@@ -54,6 +54,8 @@ class ReadOptions:
         several: take several records of an image as several captions, on the generated side too.
         where: keep the records of a table whose columns hold these texts (``{"version": "new"}``); a table of generated
             captions without such a column is taken whole.
+        alone: no people's captions beside them decide which images count: generated captions, too, are refused where
+            they have no such splits or columns.
         of_people: keep these records alone of people's captions, "record 1" the first; None for all.
     """
 
@@ -63,6 +65,7 @@ class ReadOptions:
     several: bool = False
     where: Mapping[str, str] = field(default_factory=dict)
     of_people: frozenset[str] | None = None
+    alone: bool = False
 
 
 DEFAULT_OPTIONS = ReadOptions()
@@ -107,7 +110,8 @@ def read_captions(
 
 def parse_captions(value: object, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:
     """The captions in a document that has been parsed already; as :func:`read_captions`."""
-    choice = Choice(options.split, options.columns or {}, options.where)
+    needed = options.alone or side == "human"
+    choice = Choice(options.split, options.columns or {}, options.where, needed)
     found = find_captions(value, choice, side=side, source=source)
     return _collect(found, options, side=side, name=name, source=source)
 

@@ -14,7 +14,7 @@ from judge.errors import JudgeError, nearest
 from judge.types import Side
 from judge.utils.yaml_files import read_yaml
 
-Access = Literal["open", "on request", "not released"]
+Access = Literal["open", "on request", "not released", "private"]
 Kind = Literal["labels", "captions", "objects", "instances", "images", "records"]
 # Stands for the user's folder in commands.
 FOLDER = "{folder}"
@@ -90,10 +90,17 @@ class LabelNote(_Part):
 
 
 class Use(_Part):
-    """A command that measures on the data: what it answers, and its words, with ``{folder}`` for the folder."""
+    """A command that measures on the data.
+
+    Attributes:
+        what: the question that it answers.
+        command: its words, with ``{folder}`` for the folder.
+        needs: paths of files that it reads besides, which it does not name.
+    """
 
     what: str
     command: str
+    needs: tuple[str, ...] = ()
 
     @field_validator("command")
     @classmethod
@@ -103,7 +110,7 @@ class Use(_Part):
 
 
 class Recipe(_Part):
-    """A data set.
+    """A data set. Those that come with the package say all of this; of one's own name, title and files will do.
 
     Attributes:
         name: as commands call it.
@@ -111,7 +118,7 @@ class Recipe(_Part):
         papers: keys of ``judge/references.bib``.
         page: its owner's page; ``pages``: others of the same owner.
         licence: as its owner states it.
-        access: who gets it, in one of three words; ``source``: from whom and how; ``audience``: who may have it.
+        access: who gets it, in a word or two; ``source``: from whom and how; ``audience``: who may have it.
         pass_on: whether it may be given to others; never where it is had on request.
         files: which is which.
         labels: what they are, and what they leave out.
@@ -123,20 +130,20 @@ class Recipe(_Part):
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     title: str
-    papers: tuple[str, ...] = Field(min_length=1)
-    page: str = Field(pattern=r"^https?://")
+    papers: tuple[str, ...] = ()
+    page: str = Field("", pattern=r"^(https?://|$)")
     pages: tuple[str, ...] = ()
-    licence: str
-    access: Access
-    source: str
-    audience: str
-    pass_on: bool
+    licence: str = ""
+    access: Access = "private"
+    source: str = ""
+    audience: str = ""
+    pass_on: bool = False
     files: tuple[DataFile, ...] = Field(min_length=1)
     labels: tuple[LabelNote, ...] = ()
-    limits: tuple[str, ...] = Field(min_length=1)
+    limits: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
     make: tuple[str, ...] = ()
-    use: tuple[Use, ...] = Field(min_length=1)
+    use: tuple[Use, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -154,6 +161,11 @@ class Recipe(_Part):
     def label(self, attribute: str) -> LabelNote:
         """What the labels of ``attribute`` are."""
         return next(label for label in self.labels if label.attribute == attribute)
+
+    @property
+    def origin(self) -> str:
+        """Where it is had from, and how; "" where the recipe does not say."""
+        return f"{self.page} ({self.source})" if self.page and self.source else self.page or self.source
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -210,12 +222,24 @@ def read_recipe(path: Path) -> Recipe:
     """
     value = read_yaml(path, mend="see the recipes that come with the package")
     if not isinstance(value, dict):
-        raise JudgeError("is no recipe", where=str(path), mend="write fields: name, title, papers, page ...")
+        raise JudgeError("is no recipe", where=str(path), mend="write fields: name, title, files ...")
     try:
         return Recipe.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        where = f"{path}, field '{field}'" if field else str(path)
         mend = "see the recipes that come with the package; quote words that YAML reads otherwise, like 'yes'"
-        raise JudgeError(first["msg"].removeprefix("Value error, "), where=where, mend=mend) from error
+        raise JudgeError(_faults(error), where=str(path), mend=mend) from error
+
+
+def _faults(error: ValidationError) -> str:
+    """All that is wrong with a recipe, in a line."""
+    of_fields = {"missing": "missing", "extra_forbidden": "unknown"}
+    found: dict[str, list[str]] = {what: [] for what in of_fields.values()}
+    others, faults = [], error.errors()
+    for fault in faults:
+        field = ".".join(map(str, fault["loc"]))
+        if fault["type"] in of_fields:
+            found[of_fields[fault["type"]]].append(field)
+        # A list of which entries are faulty is too short only for these.
+        elif fault["type"] != "too_short" or not any(one["loc"][:1] == fault["loc"] for one in faults if one != fault):
+            others.append(f"{f'field {field!r}: ' if field else ''}{fault['msg'].removeprefix('Value error, ')}")
+    return "; ".join([*(f"{what} fields: {', '.join(names)}" for what, names in found.items() if names), *others])

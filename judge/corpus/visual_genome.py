@@ -14,16 +14,24 @@ from judge.corpus.entries import MISSING, Entry, image_id, place_of, records
 from judge.corpus.files import read_document
 from judge.corpus.tables import Placed, Row
 from judge.errors import JudgeError
+from judge.types import Captions
 
 #: What ``--column image_id=`` says for COCO's numbers in place of Visual Genome's.
 COCO_IDS = "coco_id"
 IMAGE_DATA = "image_data.json"
+#: What the file calls its captions.
+PHRASE = "phrase"
 _IMAGES = ("image_id", "id")
 
 
 def is_regions(rows: object) -> bool:
     """Whether a document is Visual Genome's region descriptions."""
     return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and "regions" in rows[0]
+
+
+def has_own_ids(captions: Captions) -> bool:
+    """Whether captions are Visual Genome's, under its own numbers, which are other images' in COCO."""
+    return captions.fields[1:] == (PHRASE,) and captions.fields[0] != COCO_IDS
 
 
 def region_entries(rows: Sequence[Row], source: str) -> list[Entry]:
@@ -40,7 +48,7 @@ def region_entries(rows: Sequence[Row], source: str) -> list[Entry]:
             raise JudgeError("is not a list of objects", where=where, mend=mend)
         image = _image(row)
         entries += [
-            Entry(image, region.get("phrase", MISSING), f"{at}, region {place}")
+            Entry(image, region.get(PHRASE, MISSING), f"{at}, region {place}")
             for place, region in enumerate(regions, start=1)
         ]
     if not entries:
@@ -69,7 +77,7 @@ def with_coco_ids(rows: Sequence[Row], *, source: str, data: Path) -> list[Row]:
     rows = records(rows, source=source)
     ids = [image_id(_image(row), f"{source}, record {number}, field 'id'") for number, row in enumerate(rows, start=1)]
     found: list[Row] = [
-        Placed(row | {"image_id": coco[image]}, "", number)
+        Placed(row | {"image_id": coco[image], COCO_IDS: coco[image]}, "", number)
         for number, (row, image) in enumerate(zip(rows, ids, strict=True), start=1)
         if coco.get(image) is not None
     ]
@@ -80,8 +88,8 @@ def with_coco_ids(rows: Sequence[Row], *, source: str, data: Path) -> list[Row]:
 
 
 def id_field(rows: Sequence[Row]) -> str:
-    """What the file calls an image's number."""
-    return next((name for name in _IMAGES if name in rows[0]), _IMAGES[0])
+    """What the file calls an image's number; COCO's where it was given in place of the file's own."""
+    return next((name for name in (COCO_IDS, *_IMAGES) if name in rows[0]), _IMAGES[0])
 
 
 def _image(row: Row) -> object:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from judge.corpus.rating_sheet import Sheet
 from judge.report.consistency import INTERVAL_NOTE
-from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, names, write_p
+from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, how_many, names, write_p
 from judge.statistics.correlation import Correlation
 from judge.statistics.naming import HumanScore, LexiconCheck, Naming
 from judge.statistics.raters import RaterAgreement
@@ -23,6 +23,19 @@ NOT_FAIRNESS = (
     "A low share is not fairness: a captioner that never names anybody scores 0, whatever else it says of people.",
     "Nor do shares say whether a guess was right: nothing is to be seen, so every class named is a guess.",
 )
+
+
+_VALUES_OF = (
+    "People's scores, and the lexicon's share beside them, are of the captions that were rated and have a majority; "
+    "values of a run are of all its own images."
+)
+# Reasons for which captions or images are left out, said of a single one.
+_ONE = {
+    "empty captions": "empty caption",
+    "refusals": "refusal",
+    "images that are not in --images": "image that is not in --images",
+    "pictures without a caption": "picture without a caption",
+}
 
 
 class PeopleRow(NamedTuple):
@@ -66,6 +79,7 @@ class Anonymous:
         differences: between captioners.
         sheet: what raters are given.
         rated: what came back; None before.
+        pictured: whether the benchmark's pictures say which captions count.
         level: of intervals.
     """
 
@@ -77,6 +91,7 @@ class Anonymous:
     differences: Sequence[ShareDifference]
     sheet: Sheet
     rated: Rated | None = None
+    pictured: bool = True
     level: float = 0.95
     versions: Mapping[str, str] = field(default_factory=dict)
 
@@ -161,6 +176,7 @@ def score_table(found: Anonymous, rated: Rated) -> Table[HumanScore]:
         Column("people could guess", lambda row: row.share.value, NUMBER),
         Column("interval", lambda row: row.share.interval, NUMBER),
         *(Column(name, partial(_guessed, name), NUMBER) for name in found.classes),
+        Column("lexicon", lambda row: row.named.value, NUMBER),
         Column("no majority", lambda row: row.ties, COUNT),
         Column("not rated", lambda row: row.unrated, COUNT),
     ]
@@ -180,14 +196,16 @@ def rating_notes(rated: Rated) -> list[str]:
         alpha = f"Krippendorff's alpha is not defined: {why}."
     else:
         bounds = _bounds_text(found.interval)
-        alpha = f"Krippendorff's alpha {found.alpha:.3f}{bounds}, over {found.items:,} captions rated by two or more."
+        over = f"{how_many(found.items, 'caption')} rated by two or more"
+        alpha = f"Krippendorff's alpha {found.alpha:.3f}{bounds}, over {over}."
     check = rated.lexicon
     beside = (
-        f"Lexicon and people agree on {check.both + check.neither:,} captions; {check.lexicon:,} name a class from "
-        f"which people could not guess, and from {check.people:,} people could where the lexicon finds no class."
+        f"Lexicon and people agree on {how_many(check.both + check.neither, 'caption')}; it names a class in "
+        f"{check.lexicon:,} from which people could not guess, and none in {check.people:,} from which they could."
     )
     return [
         "Majority: the answer that more raters gave than any other; captions without one are in no share.",
+        "'lexicon': the share of the same captions in which the lexicon finds a class.",
         f"Captions answered by {raters}. {alpha}",
         beside,
     ]
@@ -207,12 +225,17 @@ def metric_table(rated: Rated) -> Table[PeopleRow]:
         Column("Spearman", lambda row: row.agreement.spearman, SIGNED),
         Column("interval", lambda row: row.agreement.spearman_interval, SIGNED),
     )
-    return Table(columns, tuple(rated.people), "Agreement of metrics with people", (INTERVAL_NOTE,))
+    return Table(columns, tuple(rated.people), "Agreement of metrics with people", (_VALUES_OF, INTERVAL_NOTE))
 
 
 def anonymous_notes(found: Anonymous) -> list[str]:
     """What a reader must know, a line each."""
     lines = list(NOT_FAIRNESS)
+    if not found.pictured:
+        lines.append(
+            "No --images: captions of all images in the files count, whether or not these belong to the benchmark, and "
+            "nobody knows of pictures without a caption. The rating sheet has captions alone, with --images too."
+        )
     images = {row.captioner: row.share.images for row in found.captioners}
     if any(row.images < max(images[row.first], images[row.second]) for row in found.differences):
         lines.append(
@@ -220,7 +243,9 @@ def anonymous_notes(found: Anonymous) -> list[str]:
             "sheet, of those in common."
         )
     for captioner, reasons in found.left_out.items():
-        told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+        told = ", ".join(
+            f"{count:,} {_ONE[reason] if count == 1 else reason}" for reason, count in reasons.items() if count
+        )
         lines += [f"{captioner}: {told}."] if told else []
     if found.rated:
         lines += found.rated.left_out

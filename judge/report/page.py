@@ -25,9 +25,9 @@ from judge.report.figures import GENERATED, HUMAN, INK, PALE, drawings
 from judge.report.notes import class_notes, difference_notes, footnotes, summary_lines
 from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, as_svg, change_tags, note_of, write_figure
 from judge.report.quality import quality_table
-from judge.report.table import Table
+from judge.report.table import Table, how_many
 from judge.report.tables import difference_table, parts_table, result_table
-from judge.report.templating import asset, render, script_hash, trusted
+from judge.report.templating import render_page, trusted
 from judge.report.verdicts import verdict_notes, verdicts
 from judge.statistics.consistency import measure_consistency
 
@@ -103,14 +103,13 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
     Raises:
         JudgeError: a figure cannot be written.
     """
-    return render("report.html", _values(contents, figures))
+    examples = example_cards(contents.result, contents.pictures, names=contents.names) if contents.examples else None
+    return render_page("report", _values(contents, examples, figures), style=_picture_css(examples, contents.pictures))
 
 
-def _values(contents: Contents, figures: Path | None) -> dict[str, Any]:
+def _values(contents: Contents, examples: Examples | None, figures: Path | None) -> dict[str, Any]:
     """What the template reads."""
     result = contents.result
-    script = asset("report.js")
-    examples = example_cards(result, contents.pictures, names=contents.names) if contents.examples else None
     drawn = _drawn(result, figures)
     tables = _tables(result)
     return {
@@ -135,10 +134,6 @@ def _values(contents: Contents, figures: Path | None) -> dict[str, Any]:
         "versions": ", ".join(f"{name} {number}" for name, number in result.run.get("versions", {}).items())
         or f"caption-judge {result.run['version']}",
         "citations": citations(result),
-        "css": trusted(asset("report.css")),
-        "picture_css": trusted(_picture_css(examples, contents.pictures)),
-        "script": trusted(script),
-        "script_hash": script_hash(script),
     }
 
 
@@ -148,14 +143,10 @@ def _lead(result: Result) -> str:
     images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     captioners, metrics = len(run["captioners"]), len({row.metric for row in result.summaries})
     line = (
-        f"{_number(captioners, 'captioner')}, {_number(metrics, 'metric')}, {images} images. Attribute: "
+        f"{how_many(captioners, 'captioner')}, {how_many(metrics, 'metric')}, {images} images. Attribute: "
         f"{run['attribute']}, as perceived."
     )
     return f"{line} {_POSITIVE}" if any(row.amplification is not None for row in result.summaries) else line
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _sections(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from judge.corpus.rating_sheet import Sheet
-from judge.report.templating import asset, render, script_hash, trusted
+from judge.report.templating import asset, render_page
 
 
 def rating_page(sheet: Sheet, *, title: str, lead: Sequence[str], table: str = "rating.csv") -> str:
@@ -25,20 +25,19 @@ def rating_page(sheet: Sheet, *, title: str, lead: Sequence[str], table: str = "
         lead: what raters are to know, a paragraph each.
         table: the file to fill in where the page does not work, which it names.
     """
-    script = asset("rating.js")
-    return render(
-        "rating.html",
+    return render_page(
+        "rating",
         {
             "title": title,
             "lead": lead,
             "table": table,
             "count": len(sheet.items),
             "data": _data(sheet),
+            # The keys 1 to 9 answer; there may be more choices.
+            "keys": min(9, max(len(one.choices) for one in sheet.questions)),
             "version": version("caption-judge"),
-            "css": trusted(asset("report.css") + asset("rating.css")),
-            "script": trusted(script),
-            "script_hash": script_hash(script),
         },
+        style=asset("rating.css"),
     )
 
 

@@ -12,6 +12,7 @@ from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
 from judge.report.table import Column, Table, names
 
 Status = Literal["ok", "missing", "wrong"]
+_MOST = 8  # Names of other files that are told.
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,14 @@ class FileCheck:
         paths: what was found; () where nothing was.
         status: "wrong": it is there, and not what it should be.
         lines: what is in it; of a wrong one what is wrong.
+        faulty: attributes whose labels alone are wrong; () where the whole file is, or nothing.
     """
 
     file: DataFile
     paths: tuple[Path, ...]
     status: Status
     lines: tuple[str, ...] = ()
+    faulty: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,13 @@ class ReadyUse:
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """What was found of a recipe in a folder."""
+    """What was found of a recipe in a folder; ``strangers``: files there that no part of the recipe reads."""
 
     recipe: Recipe
     folder: Path
     files: tuple[FileCheck, ...]
     uses: tuple[ReadyUse, ...]
+    strangers: tuple[str, ...] = ()
 
     @property
     def faults(self) -> list[FileCheck]:
@@ -75,11 +79,14 @@ def recipe_table(recipes: Sequence[Recipe]) -> Table[Recipe]:
 def recipe_lines(recipe: Recipe) -> Iterator[str]:
     """All of a recipe, a line each; continued parts are indented, and commands stand alone in their lines."""
     yield f"{recipe.name}: {recipe.title}"
-    yield f"papers: {', '.join(recipe.papers)}"
-    yield f"page: {' '.join([recipe.page, *recipe.pages])}"
-    yield f"licence: {recipe.licence}"
-    yield f"access: {recipe.access}. {recipe.source}"
-    yield f"who may have it: {recipe.audience}"
+    about = {
+        "papers": ", ".join(recipe.papers),
+        "page": " ".join([recipe.page, *recipe.pages]).strip(),
+        "licence": recipe.licence,
+        "access": f"{recipe.access}. {recipe.source}".strip(),
+        "who may have it": recipe.audience,
+    }
+    yield from (f"{name}: {text}" for name, text in about.items() if text)
     yield pass_on_line(recipe)
     yield from _part("files", _files(recipe))
     yield from _part("labels, as perceived", _labels(recipe.labels))
@@ -93,8 +100,8 @@ def pass_on_line(recipe: Recipe) -> str:
     """Whether the files may be given to others."""
     if recipe.pass_on:
         return "passing on: under the licence above"
-    keep = "keep the files, and what says the class of single images, to yourself"
-    return f"passing on: NO. Send others to the owner's page; {keep}"
+    others = "Send others to the owner's page; keep" if recipe.page else "Keep"
+    return f"passing on: NO. {others} the files, and what says the class of single images, to yourself"
 
 
 def _part(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
@@ -164,6 +171,7 @@ def check_lines(check: DataCheck) -> Iterator[str]:
         yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
         yield from (f"        {line}" for line in found.lines)
     yield from _part("to get", _to_get(check))
+    yield from _part("other files here, which no part of the recipe reads", _strangers(check))
     if not recipe.pass_on:
         yield ""
         yield pass_on_line(recipe)
@@ -177,10 +185,19 @@ def _to_get(check: DataCheck) -> Iterator[str]:
     """Each source once, with what it has that is not there; and who may have it."""
     recipe = check.recipe
     wanted: dict[str, list[str]] = {}
-    for found in check.files:
-        if found.status != "ok":
-            wanted.setdefault(found.file.source or f"{recipe.page} ({recipe.source})", []).append(found.file.path)
+    absent = [found.file for found in check.files if found.status != "ok" and not found.faulty]
+    for file in absent:
+        wanted.setdefault(file.source or recipe.origin, []).append(file.path)
     for source, paths in wanted.items():
-        yield f"{', '.join(paths)}: {source}"
-    if any(found.status != "ok" and not found.file.source for found in check.files):
+        yield f"{', '.join(paths)}: {source or 'the recipe does not say from where'}"
+    if recipe.audience and not all(file.source for file in absent):
         yield f"who may have it: {recipe.audience}"
+
+
+def _strangers(check: DataCheck) -> Iterator[str]:
+    """Names of files that may be what is missing, under another name."""
+    if check.strangers:
+        more = f" and {len(check.strangers) - _MOST} more" if len(check.strangers) > _MOST else ""
+        missing = " or ".join(found.file.path for found in check.files if found.status == "missing")
+        yield f"{', '.join(check.strangers[:_MOST])}{more}"
+        yield f"is one of them {missing}? Rename it so, or say its name in a recipe of your own"

@@ -81,6 +81,11 @@ def write(value: Any, how: str, digits: int = 3) -> str:
     return format(value, how.replace("#", str(digits)))
 
 
+def how_many(count: int, noun: str) -> str:
+    """A number of things, whose name makes its plural with "s": "1 picture", "1,000 pictures"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def write_p(value: float) -> str:
     """A p-value: three digits after the point."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"

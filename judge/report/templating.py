@@ -12,8 +12,14 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """A template of this package, filled in."""
+def render_page(name: str, values: Mapping[str, Any], *, style: str) -> str:
+    """A page, from the template ``NAME.html``, which extends ``page.html``; its script is ``NAME.js``.
+
+    Args:
+        name: of template and script.
+        values: what the template reads, "title" and "version" among them.
+        style: what is added to the style of all pages.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -22,7 +28,9 @@ def render(template: str, values: Mapping[str, Any]) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    return templates.get_template(template).render(values)
+    script = asset(f"{name}.js")
+    own = {"css": trusted(asset("report.css") + style), "script": trusted(script), "script_hash": _hash(script)}
+    return templates.get_template(f"{name}.html").render({**values, **own})
 
 
 def asset(name: str) -> str:
@@ -37,7 +45,7 @@ def trusted(text: str) -> Markup:
     return Markup(text)  # noqa: S704 - of such text alone
 
 
-def script_hash(script: str) -> str:
+def _hash(script: str) -> str:
     """What a Content-Security-Policy calls this script by."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"sha256-{digest}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -84,6 +85,7 @@ class HumanScore:
     Attributes:
         captioner: its name.
         share: of captions from which they could; among captions with a majority.
+        named: of the same captions, the share in which the lexicon finds a class.
         classes: class -> share of captions from which they guessed it.
         ties: captions without a majority.
         unrated: captions that nobody rated.
@@ -91,42 +93,53 @@ class HumanScore:
 
     captioner: str
     share: Share
+    named: Share
     classes: Mapping[str, Share]
     ties: int
     unrated: int
 
 
 def measure_human_scores(
-    ratings: Ratings, question: Question, classes: Sequence[str], *, level: float = 0.95
+    ratings: Ratings, question: Question, classes: Sequence[str], named: Mapping[str, bool], *, level: float = 0.95
 ) -> list[HumanScore]:
-    """A score for each captioner on the sheet; the answers ``classes`` are guesses, any other is none."""
+    """A score for each captioner on the sheet.
+
+    Args:
+        ratings: what came back.
+        question: which of its questions.
+        classes: the answers that are guesses; any other is none.
+        named: item -> whether the lexicon finds a class in its text.
+        level: of intervals.
+    """
     majority = ratings.majority(question)
     captioners = dict.fromkeys(sorted({name for item in ratings.sheet.items for name in item.captioners}))
     found = []
     for captioner in captioners:
         answers: dict[str, Counter[str | None]] = {}
+        hits: Counter[str] = Counter()  # Image -> captions with a majority in which the lexicon finds a class.
         unrated = 0
         for item in ratings.sheet.items:
             count = item.captioners.get(captioner, 0)
             of_image = answers.setdefault(item.image, Counter())
             if item.name in majority:
                 of_image[majority[item.name]] += count
+                hits[item.image] += count * (named[item.name] and majority[item.name] is not None)
             else:
                 unrated += count
-        found.append(_human_score(captioner, list(answers.values()), classes, unrated=unrated, level=level))
+        among = [sum(count for answer, count in of.items() if answer is not None) for of in answers.values()]
+        share = partial(measure_share, among=among, level=level)
+        of_class = {name: [of[name] for of in answers.values()] for name in classes}
+        found.append(
+            HumanScore(
+                captioner,
+                share([sum(counts) for counts in zip(*of_class.values(), strict=True)]),
+                share([hits[image] for image in answers]),
+                {name: share(counts) for name, counts in of_class.items()},
+                ties=sum(of[None] for of in answers.values()),
+                unrated=unrated,
+            )
+        )
     return found
-
-
-def _human_score(
-    captioner: str, answers: Sequence[Counter[str | None]], classes: Sequence[str], *, unrated: int, level: float
-) -> HumanScore:
-    among = [sum(count for answer, count in of.items() if answer is not None) for of in answers]
-
-    def share(names: Sequence[str]) -> Share:
-        return measure_share([sum(of[name] for name in names) for of in answers], among, level=level)
-
-    ties = sum(of[None] for of in answers)
-    return HumanScore(captioner, share(classes), {name: share([name]) for name in classes}, ties, unrated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
     assert "A low share is not fairness: a captioner that never names anybody scores 0" in told
     assert "every class named is a guess" in told
     assert "a class that other words tell is not found" in told
+    assert "No --images: captions of all images in the files count" in told
+    assert f"judge anonymous {out / 'anonymous.yaml'} --ratings rating-NAME.csv --out {out}-rated" in told
     # One item for each text of an image: of 30 captions three are said by a and b alike.
     assert "captions to rate: open" in told
     assert found["sheet"]["items"] == 27
@@ -120,8 +123,9 @@ def test_several_captions_an_image_and_pictures(tmp_path: Path) -> None:
         "pictures without a caption": 2,
     }
     told = " ".join(done.stdout.split())
-    assert "a: 1 empty captions, 1 images that are not in --images, 2 pictures without a caption." in told
+    assert "a: 1 empty caption, 1 image that is not in --images, 2 pictures without a caption." in told
     assert "Korn and Graubard 1998" in told
+    assert "No --images" not in told
     for path in (tmp_path / "pictures").iterdir():
         path.rename(path.with_stem("x" + path.stem))
     told = refusal("anonymous", "--captions", captions, "--images", tmp_path / "pictures", "--several", "--out", "x")
@@ -160,12 +164,16 @@ def test_what_people_could_guess(rated: tuple[Path, list[str], list[str]]) -> No
     assert by_name["a"]["classes"]["female"]["value"] == pytest.approx(1 / 9)
     # The lexicon misses the beards; it finds nobody whom people do not.
     assert found["lexicon"] == {"both": 7, "lexicon": 0, "people": 3, "neither": found["lexicon"]["neither"]}
-    assert "from 3 people could where the lexicon finds no class" in " ".join(done.stdout.split())
+    assert "it names a class in 0 from which people could not guess, and none in 3 from" in " ".join(
+        done.stdout.split()
+    )
     scores = read_human_scores(out / "human_scores.csv", captioners=["a", "b", "c", "d"])
     assert scores == {name: pytest.approx(row["share"]["value"]) for name, row in by_name.items()}
-    # The lexicon's share beside people's, over captioners.
+    # The lexicon's share beside people's, over captioners; of the same captions, without the tie.
     (row,) = found["metrics"]
-    shares, human = [0.6, 0.2, 0, 0], [5 / 9, 0.2, 0, 0.3]
+    shares, human = [5 / 9, 0.2, 0, 0], [5 / 9, 0.2, 0, 0.3]
+    assert [of["named"]["value"] for of in by_name.values()] == pytest.approx(shares)
+    assert [of["named"]["captions"] for of in by_name.values()] == [9, 10, 10, 10]
     assert row["pearson"] == pytest.approx(np.corrcoef(shares, human)[0, 1])
     assert row["spearman"] == pytest.approx(np.corrcoef([4, 3, 1.5, 1.5], [4, 2, 1, 3])[0, 1])
     assert row["interval"][0] < row["pearson"] < row["interval"][1]
@@ -235,7 +243,10 @@ def test_any_number_of_classes_on_the_images_in_common(tmp_path: Path) -> None:
     assert {row["caption"] for row in rows} == {"a child.", "a senior on a bench.", "an adult", "a person"}
     asked_of = found_in(tmp_path / "out")["sheet"]["questions"][0]
     assert asked_of["choices"] == ["young", "adult", "old", "cannot tell"]
-    assert "Can you guess the age of the person" in asked_of["text"]
+    assert asked_of["text"] == "Can you guess anyone's age from the caption alone?"
+    page = (tmp_path / "out" / "rating.html").read_text(encoding="utf-8")
+    assert "Keys: <kbd>1</kbd> to <kbd>4</kbd> answer" in page
+    assert "would you call anyone in it young or adult or old, or can you not tell?" in page
 
 
 def test_a_sample_of_images_is_drawn_once(tmp_path: Path) -> None:
@@ -262,6 +273,24 @@ def test_nothing_rated_of_a_captioner_and_nobody_to_agree(tmp_path: Path) -> Non
     assert math.isfinite(read_human_scores(tmp_path / "out" / "human_scores.csv", captioners=["a"])["a"])
 
 
+def test_what_no_file_of_captions_has_is_refused(tmp_path: Path) -> None:
+    """No people's captions are there to choose images by: every file must have what --where and --split name."""
+    path, other = tmp_path / "mine.csv", tmp_path / "other.json"
+    path.write_text("image_id,caption,kind\n1,a man,new\n2,a dog,new\n3,a man,old\n", encoding="utf-8")
+    other.write_text(json.dumps({"1": "a man", "2": "a dog"}), encoding="utf-8")
+    done_well("anonymous", "--captions", path, "--where", "kind=new", "--out", tmp_path / "out")
+    (row,) = found_in(tmp_path / "out")["captioners"]
+    assert (row["share"]["value"], row["share"]["captions"]) == (0.5, 2)
+    asked = ("anonymous", "--captions", path, "--out", tmp_path / "x")
+    assert "mine.csv: no column 'knid'. Did you mean 'kind'?" in refusal(*asked, "--where", "knid=new")
+    assert "other.json: no column 'kind'" in refusal(*asked, "--captions", other, "--where", "kind=new")
+    assert "mine.csv: no captions of split 'test'" in refusal(*asked, "--split", "test")
+    assert "--column caption: no file of captions was read by a column 'txt'" in refusal(
+        *asked, "--column", "caption=txt"
+    )
+    assert not (tmp_path / "x").exists()
+
+
 def test_faults_leave_nothing(tmp_path: Path) -> None:
     options = write(tmp_path, CAPTIONS)
     out = tmp_path / "out"
@@ -269,6 +298,10 @@ def test_faults_leave_nothing(tmp_path: Path) -> None:
     assert "'captions' is missing" in refusal("anonymous", "--out", out)
     assert "there are no ratings. Add --ratings." in refusal(*asked, "--run", tmp_path)
     assert "no words of 'skin'" in refusal(*asked, "--attribute", "skin")
+    told = refusal(*asked, "--attribute", "gender,age")
+    assert (
+        "--attribute gender,age: one attribute is rated at a time. Run the command once for each: --attribute g" in told
+    )
     assert "'rater' is a column of the rating sheet already" in refusal(*asked, "--attribute", "rater")
     other = [*write(tmp_path, {"x": ["a man"] * 3}), "--captions", str(tmp_path / "y.csv")]
     (tmp_path / "y.csv").write_text("image_id,caption\n100,a dog\n", encoding="utf-8")
@@ -286,6 +319,12 @@ def test_the_demo_finds_what_is_known_of_its_captioners(tmp_path: Path) -> None:
     arguments = ("demo", "--anonymous", "--images", "200", "--out", tmp_path / "demo")
     told = done_well(*arguments).stdout
     assert done_well(*arguments).stdout == told  # A demo may replace a demo.
+    assert "No --images" not in told
+    # What it says to do next does work.
+    (command,) = [shlex.split(line) for line in told.splitlines() if line.startswith("  judge anonymous ")]
+    rating = rate(tmp_path / "demo" / "results", tmp_path / "rating-NAME.csv", {}, "cannot tell")
+    done_well(*(str(rating) if word == "rating-NAME.csv" else word for word in command[1:]))
+    assert (tmp_path / "demo" / "results-rated" / "human_scores.csv").is_file()
     found = json.loads((tmp_path / "demo" / "results" / "anonymous.json").read_text(encoding="utf-8"))
     shares = {row["captioner"]: row["share"] for row in found["captioners"]}
     truth = json.loads((tmp_path / "demo" / "world" / "truth.json").read_text(encoding="utf-8"))

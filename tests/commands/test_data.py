@@ -26,6 +26,7 @@ from judge.config import RunConfig
 from judge.corpus import recipes
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result
+from judge.report.caveats import warnings
 from judge.report.citations import bibliography
 
 IMAGES = 96
@@ -243,8 +244,14 @@ def test_gated_labels_that_are_missing(zhao: Path) -> None:
     [
         ({"bb_skin": "fitzpatrick"}, "images_val2014.csv: no column 'bb_skin'."),
         ({"id": "photo"}, "images_val2014.csv: no column of image ids among 'photo'"),
-        ({"Light": "Medium"}, "images_val2014.csv: 'Medium' is no class of skin. Its classes are Dark, Light."),
-        ({"Dark": "Light"}, "images_val2014.csv: no image is 'Dark'."),
+        (
+            {"Light": "Medium"},
+            "images_val2014.csv, record 1, field 'bb_skin': unknown label 'Medium'. Known classes: Dark, Light; mend",
+        ),
+        (
+            {"Dark": "Light"},
+            "images_val2014.csv: no image is 'Dark'. Its classes are Dark, Light; check the column 'bb_skin'",
+        ),
         ({"Female": "Woman-ish"}, "images_val2014.csv, record"),
     ],
 )
@@ -260,6 +267,30 @@ def test_labels_that_are_not_what_they_should_be(zhao: Path, change: dict[str, s
     assert "wrong images_val2014.csv (labels)" in text
     assert "should be: one row per image: id (COCO's number), bb_gender, bb_skin" in text
     assert "(not what it should be: images_val2014.csv)" in line
+
+
+def test_a_fault_of_one_attribute_leaves_the_others_commands_ready(world: WorldFiles, zhao: Path) -> None:
+    """Of a table with two attributes: commands of skin tone wait, commands of gender do not."""
+    path = zhao / "images_val2014.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("Light", "Medium"), encoding="utf-8")
+    done = judge("data", "check", "coco-gender-skin", zhao)
+    assert done.exit_code == 2
+    assert [*commands_of(done.stdout)] == ["gender", "gender, as LIC's paper measures it"]
+    assert "images_val2014.csv: https" not in done.stdout  # It is there, to be mended.
+    lacking = done.stdout.partition("\nnot ready:\n")[2]
+    assert lacking.count("needs images_val2014.csv") == 3
+    gender = Counter(row["bb_gender"] for row in labels_of(world))
+    assert f"gender: female {gender['Female']}, male {gender['Male']} (pub" in " ".join(done.stdout.split())
+
+
+def test_files_of_other_names_are_told(zhao: Path) -> None:
+    (zhao / "annotations" / "captions_val2014.json").rename(zhao / "captions.json")
+    write_pictures(zhao / "pictures", [{"id": "42"}])
+    text, _ = faulty("coco-gender-skin", zhao)
+    assert (
+        "other files here, which no part of the recipe reads: captions.json, pictures/ is one of them "
+        "annotations/captions_val2014.json or annotations/instances_val2014.json or val2014? Rename it so"
+    ) in text
 
 
 def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
@@ -324,13 +355,34 @@ def test_artemis(tmp_path: Path) -> None:
     assert [command.count("--label-rule") for command in ready.values()] == [1, 1]
 
 
+def test_visual_genome_under_both_numbers(world: WorldFiles, tmp_path: Path) -> None:
+    """Its own numbers are COCO's in another order: joined by them, all images are others, and the run says so."""
+    said: dict[int, list[str]] = {}
+    for record in json.loads(world.human.read_text(encoding="utf-8"))["annotations"]:
+        said.setdefault(record["image_id"], []).append(record["caption"])
+    own = dict(zip(said, reversed(said), strict=True))  # COCO's -> Visual Genome's.
+    regions = [{"id": own[n], "regions": [{"phrase": text} for text in texts]} for n, texts in said.items()]
+    (tmp_path / "region_descriptions.json").write_text(json.dumps(regions), encoding="utf-8")
+    ready = commands_of(done_well("data", "check", "visual-genome", tmp_path).stdout)
+    assert len(ready) == 1  # image_data.json says which image is COCO's.
+    data = [{"image_id": number, "coco_id": coco} for coco, number in own.items()]
+    (tmp_path / "image_data.json").write_text(json.dumps(data), encoding="utf-8")
+    ready = commands_of(done_well("data", "check", "visual-genome", tmp_path).stdout)
+    alone, joined = (run_of([*command, "--attribute", "gender"], world.captions["sat"]) for command in ready.values())
+    captions = ["--attribute", "gender", "--human", str(world.human), "--captions", "mine.json", "--metrics", "lic"]
+    same = run_of(["judge", "evaluate", *captions], world.captions["sat"])
+    assert joined.summaries[0].amplification == same.summaries[0].amplification != alone.summaries[0].amplification
+    assert [line for line in warnings(joined) if "Visual Genome" in line] == []
+    assert warnings(alone)[0].startswith("People's captions have Visual Genome's own image ids")
+
+
 def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
     """Of no labels nothing is wanted; a table that goes with them needs its columns alone."""
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "001000.png").touch()
     (tmp_path / "kept.csv").write_text("image,yes,raters\n001000.png,3,3\n", encoding="utf-8")
     text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
-    assert "ok images (images) 1 pictures ok kept.csv (records, optional) 1 records with image, yes, raters" in text
+    assert "ok images (images) 1 picture ok kept.csv (records, optional) 1 record with image, yes, raters" in text
     (tmp_path / "kept.csv").write_text("image,yes\n001000.png,3\n", encoding="utf-8")
     text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
     assert "wrong kept.csv (records, optional) kept.csv: no column 'raters'." in text
@@ -373,13 +425,17 @@ def test_show_says_everything(recipe: Recipe) -> None:
 def test_recipes_hold_together(recipe: Recipe) -> None:
     """Papers are in the bibliography, commands are ours, and what they name in the folder is described."""
     assert recipe.name == shipped_recipes()[recipe.name].stem
+    assert recipe.papers
     assert {*recipe.papers} <= bibliography().keys()
+    assert all([recipe.page, recipe.licence, recipe.source, recipe.audience, recipe.limits, recipe.use])
+    assert recipe.access != "private"
     for use in recipe.use:
         words = shlex.split(use.command)
         check_words(words)
         for word in words:
             path = word.partition(FOLDER)[2].lstrip("/")
             assert not path or any(Path(path).match(file.path) for file in recipe.files), path
+        assert {*use.needs} <= {file.path for file in recipe.files}
     for label in recipe.labels:
         assert label.perceived_by
         assert label.how
@@ -413,15 +469,36 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     assert "my captions" in done_well("data", "show", path).stdout
 
 
+def test_a_private_recipe_needs_no_paper(tmp_path: Path) -> None:
+    """Name, title and files will do; nothing is said of what the recipe does not say."""
+    path = tmp_path / "mine.yaml"
+    files = [{"path": "human.csv", "what": "captions", "kind": "captions"}]
+    path.write_text(yaml.safe_dump({"name": "mine", "title": "my captions", "files": files}), encoding="utf-8")
+    assert done_well("data", "show", path).stdout.splitlines()[:3] == [
+        "mine: my captions",
+        "access: private.",
+        "passing on: NO. Keep the files, and what says the class of single images, to yourself",
+    ]
+    text, line = faulty(path, tmp_path)
+    assert "human.csv: the recipe does not say from where" in text
+    assert line.endswith("is not good (missing: human.csv). Mend it as said above.\n")
+    path.write_text("name: mine\n", encoding="utf-8")
+    assert ": missing fields: title, files. See" in fault_of(load_recipe, str(path))
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         ({"access": "on request"}, "what is had on request must not be passed on: pass_on: false."),
         ({"access": "not released"}, "what is not released needs 'make': how to make one's own."),
-        ({"limits": []}, ", field 'limits': "),
-        ({"licence": None}, ", field 'licence': "),
-        ({"licences": "CC0"}, ", field 'licences': "),
-        ({"page": "example.org"}, ", field 'page': "),
+        ({"licence": None}, ": field 'licence': Input should be a valid string."),
+        ({"licences": "CC0"}, ": unknown fields: licences. See"),
+        ({"page": "example.org"}, ": field 'page': "),
+        ({"files": []}, ": field 'files': "),
+        (
+            {"titel": "x", "page": "x", "files": [{"path": "a.csv", "sort": "labels"}]},
+            ": missing fields: files.0.what, files.0.kind; unknown fields: files.0.sort, titel; field 'page': String",
+        ),
         ({"files": [{"path": "/a.csv", "what": "x", "kind": "labels"}]}, "field 'files.0.path': is no path within"),
         ({"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]}, "field 'files.0.path': is no path within"),
         ({"files": [{"path": ".", "what": "x", "kind": "images"}]}, "field 'files.0.path': is no path within"),

@@ -184,8 +184,8 @@ def test_captions_whose_own_label_is_their_images(write: Write) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        (",awe,", ",aww,", "record 2: unknown label 'aww'."),
-        (",fear,", ",6,", "record 6: label is the number 6,"),
+        (",awe,", ",aww,", "record 2, field 'emotion': unknown label 'aww'."),
+        (",fear,", ",6,", "record 6, field 'emotion': label is the number 6,"),
         ("Realism,ilya-repin_self-portrait,sadness", "Realism,,sadness", "record 5: image id is empty."),
         ("Cubism,juan", ",juan", "record 7: image id is empty."),
         (",repetition", "", "record 1: row of 5 under a header of 4."),

@@ -91,11 +91,13 @@ def test_chosen_columns(write: Write) -> None:
 def test_numbers_are_no_classes(write: Write, value: object) -> None:
     path = write([{"id": 1, "gender": "1"}, {"id": 2, "gender": value}])
     assert fault(path, lexicon=GENDER) == (
-        "record 1: label is the number 1, and published tables disagree on what numbers mean. "
+        "record 1, field 'gender': label is the number 1, and published tables disagree on what numbers mean. "
         "Say which class it is, as in --label-value male=1."
     )
     assert "--label-value NAME=1" in fault(path)
-    assert fault(path, lexicon=GENDER, spellings={"male": ["1"]}).startswith("record 2: label is the number 0,")
+    assert fault(path, lexicon=GENDER, spellings={"male": ["1"]}).startswith(
+        "record 2, field 'gender': label is the number 0,"
+    )
     for lexicon in (GENDER, None):
         labels = read_labels(path, lexicon=lexicon, spellings={"female": ["1.0"], "male": ["0"]})
         assert labels.by_image == {"1": "female", "2": "male"}
@@ -108,8 +110,8 @@ def test_spellings(write: Write) -> None:
     labels = read_labels(path, spellings={"mixed": ["Both"]})
     assert labels.by_image == {"1": "Frau", "2": "Mann", "3": "mixed"}
     assert labels.classes == ("Frau", "Mann", "mixed")
-    known = "Known classes: female, male; tell what it means with --label-value female=Frau."
-    assert fault(path, lexicon=GENDER) == f"record 1: unknown label 'Frau'. {known}"
+    known = "Known classes: female, male; mend it, or say which it is: --label-value female=Frau."
+    assert fault(path, lexicon=GENDER) == f"record 1, field 'gender': unknown label 'Frau'. {known}"
     assert fault(path, lexicon=GENDER, spellings={"man": ["Mann"]}).startswith("'man' is no class of gender.")
     message = "'x' is given as a spelling of 'male' and of 'female'. Keep one of the two."
     assert fault(path, lexicon=GENDER, spellings={"male": ["x"], "female": ["x"]}) == message
@@ -135,8 +137,8 @@ MEND = "Give the record a number or a file name."
         ("id,gender\n7,m\n007.jpg,f\n", f"record 2: {KEEP}"),
         ("id,gender\n,m\n", f"record 1: image id is empty. {MEND}"),
         ([{"id": 1, "gender": "m"}, {"gender": "f"}], f"record 2: image id is missing. {MEND}"),
-        ([{"id": 1, "gender": True}], "record 1: label is true. Write the name of the class."),
-        ([{"id": 1, "gender": ["m"]}], "record 1: label is a list. Write the name of the class."),
+        ([{"id": 1, "gender": True}], "record 1, field 'gender': label is true. Write the name of the class."),
+        ([{"id": 1, "gender": ["m"]}], "record 1, field 'gender': label is a list. Write the name of the class."),
         ("id,gender\n1,Both\n2,\n3,Both\n", "no image has a label of gender ('Both' 2x, '' 1x). Check the column."),
         ("{}", SHAPE),
         ({"1": {"gender": "m"}}, SHAPE),
