@@ -21,6 +21,7 @@ def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
         *class_notes(result.run["labels"]),
+        *result.run.get("input_notes", ()),
         *_without_images(result.run),
         *_named_in_part(result),
         *_training_noise(result),
