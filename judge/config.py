@@ -21,6 +21,7 @@ from pydantic import (
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
+from judge.utils.yaml import load_yaml
 
 # Of --help, top to bottom.
 PANELS = (
@@ -922,7 +923,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         JudgeError: unreadable, not YAML, not a mapping.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend="check the path") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

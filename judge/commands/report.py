@@ -8,8 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import yaml
-
 from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
@@ -23,6 +21,7 @@ from judge.report.several_runs import check_places, join_runs
 from judge.report.text_report import latex_report, markdown_report
 from judge.report.verification import check_run
 from judge.utils.files import write_whole, writing
+from judge.utils.yaml import load_yaml
 
 AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
@@ -158,7 +157,7 @@ def _with_people(saved: SavedRun) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     wanted = list(dict.fromkeys(saved.result.examples["image_id"])) if len(saved.result.examples) else []
     for name, text in saved.texts:
-        config = make_config({**yaml.safe_load(text), "out": None}, RunConfig, where=name)
+        config = make_config({**load_yaml(text), "out": None}, RunConfig, where=name)
         if config.images is not None:
             plain = RunPictures(config).plain
             found |= make_thumbnails(plain, [image for image in wanted if image in plain.names])

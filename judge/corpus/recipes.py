@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from judge.corpus.labels import Rule
 from judge.errors import JudgeError, nearest
 from judge.types import Side
+from judge.utils.yaml import load_yaml
 
 Access = Literal["open", "on request", "not released"]
 Kind = Literal["labels", "captions", "objects", "instances", "images", "records"]
@@ -209,7 +210,7 @@ def read_recipe(path: Path) -> Recipe:
         JudgeError: as ``load_recipe``.
     """
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        value = load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise JudgeError("no such file", where=str(path), mend="check the path") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

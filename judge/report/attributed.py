@@ -22,6 +22,7 @@ from judge.report.attribution import MapRow, map_table
 from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
 from judge.types import Interval
+from judge.utils.yaml import load_yaml
 
 SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
 # On a page: maps, and captions of each judge and method.
@@ -63,7 +64,7 @@ def read_attributed(folder: Path) -> Attributed:
     """
     with _readable(folder):
         told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        settings = yaml.safe_load((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings = load_yaml((folder / SETTINGS).read_text(encoding="utf-8"))
         rows = tuple(map(_row, told["pictures"]))
         words = folder / WORDS
         table = pd.read_csv(words, keep_default_na=False, na_values={"base": [""]}) if words.is_file() else None

@@ -13,6 +13,7 @@ import yaml
 
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
+from judge.utils.yaml import load_yaml
 
 _FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings", "counterparts"}
 _SUFFIXES = {".yaml", ".yml"}
@@ -129,7 +130,7 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
             extending = f"{within[-1]}, 'extends'" if within else ""
             mend = f"{nearest(name_or_path, shipped_lexicons())}; or give a .yaml path"
             raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
-        data = yaml.safe_load(text)
+        data = load_yaml(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         what = f"lexicon cannot be read ({str(error).splitlines()[0]})"
         raise JudgeError(what, where=name_or_path, mend="give a UTF-8 YAML file") from error

@@ -14,6 +14,7 @@ from helpers import done_well, inputs_of, judge, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.corpus.columns import CAPTIONS, wanted_columns
 
 FEW = ["--resamples", 100, "--refits", 0, "--chance", 0, "--folds", 2, "--workers", 1]
 COUNTED = ["--metrics", "error", "--resamples", 100]
@@ -148,3 +149,15 @@ def test_help_lists_the_choices() -> None:
     text = judge("evaluate", "--help").stdout
     for option, choices in (("label-rule", "one|majority"), ("contractions", "whole|split"), ("fill", "black|mean")):
         assert re.search(rf"--{option} +{re.escape(choices)}", text)
+
+
+def test_recognised_columns_are_listed() -> None:
+    """Each in the documentation, in the order in which they count."""
+    text = (Path(__file__).parents[2] / "data" / "README.md").read_text(encoding="utf-8")
+    part = text.partition("**Columns** of tables")[2].partition("`--column` names others")[0]
+    listed = re.findall(r"`([^`]+)`", part)
+    known = [name for line in CAPTIONS["human"] for name in line]
+    assert [name for name in listed if name in known] == [*known, "captions"]
+    # Those of images are made with "/", or are a shard's own.
+    names = {name for name in wanted_columns(*CAPTIONS["generated"]) if "/" not in name} - {"__key__", "split"}
+    assert names - {"grounding_emotion"} <= {*listed}

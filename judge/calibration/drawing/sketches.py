@@ -8,9 +8,9 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-import yaml
 
 from judge.calibration.drawing.canvas import Colour, Pen, oval, pick, shade
+from judge.utils.yaml import load_yaml
 
 Draw = Callable[[Pen, np.random.Generator], None]
 """Paints something around the pen's origin."""
@@ -31,7 +31,7 @@ _SHAPES: Mapping[str, Callable[..., None]] = {
 @cache
 def _file() -> Mapping[str, Any]:
     text = (resources.files("judge.calibration") / "drawings.yaml").read_text(encoding="utf-8")
-    data: Mapping[str, Any] = yaml.safe_load(text)
+    data: Mapping[str, Any] = load_yaml(text)
     return data
 
 
