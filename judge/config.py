@@ -294,8 +294,9 @@ class TextSettings(LabelSettings):
     """Which captions are read, and how."""
 
     columns: dict[str, str] = option(
-        {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
-    )
+        {}, "column of caption tables; of one side human.caption=NAME or captions.caption=NAME", flag="--column",
+        repeated="{image_id,caption}=NAME",
+    )  # fmt: skip
     split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
     several: bool = option(False, "allow several captions per image from a captioner")
     contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')

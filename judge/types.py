@@ -33,6 +33,7 @@ class Captions:
         refused: captions that refuse to describe, counted and left out.
         silent: images that have no other caption than such; they are not in ``by_image``.
         fields: what the file calls its image ids and its captions.
+        columns: of a table, the names of all.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Captions:
     refused: int = 0
     silent: frozenset[str] = frozenset()
     fields: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:

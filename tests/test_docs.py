@@ -66,8 +66,8 @@ def parse(words: list[str]) -> dict[str, Any]:
     return parameters
 
 
-def names_in(value: str | None) -> list[str]:
-    return value.split(",") if value else []
+def names_in(value: list[str] | None) -> list[str]:
+    return [name for part in value or () for name in part.split(",")]
 
 
 def check(words: list[str]) -> None:

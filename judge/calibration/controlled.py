@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 
 from judge.calibration.world import CLASSES, stream
 from judge.corpus import Corpus
@@ -24,6 +23,7 @@ from judge.corpus.tasks import Tasks
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
+from judge.utils.yaml_files import read_yaml
 
 #: Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first.
 SUBSETS: Mapping[str, tuple[str, str]] = {
@@ -140,7 +140,7 @@ def _as_set(by_image: Mapping[str, tuple[str, ...]], cells: Mapping[str, Cell], 
 
 @cache
 def _grammar() -> Mapping[str, Any]:
-    data: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    data: Mapping[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"), mend="install the package again")
     return data
 
 

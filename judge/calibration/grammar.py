@@ -15,7 +15,6 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import resources
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Sce
 from judge.errors import JudgeError
 from judge.types import Captions, Labels, Progress
 from judge.utils.files import OutputFolder
+from judge.utils.yaml_files import read_yaml
 
 CAPTIONS_PER_IMAGE = 5
 # Shares of the human wording alone; they carry no information, so no closed form knows them.
@@ -194,7 +194,7 @@ def write_world(
 @cache
 def _grammar() -> Mapping[str, Any]:
     """``grammar.yaml``; people and possessives by attribute, None where the attribute is not said."""
-    data: dict[str, Any] = yaml.safe_load((resources.files(__package__) / "grammar.yaml").read_text(encoding="utf-8"))
+    data: dict[str, Any] = read_yaml(Path(__file__).with_name("grammar.yaml"), mend="install the package again")
     people = dict(zip(CLASSES, zip(*data["people"], strict=True), strict=True))
     possessive = dict(zip((*CLASSES, None), data["possessive"], strict=True))
     return {**data, "people": {**people, None: data["anyone"]}, "possessive": possessive}

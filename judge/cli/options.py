@@ -68,9 +68,9 @@ def _option(kind: type[Settings], name: str) -> Any:
 
     field, repeated = kind.model_fields[name], shown(kind, name)["repeated"]
     types = _parts(field.annotation)
-    choices = [part for part in types if isinstance(part, str)]
+    listed, choices = Ellipsis in types, [part for part in types if isinstance(part, str)]
     text = str(field.description) + ("; repeatable" if repeated else "")
-    if not all(choice in text for choice in choices):
+    if listed and not all(choice in text for choice in choices):
         text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
     default = shown(kind, name)["unset"] or ("" if field.is_required() else _as_text(field.default))
     text += f" [default: {default}]" if default else ""
@@ -80,9 +80,9 @@ def _option(kind: type[Settings], name: str) -> Any:
         # What is on by default somewhere can be switched off.
         flag += f"/--no-{flag.removeprefix('--')}" if field.default is None else ""
         return Annotated[bool | None, typer.Option(flag, metavar="", **settings)]
-    metavar = repeated or next((METAVARS[part] for part in types if part in METAVARS), "TEXT")
-    made = typer.Option(flag_of(kind, name), metavar=metavar, **settings)
-    return Annotated[list[str] | None, made] if repeated else Annotated[str | None, made]
+    one = "|".join([*choices, *(METAVARS[part] for part in types if part in METAVARS)])
+    made = typer.Option(flag_of(kind, name), metavar=repeated or ("TEXT" if listed else one or "TEXT"), **settings)
+    return Annotated[list[str] | None, made] if repeated or listed else Annotated[str | None, made]
 
 
 def _parts(annotation: Any) -> list[Any]:
@@ -116,10 +116,18 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
 
 
 def _parse(kind: type[Settings], name: str, value: Any) -> Any:
-    """Of ``KEY=VALUE``s a mapping; of label values all spellings of a class. What else is given stays as it is."""
+    """Of ``KEY=VALUE``s a mapping; of label values all spellings of a class; of lists what is given each time.
+
+    What else is given stays as it is.
+
+    Raises:
+        JudgeError: not KEY=VALUE; two values of a key.
+    """
     from judge.config import flag_of, shown
 
     repeated = shown(kind, name)["repeated"]
+    if not repeated and isinstance(value, list):
+        return ",".join(value)
     if "=" not in repeated or repeated.startswith("["):
         return value
     found: dict[str, list[str]] = {}
@@ -130,4 +138,9 @@ def _parse(kind: type[Settings], name: str, value: Any) -> Any:
                 f"'{entry}' is not KEY=VALUE", where=flag_of(kind, name), mend="write it like caption=text"
             )
         found.setdefault(key, []).append(text)
-    return found if name == "label_values" else {key: texts[-1] for key, texts in found.items()}
+    if name == "label_values":
+        return found
+    for key, texts in found.items():
+        if len(texts) > 1:
+            raise JudgeError(f"'{key}' twice", where=flag_of(kind, name), mend=f"keep one of {', '.join(texts)}")
+    return {key: texts[0] for key, texts in found.items()}

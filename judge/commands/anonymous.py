@@ -13,7 +13,7 @@ import numpy as np
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import known_pictures
 from judge.config import AnonymousConfig
-from judge.corpus import refuse_unread
+from judge.corpus import check_owners, refuse_unread
 from judge.corpus.rating_sheet import (
     ITEM,
     RATER,
@@ -110,6 +110,7 @@ def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, 
     options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
     known = known_pictures(config.images, None).keys() if config.images else None
     captioners, left_out = [], {}
+    check_owners(config.columns, config.captions)
     for name, path in config.captions.items():
         found = read_captions(path, options, side="generated", name=name)
         reasons = {"empty captions": found.empty, "refusals": found.refused}

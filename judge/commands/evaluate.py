@@ -16,7 +16,7 @@ from judge.commands.captioner_checkpoints import (
     pictures_to_caption,
     stand_ins,
 )
-from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given
+from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given, unused
 from judge.commands.pictures import RunPictures
 from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, make_config
 from judge.corpus import Corpus
@@ -24,7 +24,6 @@ from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
 from judge.corpus.products import parts_of
 from judge.corpus.reading import ReadOptions
-from judge.corpus.visual_genome import has_own_ids
 from judge.errors import JudgeError
 from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
@@ -133,7 +132,8 @@ def run(
     silent = models_to_caption(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
-    people = describe_people(config, corpus)
+    people, unknown = describe_people(config, corpus)
+    notes = [*corpus.notes, *unknown]
     plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
     if store:
         setup = replace(setup, store=store)
@@ -165,7 +165,7 @@ def run(
                 ready=begin,
             )
         sight = describe_images(config, plan, lexicons.attribute)
-        result = replace(result, run={**result.run, **sight, **people})
+        result = replace(result, run={**result.run, **sight, **people, "input_notes": notes})
         if directory and is_main_process():
             directory.finish(config.to_yaml(), result, pictures.of_examples(result.examples))
     return result
@@ -209,13 +209,15 @@ def told(
         yield hear, start
 
 
-def describe_people(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
-    """People's scores of the captioners, if they are given; and whether people's images have numbers of their own."""
-    found = {"visual_genome_ids": True} if has_own_ids(corpus.human) else {}
+def describe_people(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
+    """People's scores of the captioners, if they are given; and a note on those of others."""
     if config.human_scores is None:
-        return found
+        return {}, []
     names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
-    return found | {"human_scores": read_human_scores(config.human_scores, captioners=names)}
+    scores = read_human_scores(config.human_scores, captioners=names)
+    others = ", ".join(name for name in scores if name not in names)
+    told = f"{config.human_scores} has scores of captioners that are not in this run: {others}"
+    return {"human_scores": {name: scores[name] for name in names}}, [told] if others else []
 
 
 def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:
@@ -301,6 +303,7 @@ def read_corpus(config: RunConfig) -> Corpus:
     if config.own_captions:
         options, labels = keep_own(config, options, labels)
     corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
+    corpus = replace(corpus, notes=(*corpus.notes, *unused(corpus, given, config)))
     return complete_labels(corpus, given, config)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from judge.config import LabelSettings, RunSettings, TextSettings
 from judge.corpus import Corpus
-from judge.corpus.labels import LabelOptions, choose_own, read_labels
+from judge.corpus.columns import columns_for, detect
+from judge.corpus.labels import LabelOptions, choose_own, label_columns, read_labels
 from judge.corpus.products import multiply_labels, parts_of
 from judge.corpus.reading import ReadOptions
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics import find_metric, spell_out
 from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
@@ -47,8 +48,11 @@ def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
 
 def choose_lexicons(config: RunSettings) -> Lexicons:
     """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
-    asked = config.breakdown or any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
-    return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if asked else None)
+    return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if _reads_tasks(config) else None)
+
+
+def _reads_tasks(config: RunSettings) -> bool:
+    return config.breakdown or any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
 
 
 def labels_of(config: LabelSettings) -> Labels | None:
@@ -85,6 +89,20 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
     }
 
 
+def unused(corpus: Corpus, given: Mapping[str, Labels], config: RunSettings) -> Iterator[str]:
+    """What was given and is not used: columns of labels in the table of people's captions, and words of tasks."""
+    human = corpus.human
+    for name in config.attributes:
+        if name not in given and (found := detect(human.columns, label_columns(name, alone=False))):
+            yield f"{human.source} has a column {found[0]}, which is not used: add --labels {human.source} to use it"
+    if not _reads_tasks(config):
+        for name in ("tasks", "objects"):
+            if (value := getattr(config, name)) != type(config).model_fields[name].default:
+                shown = ",".join(value) if isinstance(value, tuple) else value
+                told = f"--{name} {shown} is not used by {', '.join(config.metrics)}"
+                yield f"{told}: tasks are for dbac, dpac, ba-objects, dba, multi and dpa"
+
+
 def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
     """``options`` by which people's captions whose own label is not their image's are left out, and labels that say so.
 
@@ -98,7 +116,10 @@ def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -
         config.human,
         labels,
         lexicon=_lexicon_of(config, config.attribute),
-        columns=(config.columns.get("image_id"), _of(config.label_column, config.attribute)),
+        columns=(
+            columns_for(config.columns, "human", "human").get("image_id"),
+            _of(config.label_column, config.attribute),
+        ),
         spellings=config.label_values,  # type: ignore[arg-type]  # of one attribute not nested
         options=LabelOptions(where=config.where),
     )
@@ -114,18 +135,22 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSet
         JudgeError: an attribute has neither labels nor words; as ``multiply_labels``.
     """
     own = {part.attribute: part for part in parts_of(corpus.labels)}
+    known = {**given, **own}
+    for name in config.attributes:
+        if name not in known and _lexicon_of(config, name) is None:
+            what = f"no labels of {name}, and no lexicon to derive them from"
+            meant = nearest(name, shipped_lexicons())
+            meant = f"{meant} Else give" if meant.endswith("?") else "give"
+            mend = f"{meant} --labels {name}=FILE or --lexicon {name}=FILE"
+            raise JudgeError(what, where="--attribute", mend=mend)
     if len(config.attributes) == 1 or tuple(own) == config.attributes:
         return corpus
-    known = {**given, **own}
     parts = [known[name] if name in known else _derive(corpus, name, config) for name in config.attributes]
     return replace(corpus, labels=multiply_labels(parts))
 
 
 def _derive(corpus: Corpus, attribute: str, config: TextSettings) -> Labels:
-    lexicon = _lexicon_of(config, attribute)
-    if lexicon is None:
-        mend = f"give --labels {attribute}=FILE or --lexicon {attribute}=FILE"
-        raise JudgeError(f"no labels of {attribute}, and no lexicon to derive them from", mend=mend)
     options = TextOptions(config.contractions, config.text)
-    alone = EvidenceBuilder(replace(corpus, labels=None), Lexicons(lexicon), options=options)
+    words = Lexicons(_lexicon_of(config, attribute))
+    alone = EvidenceBuilder(replace(corpus, labels=None), words, options=options)
     return replace(alone.truth.labels, attribute=attribute)

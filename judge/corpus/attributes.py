@@ -37,8 +37,10 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
                 raise ValueError(f"'{name}' twice: give one of each attribute")
             if equals and name in names:
                 named[name] = text
-            elif len(names) == 1 or (shared and len(entries) == 1 and not equals):
-                return entries[-1]
+            elif len(entries) == 1 and (len(names) == 1 or (shared and not equals)):
+                return entry
+            elif len(names) == 1:
+                raise ValueError(f"{' and '.join(map(str, entries))} are of one attribute: give one")
             else:
                 raise ValueError(f"'{entry}' is of none of {', '.join(names)}: write {names[0]}=VALUE")
         value = named

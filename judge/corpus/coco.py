@@ -37,12 +37,14 @@ class Found:
         id_field: what the file calls the image id.
         caption_field: what it calls the caption.
         several: whether the format means several captions of an image to stand in several records.
+        columns: of a table, the names of all.
     """
 
     entries: Sequence[Entry]
     id_field: str
     caption_field: str
     several: bool = False
+    columns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def _rows(rows: Sequence[tuple[int, Row]], *, side: Side, source: str, columns: 
         cell = row.get(caption, MISSING)
         captions = _cell(cell, spelled, side, f"{source}, {at}, field '{caption}'")
         entries.extend(Entry(name, text, at) for text in captions)
-    return Found(entries, image, caption, several=False)
+    return Found(entries, image, caption, columns=columns_of(table))
 
 
 def _columns(table: Sequence[Row], *, side: Side, source: str, columns: Mapping[str, str]) -> tuple[str, str]:
@@ -232,4 +234,6 @@ def _refuse_choice(choice: Choice, source: str) -> None:
     if choice.needed and choice.split is not None:
         _no_split([], choice.split, source)
     if choice.needed and choice.where:
-        raise JudgeError(f"no column '{next(iter(choice.where))}'", where=source, mend="give a table, or no --where")
+        column, text = next(iter(choice.where.items()))
+        what = f"is no table, so it has no column '{column}' for --where {column}={text}"
+        raise JudgeError(what, where=source, mend="give these captions as a table with that column, or no --where")

@@ -48,6 +48,22 @@ _LOOK_AT = 1000
 _PICTURES = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 
 
+def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, str]:
+    """Role ("image_id", "caption") -> column, of one file of captions.
+
+    Args:
+        columns: what the user chose: roles of all files; of people's captions alone, "human.caption"; of all
+            captioners, "captions.caption"; and of one by its name, "mine.caption". The last that fits counts.
+        side: of the file.
+        name: of the captioner.
+    """
+    found: dict[str, str] = {}
+    for owner in ("", *(("human",) if side == "human" else ("captions", name))):
+        parts = ((role.rpartition("."), column) for role, column in columns.items())
+        found |= {role: column for (of, _, role), column in parts if of == owner}
+    return found
+
+
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """The names of the columns, in order; rows of JSON need not all have the same."""
     return list(dict.fromkeys(str(name) for row in rows[:_LOOK_AT] for name in row))

@@ -57,7 +57,7 @@ def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, n
             kept = [(number, row) for number, row in kept if str(row.get(column, "")).strip() == cell]
         elif needed:
             known = list(dict.fromkeys(str(name) for row in rows[:1000] for name in row))
-            raise JudgeError(f"no column '{column}'", where=source, mend=nearest(column, known))
+            raise JudgeError(f"no column '{column}' for --where", where=source, mend=nearest(column, known))
         if not kept:
             what = f"no record where {column} is '{cell}'"
             raise JudgeError(what, where=source, mend=f"values in the file: {', '.join(sorted(cells)[:10])}")

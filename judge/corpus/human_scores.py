@@ -15,7 +15,7 @@ from judge.utils.cells import unguard
 
 
 def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]) -> dict[str, float]:
-    """Captioner -> people's score of it, of the captioners of a run.
+    """Captioner -> people's score of it, of the captioners of a run and of others that the file has.
 
     Given as ``{captioner: score}``, or as a table of both columns. ImageCaptioner2's Table 5 compares metrics with such
     scores (Abdelrahman et al., AAAI 2024).
@@ -41,7 +41,7 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     if missing:
         known = ", ".join(scores) or "none"
         raise JudgeError(f"no score of captioner '{missing[0]}' (there are: {known})", where=source, mend="add it")
-    return {name: scores[name] for name in captioners}
+    return scores
 
 
 def _rows(rows: Sequence[Row], source: str) -> list[Entry]:

@@ -85,10 +85,10 @@ def read_labels(
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
             one image with two labels, unless they vote; no image left. Few images of a class are no error here.
     """
-    tiers = _tiers(attribute, alone=options.alone)
+    tiers = label_columns(attribute, alone=options.alone)
     document = read_document(path, wanted=wanted_columns(*tiers, chosen=(id_column, label_column, *options.where)))
     spelled = _spellings(spellings or {}, lexicon, document.source)
-    column, entries = _entries(document, attribute, (id_column, label_column), options)
+    column, entries = _entries(document, attribute, tiers, (id_column, label_column), options)
     ignored: Counter[str] = Counter()
     said = []
     for one in _said(entries, spelled, lexicon, document.source, column):
@@ -141,7 +141,11 @@ def choose_own(
     document = read_document(path)
     known = dict.fromkeys(labels.classes, ())
     spelled = _spellings({**({} if lexicon else known), **(spellings or {})}, lexicon, document.source)
-    column, entries = _entries(document, labels.attribute, columns, options)
+    if isinstance(document.value, dict):
+        what, mend = "has no column of labels", "give a table with a label for each caption, or leave it out"
+        raise JudgeError(what, where=f"--own-captions with {document.source}", mend=mend)
+    tiers = label_columns(labels.attribute, alone=options.alone)
+    column, entries = _entries(document, labels.attribute, tiers, columns, options)
     kept, others = set(), 0
     for one in _said(entries, spelled, lexicon, document.source, column):
         if one.label is not None and labels.by_image.get(one.image) == one.label:
@@ -227,7 +231,11 @@ def derive_labels(
 
 
 def _entries(
-    document: Document, attribute: str, columns: tuple[str | None, str | None], options: LabelOptions
+    document: Document,
+    attribute: str,
+    tiers: Sequence[Sequence[str]],
+    columns: tuple[str | None, str | None],
+    options: LabelOptions,
 ) -> tuple[str, Sequence[Entry]]:
     """The column of labels ("" where the file has no columns), and the records."""
     (image, label), value, source, alone = columns, document.value, document.source, options.alone
@@ -241,14 +249,13 @@ def _entries(
     rows = records(value, source=source, shapes=_SHAPES)
     image = column_of_ids(rows, image, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
-    tiers = _tiers(attribute, alone=options.alone)
     option = "--label-column" if alone else f"--label-column {name}"
     kept = chosen_rows(rows, options.where, source=source, needed=False)
     column = find_column(rows, tiers, label, what=what, source=source, option=option)
     return column, row_entries(rows, image, column, numbered=kept)
 
 
-def _tiers(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]:
+def label_columns(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]:
     """What the column of labels may be called; earlier names win."""
     name = attribute.lower()
     unnamed = (("label", "class"), ("cls",)) if alone else ()

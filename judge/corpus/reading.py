@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from judge.corpus.coco import Choice, Found, find_captions
-from judge.corpus.columns import CAPTIONS, wanted_columns
+from judge.corpus.columns import CAPTIONS, columns_for, wanted_columns
 from judge.corpus.entries import MISSING, image_id
 from judge.corpus.files import read_document
 from judge.corpus.ids import is_encodable, kind_of
@@ -50,7 +50,8 @@ class ReadOptions:
     Attributes:
         split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``); None for all.
         refusals: patterns of captions that refuse to describe; () to keep them all.
-        columns: the columns of a table, where their names do not tell: ``{"image_id": "img", "caption": "text"}``.
+        columns: the columns of a table, where their names do not tell: ``{"image_id": "img", "caption": "text"}``; of
+            one side ``{"human.caption": "utterance", "captions.caption": "text"}``, of one captioner ``mine.caption``.
         several: take several records of an image as several captions, on the generated side too.
         where: keep the records of a table whose columns hold these texts (``{"version": "new"}``); a table of generated
             captions without such a column is taken whole.
@@ -97,21 +98,21 @@ def read_captions(
         JudgeError: the file cannot be read; a record without image id or caption; a caption that is no text or is
             longer than ``MAX_CAPTION`` characters; duplicate results; no caption left.
     """
-    columns = options.columns or {}
+    if name is None:
+        name = "human" if side == "human" else Path(path).stem
+    columns = columns_for(options.columns or {}, side, name)
     document = read_document(path, wanted=wanted_columns(*CAPTIONS[side], chosen=(*columns.values(), *options.where)))
     value = document.value
     if columns.get("image_id") == COCO_IDS and is_regions(value):
         data = Path(path).with_name(IMAGE_DATA)
         value = with_coco_ids(cast("list[Row]", value), source=document.source, data=data)
-    if name is None:
-        name = "human" if side == "human" else Path(path).stem
     return parse_captions(value, options, side=side, name=name, source=document.source)
 
 
 def parse_captions(value: object, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:
     """The captions in a document that has been parsed already; as :func:`read_captions`."""
     needed = options.alone or side == "human"
-    choice = Choice(options.split, options.columns or {}, options.where, needed)
+    choice = Choice(options.split, columns_for(options.columns or {}, side, name), options.where, needed)
     found = find_captions(value, choice, side=side, source=source)
     return _collect(found, options, side=side, name=name, source=source)
 
@@ -147,7 +148,8 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
         raise JudgeError(what, where=source, mend="give captions that describe")
     kept = {image: tuple(captions) for image, captions in by_image.items()}
     gone, fields = frozenset(silent - kept.keys()), (found.id_field, found.caption_field)
-    return Captions(name, kept, source, empty=empty, refused=refusals, silent=gone, fields=fields)
+    columns = tuple(found.columns)
+    return Captions(name, kept, source, empty=empty, refused=refusals, silent=gone, fields=fields, columns=columns)
 
 
 def _caption(caption: object, where: str) -> str:

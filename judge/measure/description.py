@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from judge.corpus.products import ProductLabels
+from judge.corpus.products import ProductLabels, parts_of
 from judge.evidence import Joined, Sides, Truth
 from judge.evidence.counts import CountRows
 from judge.measure.jobs import Job, Work, compares
@@ -45,7 +45,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "folds": plan.folds if plan.protocol == "crossfit" else None,
         "seeds": list(plan.seed_numbers),
         "attribute": labels.attribute,
-        "labels": describe_labels(labels),
+        "labels": describe_labels(labels) | _unnamed(labels, lexicon),
         "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon)},
         "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
@@ -76,6 +76,13 @@ def describe_labels(labels: Labels) -> dict[str, Any]:
     """The entry "labels"; of several attributes also each of them, and images by class."""
     found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored), **_rule(labels)}
     return found | (labels.describe() if isinstance(labels, ProductLabels) else {})
+
+
+def _unnamed(labels: Labels, lexicon: Lexicon | None) -> dict[str, Any]:
+    """Attribute -> its classes, where no lexicon names them: they are the values that its labels have."""
+    silent = lexicon.without_words if isinstance(lexicon, ProductLexicon) else []
+    parts = [part for part in parts_of(labels) if lexicon is None or part.attribute in silent]
+    return {"unnamed": {part.attribute: list(part.classes) for part in parts}} if parts else {}
 
 
 def _rule(labels: Labels) -> dict[str, Any]:

@@ -20,8 +20,8 @@ _FEW = 5
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a line each; often none."""
     return [
-        *_own_ids(result.run),
         *class_notes(result.run["labels"]),
+        *result.run.get("input_notes", ()),
         *_without_images(result.run),
         *_named_in_part(result),
         *_training_noise(result),
@@ -35,15 +35,6 @@ def warnings(result: Result) -> list[str]:
         *_by_construction(result),
         *_skipped(result),
     ]
-
-
-def _own_ids(run: Mapping[str, Any]) -> Iterator[str]:
-    """Image ids that other images have elsewhere."""
-    if run.get("visual_genome_ids"):
-        yield (
-            "People's captions have Visual Genome's own image ids, which are other images' in COCO: captions under "
-            "COCO's ids were compared with those of other images. Join these by --column image_id=coco_id."
-        )
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:

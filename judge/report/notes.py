@@ -20,16 +20,33 @@ OF_NAMED = "P(a^)/P(T)"
 
 def summary_lines(result: Result) -> list[str]:
     """The two or three lines that stand below the table in any case."""
-    left_out = max((sum(left_out_of(entry).values()) for entry in result.run["captioners"].values()), default=0)
     tests = sum(row.p_value is not None for row in result.summaries)
     holm = f"p (Holm): corrected for {_tests(tests)}. " if tests else ""
-    most = "up to " if len(result.run["captioners"]) > 1 and left_out else ""
     return [
         _protocol(result),
         *_scope(result),
-        f"{holm}Left out: {most}{left_out:,} images, captions or tasks.",
+        f"{holm}Left out: {_left_out(result.run)}.",
         *([" ".join(more)] if (more := list(_to_know(result))) else []),
     ]
+
+
+# How reasons end that leave out single captions; others leave out images, or begin with "tasks".
+_OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
+
+
+def _left_out(run: Mapping[str, Any]) -> str:
+    """How many images, captions and tasks, and for what reason most of each, of the captioner with most of them."""
+    of_each = [left_out_of(entry) for entry in run["captioners"].values()]
+    kinds: dict[str, dict[str, int]] = {}
+    for reason, number in max(of_each, key=lambda found: sum(found.values()), default={}).items():
+        kind = "tasks" if reason.startswith("tasks ") else "captions" if reason.endswith(_OF_CAPTIONS) else "images"
+        kinds.setdefault(kind, {})[reason.removeprefix(f"{kind} ")] = number
+    told = [
+        f"{(number := sum(of.values())):,} {kind[: -1 if number == 1 else None]} "
+        f"({'mostly ' * (len(of) > 1)}{max(of, key=of.__getitem__)})"
+        for kind, of in kinds.items()
+    ]
+    return ("up to " if told and len(of_each) > 1 else "") + (", ".join(told) or "nothing")
 
 
 def _to_know(result: Result) -> Iterator[str]:
@@ -96,7 +113,9 @@ def _method(result: Result) -> Iterator[str]:
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
     labels = run["labels"]
     for whose, of in {f" of {name}": of for name, of in labels.get("attributes", {}).items()}.items() or [("", labels)]:
-        yield f"Labels{whose} {'DERIVED' if of['derived'] else 'from'}: {of['source']}."
+        yield f"Labels{whose} {'DERIVED' if of['derived'] else 'from'}: {of['source'].removeprefix('derived: ')}."
+    for name, classes in labels.get("unnamed", {}).items():
+        yield f"Classes of {name} are the values of its labels, as no lexicon names them: {', '.join(classes)}."
     if labels["ignored"]:
         yield f"Labels left out: {_counted({value or 'empty': n for value, n in labels['ignored'].items()})}."
     for of in labels.get("attributes", {"": labels}).values():

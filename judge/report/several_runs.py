@@ -197,6 +197,7 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in ("captioners", "ratios", "refits"):
         found[name] = {key: value for of in facts for key, value in of[name].items()}
     found["judges"] = list(dict.fromkeys(judge for of in facts for judge in of["judges"]))
+    found["input_notes"] = list(dict.fromkeys(note for of in facts for note in of.get("input_notes", ())))
     found["refits_asked"] = max(of["refits_asked"] or 0 for of in facts) or facts[0]["refits_asked"]
     found["labels"] = next((of["labels"] for of in facts if of["labels"]["derived"]), facts[0]["labels"])
     for name in ("prior", "tasks", "sight"):

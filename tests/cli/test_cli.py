@@ -81,7 +81,7 @@ def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
     assert finished.stdout.rstrip().endswith(f"The results are in {out}; look at {out / 'report.html'}")
     assert "LIC (linear)" in finished.stdout
     assert "Intervals and p: for another sample of such images, judges trained anew (from refits)." in finished.stdout
-    assert "p (Holm): corrected for the 4 tests. Left out: 0 images, captions or tasks." in finished.stdout
+    assert "p (Holm): corrected for the 4 tests. Left out: nothing." in finished.stdout
     found = written(out)
     assert [(row["captioner"], row["metric"]) for row in found["results"]] == [
         (name, metric) for name in ("much", "none") for metric in ("lic", "leakage")
@@ -264,10 +264,10 @@ def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> No
 def test_options_override_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("human: h.json\nseeds: 3\ncolumns: {image_id: id}\nmodels: {a: b}\nout: null\n", encoding="utf-8")
-    given: dict[str, Any] = {"columns": ["caption=text"], "answers": ["f=woman", "f=lady"], "seeds": None, "folds": "4"}
+    given: dict[str, Any] = {"columns": ["caption=text"], "answers": ["f=lady", "m=man"], "seeds": None, "folds": "4"}
     given |= {"label_values": ["f=1", "f=x=y", "m=0"], "captions": ["x/a.json", "b=c=d.json"], "quality": True}
     config = resolve(path, given, RunConfig)
-    assert (config.columns, config.answers) == ({"caption": "text"}, {"f": "lady"})
+    assert (config.columns, config.answers) == ({"caption": "text"}, {"f": "lady", "m": "man"})
     assert config.label_values == {"f": ("1", "x=y"), "m": ("0",)}
     assert config.captions == {"a": Path("x/a.json"), "b": Path("c=d.json")}
     assert (config.seeds, config.folds, config.quality, config.models) == (3, 4, True, {"a": "b"})

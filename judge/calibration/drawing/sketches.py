@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from judge.calibration.drawing.canvas import Colour, Pen, oval, pick, shade
+from judge.utils.yaml_files import read_yaml
 
 Draw = Callable[[Pen, np.random.Generator], None]
 """Paints something around the pen's origin."""
@@ -30,8 +30,8 @@ _SHAPES: Mapping[str, Callable[..., None]] = {
 
 @cache
 def _file() -> Mapping[str, Any]:
-    text = (resources.files("judge.calibration") / "drawings.yaml").read_text(encoding="utf-8")
-    data: Mapping[str, Any] = yaml.safe_load(text)
+    path = Path(__file__).parents[1] / "drawings.yaml"
+    data: Mapping[str, Any] = read_yaml(path, mend="install the package again")
     return data
 
 

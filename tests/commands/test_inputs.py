@@ -1,0 +1,163 @@
+"""What a run tells of its inputs, and how ``judge evaluate`` is told which columns and values count."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import done_well, inputs_of, judge, refusal
+
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
+from judge.corpus.columns import CAPTIONS, wanted_columns
+
+FEW = ["--resamples", 100, "--refits", 0, "--chance", 0, "--folds", 2, "--workers", 1]
+COUNTED = ["--metrics", "error", "--resamples", 100]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    return write_world(make_world(60, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="module")
+def people(files: WorldFiles) -> list[tuple[int, str]]:
+    """(image, caption) of people's captions."""
+    found = json.loads(files.human.read_text(encoding="utf-8"))["annotations"]
+    return [(one["image_id"], one["caption"]) for one in found]
+
+
+def notes(out: Path) -> list[str]:
+    """What the run tells of its inputs: in ``metrics.json``, and among the notes of its page."""
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    told: list[str] = found["run"]["input_notes"]
+    assert [line for line in found["notes"]["warnings"] if line in told] == told
+    return told
+
+
+def table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def test_captions_that_are_peoples(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
+    """Copied into another file; of the first of them alone it is told too. A captioner's own several are told apart."""
+    first = dict(reversed(people))
+    (tmp_path / "copy.json").write_text(json.dumps(first), encoding="utf-8")
+    own = {image: [f"{caption} today", caption.upper()] for image, caption in people}
+    (tmp_path / "own.json").write_text(json.dumps(own), encoding="utf-8")
+    given = ["--human", files.human, *COUNTED, "--out", tmp_path / "run", "--captions", tmp_path / "copy.json"]
+    done = done_well("evaluate", *given, "--captions", tmp_path / "own.json", "--verbose")
+    copied, several = notes(tmp_path / "run")
+    assert copied.startswith("captions of copy equal the human ones for 60 of 60 images: see that ")
+    assert several.startswith("own has several captions (up to 2) of 60 of 60 images, as people have: all count.")
+    assert f"NOTE: {copied[:60]}" in " ".join(done.stdout.split())
+    done_well("evaluate", *given[:-2], "--captions", tmp_path / "own.json", "--several", "--overwrite")
+    assert notes(tmp_path / "run") == []
+
+
+def test_columns_of_each_side(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
+    human = table(tmp_path / "human.csv", ["photo", "said", "caption"], [(i, text, "x") for i, text in people])
+    captions = json.loads(files.captions["much"].read_text(encoding="utf-8"))
+    rows = [(one["image_id"], one["caption"], "a woman") for one in captions]
+    a, b = (table(tmp_path / f"{name}.csv", ["picture", "pred", "text"], rows) for name in "ab")
+    given = ["--human", human, "--captions", a, "--captions", b, "--labels", files.labels, *COUNTED]
+    columns = {"human.image_id": "photo", "human.caption": "said", "captions.image_id": "picture", "b.caption": "text"}
+
+    def ask(columns: Mapping[str, str]) -> list[object]:
+        return [*given, *(part for role, name in columns.items() for part in ("--column", f"{role}={name}"))]
+
+    done_well("evaluate", *ask(columns), "--out", tmp_path / "run")
+    done_well("evaluate", *inputs_of(files, "much"), *COUNTED, "--out", tmp_path / "plain")
+    value = {row["captioner"]: row["amplification"] for row in results(tmp_path / "run")}
+    assert value["a"] == results(tmp_path / "plain")[0]["amplification"]
+    assert value["b"] != value["a"]
+    assert "no captions are called 'humn'. Did you mean 'human'?" in refusal("evaluate", *ask({"humn.caption": "x"}))
+    wrong = refusal("evaluate", *ask(columns | {"captions.caption": "sayd"}))
+    assert "--column captions.caption: no file of captions was read by a column 'sayd'. Columns read: picture" in wrong
+    assert "--column: 'caption' twice. Keep one of x, y." in refusal(
+        "evaluate", *given, "--column", "caption=x", "--column", "caption=y"
+    )
+
+
+def results(out: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    return found
+
+
+def test_what_is_given_and_not_used(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
+    human = table(tmp_path / "human.csv", ["image_id", "gender", "caption"], [(i, "male", text) for i, text in people])
+    scores = table(tmp_path / "scores.csv", ["captioner", "score"], [("much", 0.3), ("mcuh", 0.2), ("more", 0.1)])
+    given = ["--human", human, "--captions", files.captions["much"], "--human-scores", scores, *COUNTED]
+    done = done_well("evaluate", *given, "--tasks", "activities", "--out", tmp_path / "run", "--verbose")
+    assert notes(tmp_path / "run") == [
+        f"{human} has a column gender, which is not used: add --labels {human} to use it",
+        "--tasks activities is not used by error: tasks are for dbac, dpac, ba-objects, dba, multi and dpa",
+        f"{scores} has scores of captioners that are not in this run: mcuh, more",
+    ]
+    assert "Labels DERIVED: an image has class k of gender" in " ".join(done.stdout.split())
+
+
+def test_classes_that_no_lexicon_names(files: WorldFiles, tmp_path: Path) -> None:
+    with files.labels.open(encoding="utf-8") as file:
+        skin = [(image, "darker" if name == "male" else "lighter") for image, name in list(csv.reader(file))[1:]]
+    labels = table(tmp_path / "skin.csv", ["image_id", "skin"], skin)
+    given = [*inputs_of(files, "much")[:-1], labels, "--attribute", "skin", "--metrics", "lic", *FEW]
+    done = done_well("evaluate", *given, "--out", tmp_path / "run", "--verbose")
+    assert "Classes of skin are the values of its labels, as no lexicon names them: darker, lighter." in " ".join(
+        done.stdout.split()
+    )
+
+
+def test_what_is_left_out(files: WorldFiles, tmp_path: Path) -> None:
+    """How many of each kind, and the commonest reason: 7 images without a caption, 5 of others without a label."""
+    captions = json.loads(files.captions["much"].read_text(encoding="utf-8"))
+    (tmp_path / "mine.json").write_text(json.dumps([{**captions[0], "caption": " "}, *captions[7:]]), encoding="utf-8")
+    labels = files.labels.read_text(encoding="utf-8").splitlines()
+    (tmp_path / "labels.csv").write_text("\n".join([labels[0], *labels[1:-5]]), encoding="utf-8")
+    given = ["--human", files.human, "--captions", tmp_path / "mine.json", "--labels", tmp_path / "labels.csv"]
+    done = done_well("evaluate", *given, *COUNTED, "--out", tmp_path / "run")
+    assert "Left out: 12 images (mostly human captions only), 1 caption (generated captions empty)." in " ".join(
+        done.stdout.split()
+    )
+
+
+def test_faults_of_options(files: WorldFiles) -> None:
+    """Each says what is wrong, and how to mend it."""
+    given = inputs_of(files, "much")
+    assert "--own-captions with " in (told := refusal("evaluate", *given, "--own-captions"))
+    assert "has no column of labels. Give a table with a label for each caption, or leave it out." in told
+    told = refusal("evaluate", *given[:-2], "--attribute", "agee")
+    assert "--attribute: no labels of agee, and no lexicon to derive them from. Did you mean 'age'? Else give" in told
+    told = refusal("evaluate", *given, "--labels", "other.csv")
+    assert f"'labels': {files.labels} and other.csv are of one attribute: give one." in told
+
+
+def test_lists_given_twice_are_one_list(files: WorldFiles, tmp_path: Path) -> None:
+    given = [*inputs_of(files, "much"), "--metrics", "error,ratio", "--metrics", "ba", "--resamples", 100]
+    done_well("evaluate", *given, "--out", tmp_path / "run")
+    assert [row["metric"] for row in results(tmp_path / "run")] == ["error", "ratio", "ba"]
+
+
+def test_help_lists_the_choices() -> None:
+    text = judge("evaluate", "--help").stdout
+    for option, choices in (("label-rule", "one|majority"), ("contractions", "whole|split"), ("fill", "black|mean")):
+        assert re.search(rf"--{option} +{re.escape(choices)}", text)
+
+
+def test_recognised_columns_are_listed() -> None:
+    """Each in the documentation, in the order in which they count."""
+    text = (Path(__file__).parents[2] / "data" / "README.md").read_text(encoding="utf-8")
+    part = text.partition("**Columns** of tables")[2].partition("`--column` names others")[0]
+    listed = re.findall(r"`([^`]+)`", part)
+    known = [name for line in CAPTIONS["human"] for name in line]
+    assert [name for name in listed if name in known] == [*known, "captions"]
+    # Those of images are made with "/", or are a shard's own.
+    names = {name for name in wanted_columns(*CAPTIONS["generated"]) if "/" not in name} - {"__key__", "split"}
+    assert names - {"grounding_emotion"} <= {*listed}
