@@ -12,7 +12,7 @@ from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
 from judge.report.judge_card import card_of
 from judge.training.saved import Saved
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 from judge.utils.hub import first_line, quiet
 
 SETTINGS = "judge.json"
@@ -35,9 +35,8 @@ def export(config: ExportConfig) -> Exported:
     Raises:
         JudgeError: anything that the user can mend. Where the upload failed, the folder stays.
     """
-    out = OutputFolder(config.out, marker=SETTINGS, what="exported judge", overwrite=config.overwrite)
-    out.check()
-    out.keep(config.inputs())
+    out = OutputFolder(config.out, what="exported judge", overwrite=config.overwrite)
+    out.check(config.inputs())
     saved = open_saved(config)
     if config.merge and not saved.judge.startswith(HUGGING_FACE):
         what = f"judge '{saved.judge}' is no captioner of transformers"

@@ -12,7 +12,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.types import Progress
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 
 SETTINGS = "mask.yaml"
 
@@ -44,11 +44,10 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         JudgeError: what concerns the whole folder. Faults of single pictures are in the result's ``failures``; where
             none could be masked, nothing is written.
     """
-    out = OutputFolder(config.out, marker=TABLE_NAME, what="folder of masked pictures", overwrite=config.overwrite)
-    out.check()
+    out = OutputFolder(config.out, what="folder of masked pictures", overwrite=config.overwrite)
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
-    out.keep(config.inputs())
+    out.check(config.inputs())
     hiding, correlated, detector = prepare_masking(config, config.mode, batch=config.batch_size, progress=progress)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)

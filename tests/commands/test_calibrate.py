@@ -93,7 +93,7 @@ def test_a_killed_command_goes_on_and_workers_change_nothing(
     out = tmp_path / "out"
     arguments = [*inputs_of(files), *QUICK, "--workers", 1, "--out", out]
     trained = killed_at(monkeypatch, {20, 40})
-    file = tmp_path / "out.partial" / "trials.jsonl"
+    file = tmp_path / "out.partial" / "members" / "trials.jsonl"
     for _ in range(2):
         assert judge("calibrate", *arguments).exit_code == 130
         file.write_text(file.read_text(encoding="utf-8")[:-20], encoding="utf-8")  # Killed as it wrote.

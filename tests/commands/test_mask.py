@@ -24,9 +24,11 @@ from pycocotools.coco import COCO
 from typer.testing import Result
 
 from judge.masking.images import MAX_PIXELS, encode, list_pictures
+from judge.utils.listed import write_list
 
 HEIGHT, WIDTH = 30, 40
 SQUARE = [[5, 6, 15, 6, 15, 26, 5, 26]]  # 10 x 20 pixels
+WRITTEN = ["contact_sheet.png", "mask.yaml", "masks.parquet"]
 DOG = [[20, 10, 30, 10, 30, 20, 20, 20]]  # 10 x 10
 
 
@@ -97,7 +99,7 @@ def test_masks_a_folder(world: World) -> None:
         "6 pictures masked; 3 hold person; 4 instances, 8.4% of the pixels hidden\n"
         f"They are in {world.out}; look at {world.out / 'contact_sheet.png'}\n"
     )
-    made = [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    made = [".caption-judge", *world.names, *WRITTEN]
     assert sorted(path.name for path in world.out.iterdir()) == made
     assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures"]
     for n, name in enumerate(world.names):
@@ -242,7 +244,13 @@ def test_bad_pictures_are_listed_and_the_others_done(world: World) -> None:
         assert message in line
         assert line.endswith((".", "?"))
     assert done.stdout.splitlines()[0].startswith("6 pictures masked")
-    assert sorted(tree(world.out)) == [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    assert sorted(tree(world.out)) == [
+        ".caption-judge",
+        *world.names,
+        "contact_sheet.png",
+        "mask.yaml",
+        "masks.parquet",
+    ]
     sheet = pixels_of(world.out / "contact_sheet.png")
     assert 6 * HEIGHT * WIDTH < (sheet != 255).any(axis=2).sum() < sheet[:, :, 0].size
     # Nothing was written elsewhere, and nothing changed where it was read.
@@ -395,7 +403,7 @@ def test_places_that_are_taken(world: World) -> None:
     fails(world, "holds something that is no folder of masked pictures", out=thesis)
     for place in (thesis, world.root):
         fails(world, "holds something that is no folder of masked pictures", "--overwrite", out=place)
-    (world.root / "masks.parquet").write_bytes(b"")
+    write_list(world.root, "folder of masked pictures")
     fails(world, "which is read", "--overwrite", out=world.root)
 
 
@@ -406,7 +414,13 @@ def test_overwrite_replaces_masked_pictures_as_a_whole(world: World) -> None:
     assert tree(world.out) == before
     fails(world, "--mode: unknown value", "--overwrite", "--mode", "all")
     assert world.run("--overwrite").exit_code == 0
-    assert sorted(tree(world.out)) == [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    assert sorted(tree(world.out)) == [
+        ".caption-judge",
+        *world.names,
+        "contact_sheet.png",
+        "mask.yaml",
+        "masks.parquet",
+    ]
     for name in world.names:
         (world.images / name).write_bytes(b"")
     assert world.run("--overwrite").exit_code == 1  # what was there stays
@@ -501,7 +515,13 @@ def test_a_killed_run_leaves_no_output_and_harms_no_other(world: World) -> None:
     assert not world.out.exists()
     done = other.run(out=world.out)
     assert done.exit_code == 0, done.output
-    assert sorted(tree(world.out)) == [*other.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    assert sorted(tree(world.out)) == [
+        ".caption-judge",
+        *other.names,
+        "contact_sheet.png",
+        "mask.yaml",
+        "masks.parquet",
+    ]
 
 
 def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
