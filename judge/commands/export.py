@@ -14,6 +14,7 @@ from judge.report.judge_card import card_of
 from judge.training.saved import Saved
 from judge.utils.folders import OutputFolder
 from judge.utils.hub import first_line, quiet
+from judge.utils.listed import LIST
 
 SETTINGS = "judge.json"
 
@@ -82,7 +83,12 @@ def _push(config: ExportConfig) -> str:
         with quiet():
             hub = HfApi()
             repository = hub.create_repo(name, private=not config.public, exist_ok=True)
-            hub.upload_folder(repo_id=repository.repo_id, folder_path=config.out, commit_message="A trained judge")
+            hub.upload_folder(
+                repo_id=repository.repo_id,
+                folder_path=config.out,
+                commit_message="A trained judge",
+                ignore_patterns=[LIST],
+            )
     except Exception as error:  # The hub's client, requests and the file system each have their own.
         what = f"cannot be uploaded ({first_line(error)})"
         mend = f"log in (hf auth login), and upload {config.out}, which is whole: hf upload {name} {config.out}"

@@ -201,12 +201,14 @@ class ResumableFolder(OutputFolder):
     Args:
         path, what, overwrite: as of every output folder.
         command: that makes it and goes on, in messages.
+        store: name of the folder in it for what is finished while the command works; no part of what it makes.
     """
 
-    def __init__(self, path: Path, *, what: str, command: str, overwrite: bool = False) -> None:
+    def __init__(self, path: Path, *, what: str, command: str, overwrite: bool = False, store: str = "members") -> None:
         super().__init__(path, what=what, overwrite=overwrite)
         self.command = command
         self.partial = self.path.parent / f"{short(self.path.name) or what}.partial"
+        self.store = self.partial / store
 
     def check(self, reads: Iterable[Path] = ()) -> None:
         """As of every output folder; and the working folder must be one of these, if it is there.
@@ -232,11 +234,6 @@ class ResumableFolder(OutputFolder):
             half.unlink()
         self.log("resumed" if resumed else "started")
         self.store.mkdir(exist_ok=True)
-
-    @property
-    def store(self) -> Path:
-        """Where what is finished is kept while the command works; no part of what it makes."""
-        return self.partial / "members"
 
     @contextmanager
     def working(self) -> Iterator[None]:

@@ -382,7 +382,10 @@ def test_what_lies_beside_the_output_is_left_alone(world: World) -> None:
     beside = world.root / "out.partial"
     world.images.rename(beside)
     (beside / "thesis.txt").write_text("years of work", encoding="utf-8")
-    done = judge("mask", "--images", beside, "--instances", world.instances, "--out", world.out)
+    given = ("mask", "--images", beside, "--instances", world.instances, "--out")
+    told = "out.partial, where work would go on, holds something that is no folder of masked pictures"
+    assert told in refusal(*given, world.out)
+    done = judge(*given, world.root / "other")
     assert done.exit_code == 0, done.output
     assert (beside / "thesis.txt").exists()
     assert len(list(beside.glob("*.png"))) == len(world.names)
@@ -484,9 +487,9 @@ def test_the_object_that_goes_with_the_attribute(world: World) -> None:
     assert pd.read_parquet(world.out / "masks.parquet")["instances"].tolist() == [1, 1, 1, 1, 2, 1]
 
 
-def caught_at_work(world: World) -> subprocess.Popen[str]:
+def caught_at_work(world: World, written: int = 10, *, of: int = 120) -> subprocess.Popen[str]:
     """A run in a process of its own over many large pictures, of which it has written a few."""
-    large, names = world.images / "large.png", [f"{n}.png" for n in range(400)]
+    large, names = world.images / "large.png", [f"{n}.png" for n in range(of)]
     large.write_bytes(encode(np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)))
     for name in names:
         (world.images / name).unlink(missing_ok=True)
@@ -499,7 +502,7 @@ def caught_at_work(world: World) -> subprocess.Popen[str]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(list(world.root.glob(".out.*.partial/*.png"))) < 10:
+    while time.monotonic() < deadline and len(list(world.root.glob("out.partial/*.png"))) < written:
         time.sleep(0.01)
     return process
 
@@ -511,7 +514,7 @@ def test_a_killed_run_leaves_no_output_and_harms_no_other(world: World) -> None:
     process = caught_at_work(world)
     process.kill()
     process.communicate()
-    assert len(list(world.root.glob(".out.*.partial/*.png"))) >= 10
+    assert len(list(world.root.glob("out.partial/*.png"))) >= 10
     assert not world.out.exists()
     done = other.run(out=world.out)
     assert done.exit_code == 0, done.output
@@ -524,6 +527,37 @@ def test_a_killed_run_leaves_no_output_and_harms_no_other(world: World) -> None:
     ]
 
 
+def test_a_killed_run_goes_on(world: World) -> None:
+    """SIGKILL in the middle; what is finished is taken over, but for a picture that is another one by then."""
+    process = caught_at_work(world, 32, of=72)
+    process.kill()
+    process.communicate()
+    partial = world.root / "out.partial"
+    finished = [row for line in noted(partial) for row, _ in line["rows"]]
+    assert 8 <= len(finished) < 72
+    changed = finished[0][0]
+    (world.images / changed).unlink()
+    (world.images / changed).write_bytes(encode(np.zeros((600, 800, 3), dtype=np.uint8)))
+    with (partial / ".finished" / "batches.jsonl").open("a") as file:
+        file.write('\n{"key": "cut')
+    before = {row[1]: (partial / row[1]).stat().st_mtime_ns for row in finished}
+    assert world.run().exit_code == 0
+    again = [name for name, written in before.items() if (world.out / name).stat().st_mtime_ns != written]
+    assert 1 <= len(again) <= 8 < len(before)  # A batch.
+    whole = world.root / "whole"
+    assert world.run(out=whole).exit_code == 0
+    first, second = tree(world.out), tree(whole)
+    assert first.pop("mask.yaml") != second.pop("mask.yaml")  # Their own place is in it.
+    assert first == second
+    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures", "whole"]
+
+
+def noted(partial: Path) -> list[dict[str, Any]]:
+    """The batches that a killed run says to have finished."""
+    text = (partial / ".finished" / "batches.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()[1:-1]]  # A kill may have cut the last one.
+
+
 def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
     """Ctrl-C, while threads are in OpenCV: not an abort."""
     process = caught_at_work(world)
@@ -531,8 +565,7 @@ def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told.count("\n")) == (130, 1)
     assert told.startswith("judge: interrupted")
-    assert not world.out.exists()
-    assert not list(world.root.glob(".out.*"))
+    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out.partial", "pictures"]
 
 
 def test_help_tells_what_is_written_and_of_the_exit_code() -> None:
