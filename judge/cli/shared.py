@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from judge.errors import JudgeError
+from judge.utils.files import as_mendable
 from judge.utils.launch import check_launch, fault_told, is_main_process, shared_store, tells_fault
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ def one_line_errors(*, shared: bool = False) -> Iterator[None]:
             from judge.training.processes import end_launch
 
             end_launch()
-    except JudgeError as error:
+    except (JudgeError, OSError, MemoryError) as error:
+        if (fault := as_mendable(error, str(getattr(error, "filename", None) or ""))) is None:
+            raise
         if tells_fault():
-            typer.echo(f"judge: {error}", err=True)
+            typer.echo(f"judge: {fault}", err=True)
             fault_told()
         raise typer.Exit(2) from None
     except KeyboardInterrupt:

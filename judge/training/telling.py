@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.training.member import Member
+from judge.utils.locks import scratch
 
 Hear = Callable[[str, Mapping[str, Any]], None]
 """Called with an event ("epoch", "goes on") and its facts: whose, which epoch, losses."""
@@ -75,8 +75,8 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
         progress: called with the steps done, and ``total``.
         hear: called with events.
     """
-    with tempfile.TemporaryDirectory(prefix="judge-") as name:
-        folder, stop, read = Path(name), threading.Event(), 0
+    with scratch() as folder:
+        stop, read = threading.Event(), 0
         for file in (_STEPS, _EVENTS):
             (folder / file).touch()
 

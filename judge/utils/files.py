@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -30,18 +31,35 @@ def writing(where: str | Path, mend: str = _MEND) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        mend = "choose a shorter name" if error.errno == errno.ENAMETOOLONG else mend
-        raise JudgeError(f"cannot be written ({error.strerror})", where=str(where), mend=mend) from error
+    except JudgeError:
+        raise
+    except Exception as error:
+        if (fault := _of_system(error)) is None:
+            raise
+        mend = "choose a shorter name" if fault.errno == errno.ENAMETOOLONG else mend
+        raise JudgeError(f"cannot be written ({fault.strerror})", where=str(where), mend=mend) from error
+
+
+def _of_system(error: BaseException) -> OSError | None:
+    """What the system said; libraries in Rust, such as safetensors, put it into errors of their own."""
+    if isinstance(error, OSError):
+        return error
+    told = re.search(r"\(os error (\d+)\)$", str(error))
+    return OSError(int(told[1]), os.strerror(int(told[1]))) if told else None
 
 
 def as_mendable(error: BaseException, where: str) -> JudgeError | None:
     """What a user can mend of what ended a command at work on ``where``; None of a fault of the program's."""
-    if isinstance(error, OSError) and error.errno in _FULL_OR_FOREIGN:
-        return JudgeError(f"cannot be written ({error.strerror})", where=where, mend=_MEND)
+    if isinstance(error, JudgeError):
+        return error
     if isinstance(error, MemoryError):
         return JudgeError("memory does not suffice", where=where, mend="end other programs, or choose fewer --workers")
-    return error if isinstance(error, JudgeError) else None
+    fault = _of_system(error)
+    if fault and fault.errno == errno.ENAMETOOLONG:
+        return JudgeError("the name is too long", where=where, mend="choose a shorter one")
+    if fault and fault.errno in _FULL_OR_FOREIGN:
+        return JudgeError(f"cannot be written ({fault.strerror})", where=where, mend=_MEND)
+    return None
 
 
 def write_whole(path: Path, data: bytes) -> None:
