@@ -14,7 +14,7 @@ from typing import Any
 from judge.errors import JudgeError
 from judge.utils.files import HALF_WRITTEN, LOG, TRACKING, append, as_mendable, with_way_on, writing
 from judge.utils.launch import is_main_process
-from judge.utils.listed import LIST, find_stranger, read_list, remove_listed, write_list
+from judge.utils.listed import LIST, Listed, find_stranger, read_list, remove_listed, write_list
 from judge.utils.locks import AtWorkError, Lock, short
 
 
@@ -72,7 +72,7 @@ class OutputFolder:
             probe.mkdir()
             probe.rmdir()
 
-    def _listed(self, folder: Path) -> frozenset[str] | None:
+    def _listed(self, folder: Path) -> Listed | None:
         """What the list of ``folder`` names, which lies at the output's place; None where nothing is in it.
 
         Raises:
@@ -80,7 +80,7 @@ class OutputFolder:
         """
         if folder.exists() and not folder.is_dir():
             raise JudgeError("is a file", where=self.where, mend="name a folder")
-        if folder.is_mount():
+        if os.path.ismount(folder):
             raise JudgeError("is a mounted disk, which cannot be renamed", where=self.where, mend="name a folder in it")
         if not folder.exists() or not any(folder.iterdir()):
             return None
@@ -90,13 +90,13 @@ class OutputFolder:
             raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
         return listed
 
-    def _check_replaced(self, folder: Path, listed: frozenset[str] | None) -> None:
+    def _check_replaced(self, folder: Path, listed: Listed | None) -> None:
         """Refuse to replace what was not asked to be replaced, and what no such command made."""
         if listed is None:
             return
         if stranger := find_stranger(folder, listed):
-            mend = "move it elsewhere, or name another folder"
-            raise JudgeError(f"holds {stranger}, which is not of this {self.what}", where=self.where, mend=mend)
+            what, mend = "holds {}, which {} of this {}", "move it elsewhere, or name another folder"
+            raise JudgeError(what.format(*stranger, self.what), where=self.where, mend=mend)
         if not self.overwrite:
             mend = "name another folder, or add --overwrite"
             raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
@@ -231,7 +231,8 @@ class ResumableFolder(OutputFolder):
         if not resumed:
             super()._make()
         for half in self.partial.rglob(f"{HALF_WRITTEN}*"):
-            half.unlink()
+            with suppress(OSError):  # A folder of that name.
+                half.unlink()
         self.log("resumed" if resumed else "started")
         self.store.mkdir(exist_ok=True)
 

@@ -19,7 +19,7 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.errors import JudgeError
 from judge.utils.folders import OutputFolder, ResumableFolder
-from judge.utils.listed import LIST
+from judge.utils.listed import LIST, write_again
 from judge.utils.locks import scratch
 
 FAST = [
@@ -53,7 +53,7 @@ def tree(folder: Path) -> dict[str, str]:
 def test_the_list_names_all_that_was_published(tmp_path: Path) -> None:
     make(tmp_path / "out")
     listed = json.loads((tmp_path / "out" / LIST).read_text())
-    assert (listed["kind"], listed["files"]) == ("run", ["figures/", "figures/one.svg", "log.jsonl"])
+    assert (listed["kind"], list(listed["files"])) == ("run", ["figures/", "figures/one.svg", "log.jsonl"])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_replaced_where_anything_lies_that_was_not_made(tmp_path: Pat
     first = "notes/" if "notes" in stranger else stranger
     with pytest.raises(JudgeError) as caught:
         make(tmp_path / "out", "second", overwrite=True)
-    told = f"holds {first}, which is not of this run. Move it elsewhere, or name another folder."
+    told = f"holds {first}, which is no part of this run. Move it elsewhere, or name another folder."
     assert str(caught.value) == f"--out {tmp_path / 'out'}: {told}"
     assert sorted((tmp_path / "out").rglob("*")) == before
     place.unlink() if stranger != "empty/" else place.rmdir()
@@ -82,7 +82,20 @@ def test_nothing_is_replaced_where_anything_lies_that_was_not_made(tmp_path: Pat
     assert tree(tmp_path / "out") == {"figures/one.svg": "second"}
 
 
-@pytest.mark.parametrize("listed", [None, "no JSON", '{"kind": "alignment", "files": []}', "[]", '{"kind": ["run"]}'])
+def test_a_file_that_somebody_has_changed_is_not_replaced(tmp_path: Path) -> None:
+    """A rating sheet that was filled in, say; what a command writes again is the command's."""
+    make(tmp_path / "out")
+    page = tmp_path / "out" / "figures" / "one.svg"
+    page.write_text("years of work", encoding="utf-8")
+    with pytest.raises(JudgeError, match=r"holds figures/one\.svg, which is no more the file of this run\. Move it"):
+        make(tmp_path / "out", "second", overwrite=True)
+    page.write_text("first", encoding="utf-8")
+    write_again(tmp_path / "out" / "log.jsonl", b"another one")
+    make(tmp_path / "out", "second", overwrite=True)
+    assert tree(tmp_path / "out") == {"figures/one.svg": "second"}
+
+
+@pytest.mark.parametrize("listed", [None, "no JSON", '{"kind": "alignment", "files": {}}', "[]", '{"kind": ["run"]}'])
 def test_a_folder_of_ones_own_is_no_run(tmp_path: Path, listed: str | None) -> None:
     """Also with ``run.yaml``, which is what users call their settings."""
     own = tmp_path / "own"
@@ -101,7 +114,8 @@ def test_a_list_that_names_what_lies_elsewhere_removes_nothing_there(tmp_path: P
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     path = tmp_path / "out" / LIST
     listed = json.loads(path.read_text())
-    path.write_text(json.dumps(listed | {"files": [*listed["files"], "../mine.txt", str(tmp_path / "mine.txt")]}))
+    listed["files"] |= {"../mine.txt": 4, str(tmp_path / "mine.txt"): 4}
+    path.write_text(json.dumps(listed))
     make(tmp_path / "out", "second", overwrite=True)
     assert tree(tmp_path) == {"mine.txt": "mine", "out/figures/one.svg": "second"}
 
