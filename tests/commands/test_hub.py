@@ -19,6 +19,7 @@ from judge.text.lexicon import load_lexicon
 from judge.training.accelerator import make_accelerator
 from judge.training.network_judge import NetworkJudge
 from judge.training.trainer import Trainer
+from judge.utils.listed import LIST
 
 COMMIT = "0123456789" * 4
 

@@ -280,6 +280,12 @@ def test_two_runs_on_one_folder(files: WorldFiles, tmp_path: Path) -> None:
     assert "seed: 0\n" in (tmp_path / "out" / "run.yaml").read_text()
     assert "holds another run" in refusal(*options(files), "--seed", "5", "--out", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    # What a command makes of the run later, at its own place, is the run's; what it puts elsewhere is the user's.
+    assert judge("report", tmp_path / "out", "--overwrite", "--no-examples").exit_code == 0
+    run_of(tmp_path / "out", overwrite=True).check()
+    assert judge("report", tmp_path / "out", "--out", tmp_path / "out" / "mine.html").exit_code == 0
+    with pytest.raises(JudgeError, match=r"holds mine\.html, which is no part of this run"):
+        run_of(tmp_path / "out", overwrite=True).check()
 
 
 @pytest.fixture
