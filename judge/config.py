@@ -21,6 +21,7 @@ from pydantic import (
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
+from judge.utils.yaml_files import parse_yaml, read_text
 
 # Of --help, top to bottom.
 PANELS = (
@@ -884,7 +885,8 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
     try:
         return kind.model_validate(dict(settings))
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt key may be the one that is missing: it is told first.
+        first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
         key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             raise JudgeError(f"unknown key '{key}'", where=where, mend=nearest(key, list(kind.model_fields))) from None
@@ -920,14 +922,17 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         JudgeError: unreadable, not YAML, not a mapping.
     """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend="check the path") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        mend = "write lines like 'human: captions.json'"
-        raise JudgeError(f"not YAML ({reason})", where=str(path), mend=mend) from error
+    return parse_settings(read_text(path), where=str(path))
+
+
+def parse_settings(text: str, *, where: str) -> dict[str, Any]:
+    """The mapping in a YAML text.
+
+    Raises:
+        JudgeError: not YAML, not a mapping.
+    """
+    mend = "write lines like 'human: captions.json'"
+    data = parse_yaml(text, where=where, mend=mend)
     if not isinstance(data, dict):
-        raise JudgeError("not a mapping of settings", where=str(path), mend="write lines like 'human: captions.json'")
+        raise JudgeError("not a mapping of settings", where=where, mend=mend)
     return {str(key): value for key, value in data.items()}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from unicodedata import category
+
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
 """What reading something else than the files that were written may raise."""
+_LONGEST = 490  # Characters of a message; with what joins its parts 500 at most.
+# What libraries say: of a file of theirs that cannot be mapped, of threads, of an array.
+_NO_MEMORY = "cannot allocate memory", "failed to map segment", "can't allocate", "bad_alloc", "can't start new thread"
 
 
 class JudgeError(Exception):
@@ -14,7 +19,7 @@ class JudgeError(Exception):
         where: file, record and field ("mine.json, record 17, field 'caption'").
         mend: the next step ("remove the record or give it a text").
 
-    ``str(error)`` is one line. The command prints it and exits with code 2.
+    ``str(error)`` is one line of at most 500 characters. The command prints it and exits with code 2.
     """
 
     def __init__(self, what: str, *, where: str = "", mend: str = "") -> None:
@@ -24,13 +29,16 @@ class JudgeError(Exception):
         self.mend = mend
 
     def __str__(self) -> str:
-        what, where = shortened(self.what), shortened(self.where)
+        parts = [printable(" ".join(part.split())) for part in (self.what, self.where, self.mend)]
+        room, left = _LONGEST, len(parts)
+        for place, part in sorted(enumerate(parts), key=lambda part: len(part[1])):  # Short ones leave room to others.
+            parts[place] = shortened(part, room // left)
+            room, left = room - len(parts[place]), left - 1
+        what, where, mend = parts
         line = f"{where}: {what}" if where else what
-        if self.mend:
-            line = f"{line}. {self.mend[0].upper()}{self.mend[1:]}"
-        line = line if line.endswith(("?", "!")) else f"{line.rstrip('.')}."
-        # What a file says may hold anything: half of a surrogate pair, or what a terminal takes for a command.
-        return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in " ".join(line.split()))
+        if mend:
+            line = f"{line}. {mend[0].upper()}{mend[1:]}"
+        return line if line.endswith(("?", "!")) else f"{line.rstrip('.')}."
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only fields would be lost on the way back from a worker process.
@@ -39,7 +47,29 @@ class JudgeError(Exception):
 
 def shortened(text: str, most: int = 250) -> str:
     """``text`` without its middle where it is longer than ``most``: a line quotes files, which hold anything."""
-    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 + 5 :]}"
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-(most - most // 2 - 5) :]}"
+
+
+def printable(text: str) -> str:
+    r"""``text`` as a terminal may show it: control characters, line breaks, changes of direction become escapes (\x1b).
+
+    Names and captions may hold anything, which a terminal would take for commands.
+    """
+    return "".join(one if one.isprintable() or _harmless(one) else ascii(one)[1:-1] for one in text)
+
+
+def _harmless(one: str) -> bool:
+    """Spaces of other scripts, characters newer than this Python, and what joins letters and emoji."""
+    return category(one) in {"Zs", "Cn", "Co"} or one in "\u200c\u200d"
+
+
+def lack_of_memory(error: BaseException) -> JudgeError | None:
+    """What to tell of an ``error`` that a lack of memory may have raised, in whichever library; None of any other."""
+    said = any(text in str(error).lower() for text in _NO_MEMORY)
+    if not isinstance(error, MemoryError) and not (said and isinstance(error, OSError | ImportError | RuntimeError)):
+        return None
+    mend = "let fewer work at a time (--workers 1), or less (--batch-size); then give the same command again"
+    return JudgeError("memory has run out", mend=mend)
 
 
 def _rebuild(what: str, where: str, mend: str) -> JudgeError:

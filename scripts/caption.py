@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from judge.cli import app
+from judge.cli import main
 
 if __name__ == "__main__":
-    app(["caption", *sys.argv[1:]], prog_name="judge")
+    main("caption", *sys.argv[1:])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, printable
 
 LONGEST = 500
 HUGE = (10**25, -(10**25), 2**63, 1e308, -1, 0, float("nan"), float("inf"), True, "9" * 400, "x" * 5000)
@@ -115,7 +115,7 @@ def outcome(read: Callable[[], object], what: str, *, longest: int = LONGEST) ->
         line = str(error)
         assert "\n" not in line, what
         assert len(line) <= longest, f"{len(line)} characters: {line}\n{what}"
-        assert line.isprintable() or "\ufffd" in line, f"{line!a}\n{what}"
+        assert line == printable(line), f"{line!a}\n{what}"
         return "refused"
     except BaseException as error:
         error.add_note(what)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 DEVICE = torch.device("lazy")
 HOST = torch.device("cpu")
@@ -83,8 +83,24 @@ class OnDevice(Tensor):
 
 
 def held(tree: Any) -> Any:
-    """``tree`` with the numbers of all tensors of the device."""
-    return tree_map_only(OnDevice, lambda tensor: tensor.held, tree)
+    """``tree`` with the numbers of all tensors of the device.
+
+    By hand, as ``tensors_of``: operands are plain tuples, lists and dicts, and torch's pytree takes ten times as long.
+    """
+    if isinstance(tree, OnDevice):
+        return tree.held
+    if type(tree) in {tuple, list}:
+        return type(tree)(map(held, tree))
+    return {name: held(of) for name, of in tree.items()} if type(tree) is dict else tree
+
+
+def tensors_of(tree: Any) -> Iterator[Tensor]:
+    """All tensors among operands."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list, dict)):
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(part)
 
 
 class Pretend(TorchDispatchMode):
@@ -118,7 +134,7 @@ class Pretend(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        tensors = [*tensors_of((args, kwargs))]
         there = any(isinstance(tensor, OnDevice) for tensor in tensors)
         asked = kwargs.get("device")
         stays = there if asked is None else torch.device(asked) == DEVICE
@@ -171,9 +187,9 @@ def _refuse_mixed(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     if func in _INDEXING and isinstance(args[0], OnDevice):
         allowed = {"indices"}
     for name, value in named.items():
-        for tensor in tree_leaves(value):
+        for tensor in tensors_of(value):
             # Numbers may stay on the host, as everywhere in torch.
-            if isinstance(tensor, Tensor) and not isinstance(tensor, OnDevice) and tensor.dim() and name not in allowed:
+            if not isinstance(tensor, OnDevice) and tensor.dim() and name not in allowed:
                 what = f"'{name}' {[*tensor.shape]} of {func} is on the host, and others are on the device: {_line()}"
                 raise RuntimeError(what)
 
@@ -183,7 +199,7 @@ def _wrapped(func: Any, found: Any, *, stays: bool) -> Any:
         return found
     if func is aten._pack_padded_sequence.default:
         return OnDevice(found[0]), found[1]  # Batch sizes are for the host.
-    return tree_map_only(Tensor, lambda tensor: tensor if isinstance(tensor, OnDevice) else OnDevice(tensor), found)
+    return _map_tensors(lambda tensor: tensor if isinstance(tensor, OnDevice) else OnDevice(tensor), found)
 
 
 def _given_back(func: Any, tensors: Sequence[Tensor], found: Any) -> Any:
@@ -194,7 +210,12 @@ def _given_back(func: Any, tensors: Sequence[Tensor], found: Any) -> Any:
     for tensor in tensors:
         if tensor.shape != held(tensor).shape:
             raise RuntimeError(f"{func} changes a tensor's shape in place, which the pretend device cannot do")
-    return tree_map_only(Tensor, lambda tensor: given.get(id(tensor), tensor), found)
+    return _map_tensors(lambda tensor: given.get(id(tensor), tensor), found)
+
+
+def _map_tensors(change: Callable[[Tensor], Tensor], found: Any) -> Any:
+    """Results are most often one tensor."""
+    return change(found) if isinstance(found, Tensor) else tree_map_only(Tensor, change, found)
 
 
 def _line() -> str:

@@ -175,6 +175,30 @@ def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank
     assert not out.exists()
 
 
+@pytest.mark.parametrize("victim", ["0", "1", "launcher"])
+def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path, victim: str) -> None:
+    """In the midst of sums of gradients: one line, of whoever is left to tell it, and nobody is left behind."""
+    given = [run_file, "--judge", "lstm", "--sharing", "data", "--epochs", 500, "--out", tmp_path / "out"]
+    command = launcher("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    log, deadline = tmp_path / "out.partial" / "log.jsonl", time.monotonic() + 120
+    while not (log.is_file() and '"epoch"' in log.read_text()):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children(recursive=True)
+    ranks = {child.environ().get("RANK"): child for child in children}
+    (process if victim == "launcher" else ranks[victim]).kill()
+    _, told = process.communicate(timeout=60)
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert process.returncode != 0
+    lines = [line for line in told.splitlines() if line.startswith("judge: ")]
+    # Who sees first that the launcher is gone ends in silence.
+    assert len(lines) in ({0, 1} if victim == "launcher" else {1})
+    assert all("another process" in line and "ive the same command again" in line for line in lines)
+    assert "judge/training" not in told
+
+
 def test_a_fault_that_all_processes_meet_is_told_once(run_file: Path, tmp_path: Path) -> None:
     """Before they have met each other, and whichever ends first."""
     given = [run_file, "--human", "no.json", "--out", tmp_path / "out"]

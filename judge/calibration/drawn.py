@@ -34,6 +34,7 @@ from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.types import Captions
 from judge.utils.files import writing
+from judge.utils.kept import note_digest
 
 PIXELS = 160
 """Of a picture's side."""
@@ -105,6 +106,7 @@ def write_scenes(world: World, folder: Path) -> None:
     with writing(folder):
         # One thread: trials keep the other cores busy.
         write_pictures(world.scenes, beside, seed=world.seed, size=PIXELS, workers=1)
+        note_digest(beside)
         with suppress(OSError):  # Another process was faster.
             beside.rename(folder)
         shutil.rmtree(beside, ignore_errors=True)

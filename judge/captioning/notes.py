@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from judge.utils.files import writing
+from judge.utils.kept import DamagedError, seal, tell_damaged, unseal
 
 About = tuple[str, str]
 """An image's id, and the key of its picture."""
@@ -23,8 +23,8 @@ def notes_files(path: Path) -> list[Path]:
 class Notes:
     """Captions of an unfinished run: a file of JSON lines, each on the disk before the next batch begins.
 
-    The first line says what they depend on. Notes of something else, and a line cut in half, give way to the first
-    caption that is added.
+    The first line says what they depend on. Each has a checksum. Notes of something else, and a line cut in half or
+    damaged with all after it, give way to the first caption that is added.
 
     Args:
         path: the main process's file, to whose name other processes add their numbers; None to keep nothing.
@@ -52,17 +52,20 @@ class Notes:
     def _read(self, path: Path) -> int:
         """Take up the entries of a file; how many bytes of it are sound."""
         with path.open("rb") as file:
-            if file.readline() != self._head():
-                return 0
-            sound = file.tell()
+            sound = 0
             for line in iter(file.readline, b""):
-                try:
-                    image, key, caption = json.loads(line)
-                except ValueError:
-                    break
                 if not line.endswith(b"\n"):
+                    break  # A kill cut it.
+                try:
+                    found = unseal(line, self.key if sound else "")
+                except DamagedError as error:
+                    tell_damaged(path, f"{error} after {len(self.entries)} captions")
                     break
-                self.entries[image, key] = caption
+                if sound:
+                    image, key, caption = found
+                    self.entries[image, key] = caption
+                elif found != self.key:
+                    break
                 sound += len(line)
             return sound
 
@@ -74,18 +77,11 @@ class Notes:
         """
         if self.path is None or not entries:
             return
-        lines = b"".join(_line([*about, caption]) for about, caption in entries.items())
-        lines = lines if self._sound else self._head() + lines
+        lines = b"".join(seal([*about, caption], self.key) + b"\n" for about, caption in entries.items())
+        lines = lines if self._sound else seal(self.key) + b"\n" + lines
         with writing(self.path), self.path.open("ab") as file:
             file.truncate(self._sound)
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
         self._sound += len(lines)
-
-    def _head(self) -> bytes:
-        return _line({"key": self.key})
-
-
-def _line(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"

@@ -25,4 +25,5 @@ def ablate_masks(config: AblateMasksConfig) -> None:
         rows = run_ablation(config, progress=progress)
     if is_main_process():
         print_table(mask_table(rows))
-        say(f"\nThe results are in {config.out}")
+        say("")
+        say(f"The results are in {config.out}")

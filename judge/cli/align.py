@@ -23,7 +23,8 @@ def align(config: AlignConfig) -> None:
     with show_progress() as progress:
         found = align_captions(config, progress=progress)
     print_table(alignment_table(found.alignments))
-    say(f"\nShares of people's words and tokens; contextual: below a cosine distance of {found.delta:g}.")
+    say("")
+    say(f"Shares of people's words and tokens; contextual: below a cosine distance of {found.delta:g}.")
     say("Of lacking: of people's tokens that the captioner never uses, the share that finds a word that it does.")
     say(f"METEOR: aligned against original captions, both masked. Vectors: {found.vectors}.")
     for line in found.notes:

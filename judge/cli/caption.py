@@ -14,7 +14,7 @@ def caption(config: CaptionConfig) -> None:
     """Caption a folder of images with any checkpoint that transformers loads; nothing is sampled.
 
     Leaves COCO results in --out and the settings beside it. A killed run goes on where it was. Exit code 1: some
-    images could not be captioned; they are listed.
+    images could not be captioned; five are named for each fault.
     """
     from judge.commands.caption import caption as run_caption
     from judge.utils.launch import is_main_process

@@ -37,4 +37,5 @@ def compare(
         for line in difference_notes(found):
             print_text(line, console)
         if out:
-            say(f"\nThe differences are in {out}")
+            say("")
+            say(f"The differences are in {out}")

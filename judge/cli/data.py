@@ -30,8 +30,9 @@ def data_show(name: Name) -> None:
         from judge.report.recipes import recipe_lines, wrapped
         from judge.report.render import open_console
 
-        for line in wrapped(recipe_lines(load_recipe(name)), open_console().width):
-            say(line)
+        for text in wrapped(recipe_lines(load_recipe(name)), open_console().width):
+            for line in text.split("\n"):
+                say(line)
 
 
 def data_check(name: Name, folder: Folder) -> None:
@@ -46,6 +47,7 @@ def data_check(name: Name, folder: Folder) -> None:
         from judge.report.render import open_console
 
         check = check_data(load_recipe(name), folder)
-        for line in wrapped(check_lines(check), open_console().width):
-            say(line)
+        for text in wrapped(check_lines(check), open_console().width):
+            for line in text.split("\n"):
+                say(line)
         check_faults(check)

@@ -33,16 +33,14 @@ def demo(
         with show_progress() as progress:
             found = run_demo(out, seed=seed, images=images or 1200, progress=progress)
         print_result(found.result, verbose=verbose, extra=found.known)
-        say(
-            "\noptimal: scores of both sides, and their difference, for an optimal judge with unlimited data that\n"
-            "reads the caption alone, or sees the image too."
-        )
+        say("")
+        say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
+        say("reads the caption alone, or sees the image too.")
         if EXPECTED in found.known:
-            say(
-                f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the\n"
-                "interval is to be compared with that."
-            )
-        say(f"\nThe world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")
+            say(f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the")
+            say("interval is to be compared with that.")
+        say("")
+        say(f"The world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")
 
 
 def _anonymous(out: Path, *, seed: int, images: int) -> None:

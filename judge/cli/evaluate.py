@@ -27,4 +27,5 @@ def evaluate(config: RunConfig) -> None:
     if is_main_process():
         print_result(result, verbose=config.verbose)
         assert config.out, "the command has a default"
-        say(f"\nThe results are in {config.out}; look at {config.out / REPORT}")
+        say("")
+        say(f"The results are in {config.out}; look at {config.out / REPORT}")

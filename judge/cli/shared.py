@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, printable, shortened
 from judge.utils.files import as_mendable
-from judge.utils.launch import check_launch, fault_told, is_main_process, shared_store, tells_fault
+from judge.utils.launch import check_launch, fault_told, is_main_process, left_alone, shared_store, tells_fault
+from judge.utils.signals import interrupted_by, tell_interrupt
+from judge.utils.streams import output_fault
 
 if TYPE_CHECKING:
     from judge.types import Progress
@@ -21,32 +23,49 @@ if TYPE_CHECKING:
 
 # Seconds between lines of one kind of work, and before the first of another.
 _A_MINUTE, _SOON = 60.0, 10.0
+_NAMED = 5  # Pictures with the same fault.
 
 
 @contextmanager
 def one_line_errors(*, shared: bool = False) -> Iterator[None]:
-    """A mendable fault is one line on standard error and exit code 2; no traceback. Of a launch, one line in all.
+    """Around a command: a mendable fault is one line on standard error and exit code 2; see :func:`told_in_one_line`.
 
     ``shared``: whether the processes of a launch share the command's work.
     """
-    try:
+    with told_in_one_line():
         check_launch(shared=shared)
         yield
         if shared_store() is not None:
             from judge.training.processes import end_launch
 
             end_launch()
-    except (JudgeError, OSError, MemoryError) as error:
-        if (fault := as_mendable(error, str(getattr(error, "filename", None) or ""))) is None:
+    if fault := output_fault():
+        what = f"cannot be written ({fault.strerror}); what the command leaves in files is complete"
+        typer.echo(f"judge: {JudgeError(what, where='standard output')}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Mendable faults, lack of memory and interrupts end in one line, without a traceback; of a launch, one in all.
+
+    Exit code 2 for a fault; 128 and the signal's number for an interrupt: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, typer.Exit):
+            raise
+        if number := interrupted_by(error):
+            tell_interrupt(number)
+            raise typer.Exit(128 + number) from None
+        fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or left_alone(error)
+        if fault is None:
             raise
         if tells_fault():
             typer.echo(f"judge: {fault}", err=True)
             fault_told()
         raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        if is_main_process():
-            typer.echo("judge: interrupted; give the same command again", err=True)
-        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -56,6 +75,7 @@ def show_progress(*, period: float = 30) -> Iterator[Progress]:
     ``period``: seconds over which the speed is taken; it must be known of some units in that time.
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -66,7 +86,8 @@ def show_progress(*, period: float = 30) -> Iterator[Progress]:
         lines = _Lines() if is_main_process() and not shown else None
 
         def tell(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total or None)
+            what = printable(what)
+            bar.update(task, description=escape(what), completed=done, total=total or None)
             if lines:
                 lines.tell(what, done, total)
 
@@ -98,11 +119,16 @@ class _Lines:
         typer.echo(line, err=True)
 
 
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 @contextmanager
 def _logged() -> Iterator[None]:
     """What the package logs goes to standard error, in the main process."""
     logger, handler = logging.getLogger("judge"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("judge: %(message)s"))
+    handler.setFormatter(_Printable("judge: %(message)s"))
     before = logger.level
     logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
     logger.addHandler(handler)
@@ -115,14 +141,18 @@ def _logged() -> Iterator[None]:
 
 def say(line: str) -> None:
     """One line on standard output."""
-    typer.echo(line)
+    typer.echo(printable(line))
 
 
 def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, what: str) -> None:
-    """Each in a line on standard error; exit code 1 if there are any."""
-    for name, fault in failures:
-        # A file's name may hold a line break.
-        typer.echo(" ".join(f"judge: {name}: {fault}".split()), err=True)
+    """Faults in lines on standard error, one that many share once, with five names; exit code 1 if there are any."""
+    alike: dict[str, list[tuple[str, JudgeError]]] = {}
+    for name, fault in [(printable(name), fault) for name, fault in failures]:
+        alike.setdefault(str(fault).replace(name, ""), []).append((name, fault))
+    for group in alike.values():
+        names = ", ".join(shortened(name, 100) for name, _ in group[:_NAMED])
+        more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
+        typer.echo(f"judge: {names}{more}: {group[0][1]}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
         raise typer.Exit(1)

@@ -26,6 +26,7 @@ from judge.report.directory import summary_row
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Progress
+from judge.utils.kept import ToldInLog, telling
 
 FIGURES = "detectors.json"
 _BATCH = 8  # Pictures that a detector gets at a time.
@@ -77,12 +78,15 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         for name in config.detectors
     }
     failures: Failures = []
-    found = _compare(config, truth, detectors, hiding, failures, progress)
+    damaged = ToldInLog(out.log)
+    with telling(damaged):
+        found = _compare(config, truth, detectors, hiding, failures, progress)
     failures += truth.strays
     if not found.truth:
         return DetectorAblation((), failures)
-    with out.working():
+    with out.working(), telling(damaged):
         out.begin()
+        damaged.flush()
         results, agree = _judge(config, out.store, progress) if config.human else ({}, [])
         if progress:
             progress("intervals", 0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.folders import ResumableFolder
+from judge.utils.kept import ToldInLog, is_noted, note_digest, telling
 
 MASKS = "masks.json"
 
@@ -92,7 +94,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
     config, out = with_precision(config), open_ablation(config, "masks")
     if not config.models:
         metrics_with_images(config.metrics)
-    with out.working():
+    with out.working(), telling(ToldInLog(out.log)):
         out.begin()
         variants = {
             name: {**changes, **_captions(config, name, changes, out.store, progress)}
@@ -160,11 +162,12 @@ def _captions(
         settings = {"model": model, "precision": precision, "ids": None}
         settings = _of(config, CaptionConfig) | dict(changes) | settings
         path = folder / _name_of(config, settings) / f"{captioner}.json"
-        if not path.exists():  # Written last, and whole.
+        if not in_main_process(partial(is_noted, path)):
             asked = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
             done = caption(asked, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]
+            in_main_process(partial(note_digest, path))
         written[captioner] = path
     return {"captions": {**config.captions, **written}}
 

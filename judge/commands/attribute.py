@@ -30,6 +30,7 @@ from judge.errors import JudgeError
 from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
+from judge.utils.cells import table_csv
 from judge.utils.folders import OutputFolder
 
 WORDS, SUMMARY, SETTINGS = "words.csv", "attribution.json", "attribute.yaml"
@@ -186,7 +187,9 @@ class _Run:
         """Write the tables, the summary and the settings."""
         tables = [word_table(one.question, one.words) for one in self.found if one.words]
         if tables:
-            pd.concat(tables, ignore_index=True).to_csv(self.folder / WORDS, index=False, lineterminator="\n")
+            (self.folder / WORDS).write_text(
+                table_csv(pd.concat(tables, ignore_index=True)), encoding="utf-8", newline=""
+            )
         rows = self.maps.rows if self.maps else []
         if self.maps:
             self.maps.write(self.folder)

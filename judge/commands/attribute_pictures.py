@@ -23,6 +23,7 @@ from judge.masking.instances import PERSON, BoolMask
 from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Progress, Sample
+from judge.utils.cells import table_csv
 
 if TYPE_CHECKING:
     from judge.attribution.pictures import Explaining, Explanation
@@ -104,7 +105,8 @@ class PictureMaps:
 
     def write(self, folder: Path) -> None:
         """Write ``pictures.csv``: a row per image, judge and method."""
-        pd.DataFrame(self.lines, columns=COLUMNS).to_csv(folder / PICTURES, index=False, lineterminator="\n")
+        text = table_csv(pd.DataFrame(self.lines, columns=COLUMNS))
+        (folder / PICTURES).write_text(text, encoding="utf-8", newline="")
 
 
 def make_explaining(methods: Sequence[PictureMethod]) -> Explaining:

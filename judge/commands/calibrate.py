@@ -40,6 +40,7 @@ from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.folders import ResumableFolder
+from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process, launched
 
 RESULTS = "calibration.json"
@@ -70,7 +71,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     on_scenes = _of_scenes(config, seen, folder.store) if seen else []
     work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]
     in_main_process(folder.begin)
-    with folder.working():
+    with folder.working(), telling(ToldInLog(folder.log)):
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)
         found = calibrate(*_tables(rows, config))
         if is_main_process():

@@ -40,6 +40,7 @@ from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
 from judge.types import Progress
 from judge.utils.files import TRACKING, writing
+from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process
 
 S = TypeVar("S", bound=RunSettings)
@@ -137,7 +138,8 @@ def run(
     pictures = RunPictures(config, progress)
     if directory:
         setup = replace(setup, store=config.checkpoints or directory.store)
-    with directory.working() if directory else nullcontext():
+    damaged = ToldInLog(directory.log if directory else None)
+    with directory.working() if directory else nullcontext(), telling(damaged) if directory else nullcontext():
         if silent:
             corpus = _captioned(config, corpus, plan, lexicons, pictures, silent=silent, directory=directory)
         heard = told(config, directory.partial if directory else None, directory.log if directory else None)
@@ -146,6 +148,7 @@ def run(
             def begin() -> None:
                 if directory and not silent:  # Where captions have been written, the folder has been begun.
                     directory.begin()
+                damaged.flush()
                 start_trackers()
 
             result = measure(

@@ -14,6 +14,7 @@ from judge.errors import JudgeError
 from judge.metrics.scores import guessed
 from judge.training.asking import ask
 from judge.types import Predictions, Progress, Sample
+from judge.utils.cells import guard
 from judge.utils.files import write_whole, writing
 
 
@@ -66,5 +67,5 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"])
-    writer.writerows(rows)
+    writer.writerows([guard(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return text.getvalue()

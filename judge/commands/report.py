@@ -8,10 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import yaml
-
 from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, make_config
+from judge.config import RunConfig, make_config, parse_settings
 from judge.errors import JudgeError
 from judge.masking.thumbnails import make_thumbnails
 from judge.report.attributed import Attributed, read_attributed
@@ -159,7 +157,7 @@ def _with_people(saved: SavedRun) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     wanted = list(dict.fromkeys(saved.result.examples["image_id"])) if len(saved.result.examples) else []
     for name, text in saved.texts:
-        config = make_config({**yaml.safe_load(text), "out": None}, RunConfig, where=name)
+        config = make_config({**parse_settings(text, where=name), "out": None}, RunConfig, where=name)
         if config.images is not None:
             plain = RunPictures(config).plain
             found |= make_thumbnails(plain, [image for image in wanted if image in plain.names])

@@ -23,6 +23,7 @@ from judge.training.checkpoint import History, read_history
 from judge.training.store import weights_beside
 from judge.types import Progress
 from judge.utils.files import LOG, append, with_way_on, write_whole
+from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process
 
 INDEX = "judges.json"
@@ -71,7 +72,8 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     looking = RunPictures(config, progress).hidden if config.images else None
     plan, setup = make_plan(config), make_setup(config)
     try:
-        with told(config, config.checkpoints, partial(append, config.checkpoints / LOG)) as (hear, start):
+        log = partial(append, config.checkpoints / LOG)
+        with telling(ToldInLog(log)), told(config, config.checkpoints, log) as (hear, start):
             start()
             setup = replace(setup, hear=hear)
             work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)

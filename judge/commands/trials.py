@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,15 @@ from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.statistics.summary import Summary
 from judge.types import Progress
-from judge.utils.files import write_whole
+from judge.utils.files import LOG, append, write_whole
 from judge.utils.folders import ResumableFolder
+from judge.utils.kept import DamagedError, ToldInLog, is_noted, seal, tell_damaged, telling, unseal
 from judge.utils.launch import is_main_process, launched
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
 COUNTED = "counted"
+_SCENES = "scenes"
 # A network's seconds for one of a linear judge, before any is known: it only matters until the first trial is done.
 _SLOWER = 50.0
 Row = dict[str, Any]
@@ -107,10 +109,13 @@ def measure_trials(
     known = {line["key"]: line["rows"] for line in read_lines(path)}
     if is_main_process():
         with folder.writing():  # A kill may have cut the last line.
-            lines = (json.dumps({"key": key, "rows": of}) + "\n" for key, of in known.items())
-            write_whole(path, "".join(lines).encode())
+            write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
     missing = {one.key: one for one in work if one.key not in known}
     waiting = Counter(one.store for one in missing.values())
+    if is_main_process():
+        for store in waiting:  # Before any trial reads them.
+            if (store / _SCENES).exists() and not is_noted(store / _SCENES):
+                shutil.rmtree(store / _SCENES, ignore_errors=True)
 
     def tell() -> None:
         if progress:
@@ -120,24 +125,36 @@ def measure_trials(
         if one.key in known:
             clock.add(one, known[one.key][0]["seconds"])
     tell()
-    for key, rows in _measured(_mixed(list(missing.values())), workers):
+    for key, rows in _measured(_mixed(list(missing.values())), workers, folder.partial / LOG):
         known[key] = rows
         store = missing[key].store
         waiting[store] -= 1
         clock.add(missing[key], rows[0]["seconds"])
         if is_main_process():
-            with folder.writing(), path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "rows": rows}) + "\n")
+            with folder.writing(), path.open("ab") as file:
+                file.write(_line(key, rows))
             if not waiting[store]:
                 shutil.rmtree(store, ignore_errors=True)
         tell()
     return [row for one in work for row in known[one.key]]
 
 
+def _line(key: str, rows: list[Row]) -> bytes:
+    return seal({"key": key, "rows": rows}) + b"\n"
+
+
 def read_lines(path: Path) -> list[Row]:
-    """Of a file to which lines were added, of which a kill may have cut the last."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
+    """Of a file to which lines were added, of which a kill may have cut the last; what else is damaged is told."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    found, faults = list[Row](), Counter[str]()
+    for line in lines:
+        try:
+            found.append(unseal(line))
+        except DamagedError as error:
+            faults[str(error)] += 1
+    for what, count in faults.items():
+        tell_damaged(path, f"{what} in {count} of {len(lines)} lines")
+    return found
 
 
 def _mixed(work: Sequence[Work]) -> list[Work]:
@@ -147,14 +164,20 @@ def _mixed(work: Sequence[Work]) -> list[Work]:
     return [one for _, one in sorted(placed, key=lambda entry: entry[0])]
 
 
-def _measured(work: Sequence[Work], workers: int | None) -> Iterator[tuple[str, list[Row]]]:
+def _measured(work: Sequence[Work], workers: int | None, log: Path) -> Iterator[tuple[str, list[Row]]]:
     """On the cores of this machine; under a launch all processes share the judges of one trial after the other."""
     if launched():
-        yield from map(measure_trial, work)
+        yield from (_measure(one, log) for one in work)
         return
     from joblib import delayed
 
-    yield from unordered((delayed(measure_trial)(one) for one in work), workers or -1)
+    yield from unordered((delayed(_measure)(one, log) for one in work), workers or -1)
+
+
+def _measure(work: Work, log: Path) -> tuple[str, list[Row]]:
+    """As :func:`measure_trial`, in whichever process; what is damaged is told in the command's log."""
+    with telling(ToldInLog(partial(append, log))):
+        return measure_trial(work)
 
 
 def measure_trial(work: Work) -> tuple[str, list[Row]]:
@@ -180,7 +203,7 @@ def _pictures(work: Work) -> dict[str, Any]:
     """Settings of a trial on drawn scenes: its pictures, and what is made of them, once for all trials of the draw."""
     from judge.training.processes import in_main_process
 
-    world, folder = work.trial.world, work.store / "scenes"
+    world, folder = work.trial.world, work.store / _SCENES
     assert world is not None
     in_main_process(lambda: write_scenes(world, folder))
     return {

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.tables import Row, header_of, refuse_bomb
+from judge.corpus.tables import Row, header_of
 from judge.errors import JudgeError
+from judge.utils.limits import CELL, ROW, TEXT, refuse_large
 
-MAX_ROWS = 20_000_000
+# Decoded at a time: of one long text, as often as a few bytes say. More are not faster.
+_BATCH = 256
 # `datasets` keeps a picture so.
 BYTES, PATH = "bytes", "path"
 _FEATURES = b"huggingface"
@@ -67,6 +69,10 @@ class Columns:
         others = [name for name in readable if name not in known]
         return cls(tuple(known), tuple(pictures), tuple(others), _classes(schema.metadata))
 
+    def memory(self, batch: Any) -> int:
+        """About the bytes that :meth:`rows` of a batch will take."""
+        return int(batch.num_rows * (ROW + CELL * batch.num_columns) + TEXT * sum(map(_decoded, batch.columns)))
+
     def rows(self, batch: Any, *, source: str, first: bool = True) -> list[Row]:
         """The rows of a pyarrow batch that holds these columns and has been checked.
 
@@ -77,7 +83,7 @@ class Columns:
         """
         from pyarrow import compute
 
-        cells = {name: batch.column(name).to_pylist() for name in self.names}
+        cells = {name: _values(batch.column(name)) for name in self.names}
         for name in self.classes.keys() & cells.keys():
             cells[name] = [_class(value, self.classes[name], f"{source}, field '{name}'") for value in cells[name]]
         rows: list[Row] = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
@@ -95,7 +101,7 @@ def load_parquet(data: bytes, *, source: str) -> list[Row]:
     """Rows of a Parquet file, without its columns of bytes and structures; of pictures the names.
 
     Raises:
-        JudgeError: cut off or damaged; more than ``MAX_UNPACKED`` bytes when unpacked.
+        JudgeError: cut off or damaged; too large when unpacked.
     """
     import pyarrow as pa
 
@@ -121,12 +127,12 @@ def read_arrow(path: Path, *, source: str, wanted: Collection[str] | None = None
 
     with faults("Arrow", source), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
         columns = Columns.of(reader.schema, source=source, wanted=wanted)
-        rows = 0
+        size = 0
         for number, batch in enumerate(reader):
-            rows += batch.num_rows
-            _refuse_many(rows, source)
             part = batch.select([*columns.names, *columns.pictures])
             part.validate(full=True)  # Damaged offsets would lead out of the file.
+            size += columns.memory(part)
+            refuse_large(size, source, packed=True)
             yield columns.rows(part, source=source, first=not number)
 
 
@@ -137,19 +143,43 @@ def _parquet(place: Any, source: str, wanted: Collection[str] | None) -> Iterato
     with faults("Parquet", source), parquet.ParquetFile(place, memory_map=isinstance(place, Path)) as file:
         columns = Columns.of(file.schema_arrow, source=source, wanted=wanted)
         read = [*columns.names, *(f"{name}.{PATH}" for name in columns.pictures)]
-        _refuse_many(file.metadata.num_rows, source)
+        # A few bytes may claim any number of rows without a value.
+        refuse_large(file.metadata.num_rows * (ROW + CELL), source, packed=True)
         size = 0
         # The sizes that the file states of its columns are not looked at: damaged ones make pyarrow end the process.
-        for number, batch in enumerate(file.iter_batches(columns=read, use_threads=False)):
-            size += batch.nbytes
-            refuse_bomb(size, source)
+        for number, batch in enumerate(file.iter_batches(_BATCH, columns=read, use_threads=False)):
+            size += columns.memory(batch)
+            refuse_large(size, source, packed=True)
             yield columns.rows(batch, source=source, first=not number)
 
 
-def _refuse_many(rows: int, source: str) -> None:
-    """A few bytes may claim any number of rows without a value."""
-    if rows > MAX_ROWS:
-        raise JudgeError(f"has {rows:,} rows, over the limit of {MAX_ROWS:,}", where=source, mend="give fewer rows")
+def _values(column: Any) -> list[object]:
+    """The values of a column; of one with a dictionary each text once in memory."""
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        if len(column.dictionary) > len(column):
+            column = column.dictionary_decode()
+        else:
+            words = [*column.dictionary.to_pylist(), None]
+            return [words[-1 if place is None else place] for place in column.indices.to_pylist()]
+    found: list[object] = column.to_pylist()
+    return found
+
+
+def _decoded(column: Any) -> int:
+    """Bytes of a column's values, each counted as often as it stands there; of lists also their places."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        if not types.is_string(column.type.value_type) and not types.is_large_string(column.type.value_type):
+            return len(column) * CELL
+        lengths = compute.binary_length(column.dictionary)
+        return int(compute.sum(compute.take(lengths, column.indices)).as_py() or 0)
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        values = column.flatten()
+        return len(values) * CELL + _decoded(values)
+    return int(column.nbytes)
 
 
 def is_picture(kind: Any) -> bool:

@@ -15,9 +15,7 @@ from judge.corpus.pickles import load_pickle
 from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import Row, load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
-
-# All human captions of COCO are 0.1 GB; reading JSON takes some six times its size in memory.
-MAX_FILE = 2**30
+from judge.utils.limits import file_limit, memory_limit, refuse_large
 
 # Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
 # (or, where somebody hides a call, with a class).
@@ -64,7 +62,7 @@ def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | Non
         wanted: columns of shards and data sets that are read, in lower case; None for all.
 
     Raises:
-        JudgeError: missing, another folder, not readable, empty, over ``MAX_FILE`` bytes, not UTF-8, or damaged.
+        JudgeError: missing, another folder, not readable, empty, too large, not UTF-8, or damaged.
     """
     source = os.fspath(path)
     if (rows := _read_container(Path(path), source, wanted)) is not None:
@@ -102,9 +100,8 @@ def _read_bytes(path: Path, source: str) -> bytes:
             raise JudgeError("is a folder", where=source, mend=mend)
         if not stat.S_ISREG(state.st_mode):
             raise JudgeError("is not a regular file", where=source, mend="give a file on disk")
-        if state.st_size > MAX_FILE:
-            size = f"{state.st_size / 2**30:.1f} GB"
-            raise JudgeError(f"is {size}, over the limit of 1 GB", where=source, mend="keep only ids and captions")
+        # All human captions of COCO are 0.1 GB; their values take some six times that.
+        refuse_large(state.st_size * memory_limit() / file_limit(), source, instead="keep only ids and captions")
         return path.read_bytes()
     except FileNotFoundError:
         raise JudgeError("no such file", where=source, mend="check the path") from None

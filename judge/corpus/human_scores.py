@@ -11,6 +11,7 @@ from judge.corpus.entries import MISSING, Entry, mapping_entries, records, row_e
 from judge.corpus.files import read_document
 from judge.corpus.tables import Row
 from judge.errors import JudgeError
+from judge.utils.cells import unguard
 
 
 def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]) -> dict[str, float]:
@@ -32,6 +33,7 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     scores: dict[str, float] = {}
     for captioner, score, at in entries:
         name, where = "" if captioner is MISSING else str(captioner), f"{source}, {at}"
+        name = name if name in captioners else unguard(name)  # As judge anonymous writes it.
         if name in scores:
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
         scores[name] = _number("" if score is MISSING else score, where)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from judge.types import Captions
+from judge.utils.cells import guard
 
 CANNOT_TELL = "cannot tell"
 ITEM, RATER = "item", "rater"
 # A spreadsheet would take a cell that begins so for a formula.
-_FORMULA = re.compile(r"[=+\-@\t\r']")
 # Of no use to raters, and some are no part of any text file.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -155,7 +155,7 @@ def _digest(data: bytes) -> str:
 
 
 def sheet_csv(sheet: Sheet) -> str:
-    """The sheet as a table to fill in, a row per item; see :func:`guard` for cells that a spreadsheet would compute."""
+    """The sheet as a table to fill in, a row per item; see :func:`~judge.utils.cells.guard` for what it may compute."""
     texts = [[one.text] if sheet.heading else [] for one in sheet.items]
     empty = [""] * (len(sheet.questions) + 1)
     return _csv(sheet.columns, ([one.name, *text, *empty] for one, text in zip(sheet.items, texts, strict=True)))
@@ -177,13 +177,3 @@ def _csv(columns: Sequence[str], rows: object) -> str:
     writer.writerow(columns)
     writer.writerows([guard(cell) for cell in row] for row in rows)  # type: ignore[attr-defined]
     return buffer.getvalue()
-
-
-def guard(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: an apostrophe goes before = + - @ (and before an apostrophe)."""
-    return f"'{cell}" if _FORMULA.match(cell) else cell
-
-
-def unguard(cell: str) -> str:
-    """What :func:`guard` was given; a spreadsheet may have taken the apostrophe away already."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell[1:]) else cell

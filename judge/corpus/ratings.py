@@ -14,10 +14,11 @@ import numpy as np
 from judge.corpus.columns import columns_of
 from judge.corpus.entries import records
 from judge.corpus.files import read_document
-from judge.corpus.rating_sheet import ITEM, RATER, Item, Question, Sheet, plain, unguard
+from judge.corpus.rating_sheet import ITEM, RATER, Item, Question, Sheet, plain
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
 from judge.types import IntArray
+from judge.utils.cells import unguard
 
 _NAME = re.compile(r"(s[0-9a-f]{8})-[0-9]+")
 

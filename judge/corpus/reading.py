@@ -85,7 +85,7 @@ def read_captions(
     an image with no other caption is absent.
 
     Args:
-        path: the file, at most :data:`judge.corpus.files.MAX_FILE` bytes; or shards, or a folder of a data set.
+        path: the file, within :func:`judge.utils.limits.file_limit`; or shards, or a folder of a data set.
         options: see :class:`ReadOptions`.
         side: whose captions; a generated image in two records is an error unless ``options.several``.
         name: the captioner; by default the file's stem, or "human".

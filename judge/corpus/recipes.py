@@ -7,12 +7,12 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from judge.corpus.labels import Rule
 from judge.errors import JudgeError, nearest
 from judge.types import Side
+from judge.utils.yaml_files import read_yaml
 
 Access = Literal["open", "on request", "not released"]
 Kind = Literal["labels", "captions", "objects", "instances", "images", "records"]
@@ -208,13 +208,7 @@ def read_recipe(path: Path) -> Recipe:
     Raises:
         JudgeError: as ``load_recipe``.
     """
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise JudgeError("no such file", where=str(path), mend="check the path") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = str(error).partition("\n")[0]
-        raise JudgeError(f"cannot be read ({reason})", where=str(path), mend="write it as YAML, in UTF-8") from error
+    value = read_yaml(path, mend="see the recipes that come with the package")
     if not isinstance(value, dict):
         raise JudgeError("is no recipe", where=str(path), mend="write fields: name, title, papers, page ...")
     try:

@@ -16,11 +16,12 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
 
 from judge.corpus.ids import is_encodable, kind_of
-from judge.corpus.tables import Placed, Row, load_json, refuse_bomb
+from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
+from judge.utils.limits import CELL, ROW, TEXT, refuse_large
 
 KEY = "__key__"
-MAX_SHARDS, MAX_SAMPLES = 100_000, 20_000_000
+MAX_SHARDS = 100_000
 MAX_TEXT = 2**20
 #: Members that are texts; each is a column of that name.
 TEXTS = ("txt", "text", "caption", "cls")
@@ -182,9 +183,7 @@ def _row(key: str, texts: dict[str, str], wanted: Collection[str] | None, source
 
 
 def _check_amount(size: int, samples: int, source: str) -> None:
-    if samples > MAX_SAMPLES:
-        raise JudgeError(f"holds over {MAX_SAMPLES:,} samples", where=source, mend="give fewer shards")
-    refuse_bomb(size, source)
+    refuse_large(samples * (ROW + 2 * CELL) + TEXT * size, source, instead="give fewer shards")
 
 
 def _read_text(file: BinaryIO, member: Member, source: str) -> str:

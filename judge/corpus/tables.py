@@ -8,9 +8,10 @@ import json
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from judge.errors import JudgeError
+from judge.utils.limits import CELL, LIST, QUOTED, ROW, TEXT, memory_limit, refuse_large
 
 Row = dict[str, object]
 
@@ -37,7 +38,8 @@ def with_cells(row: Row, cells: Row) -> Row:
     return Placed(changed, row._file, row._record) if isinstance(row, Placed) else changed
 
 
-MAX_UNPACKED = 4 * 2**30
+MAX_SHEET = 1_000_000
+"""Cells of an Excel sheet: it takes some ten seconds to read as many."""
 _DELIMITERS = "\t,;"
 
 
@@ -45,9 +47,10 @@ def load_json(text: str, *, source: str) -> object:
     """The value of a JSON file; of JSON lines, the list of rows.
 
     Raises:
-        JudgeError: not JSON; an object with the same key twice (the second would hide the first).
+        JudgeError: not JSON; an object with the same key twice (the second would hide the first); too large.
     """
     where = source
+    refuse_large(_json_memory(text), source)
     try:
         try:
             return _decode(text, where)
@@ -66,18 +69,34 @@ def load_json(text: str, *, source: str) -> object:
     return rows
 
 
-def _decode(text: str, where: str) -> object:
-    def unique(pairs: list[tuple[str, object]]) -> Row:
-        row = dict(pairs)
-        if len(row) != len(pairs):
-            twice = _twice([key for key, _ in pairs])
-            raise JudgeError(f"key '{twice}' occurs twice in one object", where=where, mend="keep one of the two")
-        return row
+def _json_memory(text: str) -> int:
+    """About the bytes that the values of a JSON text take."""
+    count = text.count
+    return ROW * count("{") + LIST * count("[") + CELL * count(",") + QUOTED * count('"') // 2 + TEXT * len(text)
 
+
+class _TwiceError(Exception):
+    """A key of an object occurs twice."""
+
+
+def _unique(pairs: list[tuple[str, object]]) -> Row:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise _TwiceError(_twice([key for key, _ in pairs]))
+    return row
+
+
+# Made once: json.loads would make one for each of a million lines.
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+
+
+def _decode(text: str, where: str) -> object:
     try:
-        value: object = json.loads(text, object_pairs_hook=unique)
+        value: object = _DECODER.decode(text)
     except json.JSONDecodeError:
         raise
+    except _TwiceError as error:
+        raise JudgeError(f"key '{error}' occurs twice in one object", where=where, mend="keep one of the two") from None
     except (RecursionError, ValueError) as error:
         # Lists in lists without end; numbers of thousands of digits.
         raise JudgeError(f"not JSON that can be read ({error})", where=where, mend="mend the file") from error
@@ -90,11 +109,14 @@ def load_csv(text: str, *, source: str) -> list[Row]:
     Nothing is guessed ("NA", "null" and "1.0" are texts), because a caption may say any of them.
 
     Raises:
-        JudgeError: a quote that never ends; a row that is longer or shorter than the header; a doubled column name.
+        JudgeError: a quote that never ends; a row that is longer or shorter than the header; a doubled column name;
+            too large.
     """
     first = text.partition("\n")[0]
     delimiter = max(_DELIMITERS, key=first.count)
-    previous = csv.field_size_limit(MAX_UNPACKED)  # pictures in base64 are longer than the default limit
+    rows = text.count("\n")
+    refuse_large((ROW + LIST) * rows + CELL * (rows + text.count(delimiter)) + TEXT * len(text), source)
+    previous = csv.field_size_limit(memory_limit())  # pictures in base64 are longer than the default limit
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         lines = [line for line in reader if line]
@@ -140,7 +162,7 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
     """Rows of the first sheet of an Excel workbook; an empty cell is an empty text.
 
     Raises:
-        JudgeError: not a workbook; damaged; openpyxl not installed.
+        JudgeError: not a workbook; damaged; openpyxl not installed; more than ``MAX_SHEET`` cells.
     """
     try:
         import openpyxl
@@ -155,7 +177,7 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
             warnings.simplefilter("ignore")  # about styles and validation, which are not read
             sheet = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True).worksheets[0]
             sheet.reset_dimensions()  # the size that the file states may be wrong
-            lines = [line for line in sheet.iter_rows(values_only=True) if any(cell is not None for cell in line)]
+            lines = list(_filled(sheet.iter_rows(values_only=True), source))
     except JudgeError:
         raise
     except Exception as error:  # openpyxl raises whatever the XML library or its own parsing meets
@@ -169,17 +191,23 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
     return [dict(zip(header, line, strict=True)) for line in filled[1:]]
 
 
+def _filled(lines: Iterable[Sequence[object]], source: str) -> Iterator[Sequence[object]]:
+    """The lines in which something stands.
+
+    Raises:
+        JudgeError: more than ``MAX_SHEET`` cells, empty ones too.
+    """
+    cells = 0
+    for line in lines:
+        cells += max(1, len(line))
+        if cells > MAX_SHEET:
+            mend = "save it as CSV, which has no such limit, or delete the empty rows and columns"
+            raise JudgeError(f"has over {MAX_SHEET:,} cells", where=source, mend=mend)
+        if any(cell is not None for cell in line):
+            yield line
+
+
 def _check_archive(archive: zipfile.ZipFile, source: str) -> None:
     if "xl/workbook.xml" not in archive.namelist():
         raise JudgeError("is a zip archive, not a table", where=source, mend="unpack it and give the file inside")
-    refuse_bomb(sum(entry.file_size for entry in archive.infolist()), source)
-
-
-def refuse_bomb(size: int, source: str) -> None:
-    """Refuse what would unpack to more than ``MAX_UNPACKED`` bytes.
-
-    Raises:
-        JudgeError: it would.
-    """
-    if size > MAX_UNPACKED:
-        raise JudgeError(f"unpacks to {size / 2**30:.0f} GB", where=source, mend="keep only the columns needed")
+    refuse_large(sum(entry.file_size for entry in archive.infolist()), source, packed=True)

@@ -21,8 +21,8 @@ from judge.corpus.entries import place_of
 from judge.corpus.harness import row_number
 from judge.corpus.ids import canonical_id
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
-from judge.corpus.tables import refuse_bomb
 from judge.errors import JudgeError
+from judge.utils.limits import refuse_large
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # A picture of MAX_PIXELS takes a quarter of this without any compression.
@@ -266,7 +266,7 @@ def _parquet_group(path: Path, column: str, group: int) -> Any:
 
     with parquet.ParquetFile(path, memory_map=True) as file:
         if group >= 0:
-            refuse_bomb(file.metadata.row_group(group).total_byte_size, f"{path}, group {group + 1} of its rows")
+            refuse_large(file.metadata.row_group(group).total_byte_size, f"{path}, group {group + 1} of its rows")
             return file.read_row_group(group, columns=[column], use_threads=False).column(column)
         counts = [file.metadata.row_group(place).num_rows for place in range(file.metadata.num_row_groups)]
     return _starts(counts)

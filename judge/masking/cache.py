@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from judge.errors import JudgeError
 from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import read_rle
 from judge.masking.instances import Instance, Picture
 from judge.utils.files import write_whole, writing
+from judge.utils.kept import DamagedError, opened, seal, tell_damaged, unseal
 
 # Counts up whenever what is made of a network's outputs here, or of a picture's bytes, changes.
-_FORMAT = 1
+_FORMAT = 2  # 1 had no checksums.
 
 
 class Cached:
@@ -45,7 +44,7 @@ class Cached:
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
         """See :meth:`~judge.masking.detectors.Detector.detect`."""
         paths = [self._path(picture) for picture in pictures]
-        found = [_load(path) for path in paths]
+        found = [self._load(path) for path in paths]
         missing = [index for index, instances in enumerate(found) if instances is None]
         if missing:
             fresh = self.detector.detect([pictures[index] for index in missing])
@@ -54,8 +53,25 @@ class Cached:
                 # A full disk costs the next run time, not this one its results.
                 with suppress(OSError):
                     paths[index].parent.mkdir(exist_ok=True)
-                    write_whole(paths[index], _dump(instances))
+                    write_whole(paths[index], seal(_rows(instances), self._name(paths[index])))
         return [instances or () for instances in found]
+
+    def _load(self, path: Path) -> tuple[Instance, ...] | None:
+        """What is kept of a picture; None where nothing is, or what is kept is damaged, which is told."""
+        try:
+            with opened(path) as file:
+                return tuple(map(_instance, unseal(file.read(), self._name(path))))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            tell_damaged(path, f"unreadable ({error.strerror})")
+        except DamagedError as error:
+            tell_damaged(path, str(error))
+        return None
+
+    def _name(self, path: Path) -> str:
+        """What a file is of: the detector and the picture."""
+        return f"{self.folder.name} {path.stem}"
 
     def _path(self, picture: Picture) -> Path:
         height, width, _ = picture.pixels.shape
@@ -65,16 +81,8 @@ class Cached:
         return self.folder / name[:2] / f"{name}.json"
 
 
-def _dump(instances: Sequence[Instance]) -> bytes:
-    return json.dumps([asdict(instance) | {"counts": instance.counts.decode()} for instance in instances]).encode()
-
-
-def _load(path: Path) -> tuple[Instance, ...] | None:
-    try:
-        rows = json.loads(path.read_bytes())
-        return tuple(map(_instance, rows)) if isinstance(rows, list) else None
-    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError, JudgeError):
-        return None
+def _rows(instances: Sequence[Instance]) -> list[dict[str, Any]]:
+    return [asdict(instance) | {"counts": instance.counts.decode()} for instance in instances]
 
 
 def _instance(row: dict[str, Any]) -> Instance:

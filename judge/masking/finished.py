@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -13,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from judge.errors import FAULTS, JudgeError
+from judge.errors import JudgeError
 from judge.masking.images import read_bytes
 from judge.masking.sheet import Tile
 from judge.utils.files import write_whole
+from judge.utils.kept import DamagedError, digest, seal, unseal
 
 _BATCHES = "batches.jsonl"
 
@@ -36,8 +36,8 @@ class Finished:
         self._known: dict[str, Mapping[str, Any]] = {}
         if (path := folder / _BATCHES).is_file():
             for line in path.read_bytes().splitlines():
-                with suppress(*FAULTS):  # A kill may have cut one.
-                    entry = json.loads(line)
+                with suppress(DamagedError):  # A kill may have cut it.
+                    entry = unseal(line)
                     self._known[entry["key"]] = entry
 
     def key_of(self, images: Path, batch: Mapping[str, str], shown: Collection[str]) -> str | None:
@@ -56,19 +56,14 @@ class Finished:
         return found.hexdigest()
 
     def take(self, key: str) -> tuple[list[Any], list[Tile]] | None:
-        """The rows and tiles of a batch, if it is finished and its masked pictures are there."""
+        """The rows and tiles of a batch, if it is finished, and what was written of it is there, unchanged."""
         entry = self._known.get(key)
-        with suppress(OSError, *FAULTS):
-            if entry and all((self.out / row[1]).stat().st_size == size for row, size in entry["rows"]):
-                return [row for row, _ in entry["rows"]], self._tiles(key, entry["tiles"])
+        with suppress(OSError):
+            if entry and all(digest((self.out / row[1]).read_bytes()) == found for row, found in entry["rows"]):
+                panels = (self.folder / f"{key}.npz").read_bytes() if entry["tiles"] else b""
+                if digest(panels) == entry["panels"]:
+                    return [row for row, _ in entry["rows"]], _tiles(panels, entry["tiles"])
         return None
-
-    def _tiles(self, key: str, about: Sequence[Sequence[Any]]) -> list[Tile]:
-        if not about:
-            return []
-        with np.load(self.folder / f"{key}.npz") as file:
-            panels = [(file[f"arr_{2 * n}"], file[f"arr_{2 * n + 1}"]) for n in range(len(about))]
-        return [Tile(title, both, telling) for (title, telling), both in zip(about, panels, strict=True)]
 
     def add(self, key: str, rows: Sequence[Sequence[Any]], tiles: Sequence[Tile]) -> None:
         """A batch is done; ``rows``: of ``masks.parquet``, the masked picture's place second.
@@ -76,11 +71,20 @@ class Finished:
         Raises:
             OSError: it cannot be written.
         """
+        buffer = BytesIO()
         if tiles:
-            buffer = BytesIO()
             np.savez(buffer, *(panel for tile in tiles for panel in tile.panels))
             write_whole(self.folder / f"{key}.npz", buffer.getvalue())
-        sized = [(row, (self.out / row[1]).stat().st_size) for row in rows]
-        entry = {"key": key, "rows": sized, "tiles": [(tile.title, tile.telling) for tile in tiles]}
-        with self._lock, (self.folder / _BATCHES).open("a", encoding="utf-8") as file:
-            file.write("\n" + json.dumps(entry))  # Whatever the line before may have become.
+        noted = [(row, digest((self.out / row[1]).read_bytes())) for row in rows]
+        about = [(tile.title, tile.telling) for tile in tiles]
+        entry = {"key": key, "rows": noted, "tiles": about, "panels": digest(buffer.getvalue())}
+        with self._lock, (self.folder / _BATCHES).open("ab") as file:
+            file.write(b"\n" + seal(entry))  # Whatever the line before may have become.
+
+
+def _tiles(panels: bytes, about: Sequence[Sequence[Any]]) -> list[Tile]:
+    if not about:
+        return []
+    with np.load(BytesIO(panels)) as file:
+        pairs = [(file[f"arr_{2 * n}"], file[f"arr_{2 * n + 1}"]) for n in range(len(about))]
+    return [Tile(title, pair, telling) for (title, telling), pair in zip(about, pairs, strict=True)]

@@ -16,6 +16,7 @@ import pandas as pd
 from judge.report.table import COUNT, NUMBER, Column, Table, names
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
+from judge.utils.cells import table_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +108,7 @@ def curve_csv(found: Sequence[Alignment]) -> str:
 
 
 def _csv(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
-    return pd.DataFrame(rows, columns=columns).to_csv(index=False, float_format="%.6f", lineterminator="\n")
+    return table_csv(pd.DataFrame(rows, columns=columns), float_format="%.6f")
 
 
 def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:

@@ -17,6 +17,7 @@ from judge.statistics.naming import HumanScore, LexiconCheck, Naming
 from judge.statistics.raters import RaterAgreement
 from judge.statistics.shares import ShareDifference
 from judge.types import Interval
+from judge.utils.cells import table_csv
 
 NOT_FAIRNESS = (
     "A low share is not fairness: a captioner that never names anybody scores 0, whatever else it says of people.",
@@ -237,7 +238,7 @@ def human_scores_csv(rated: Rated) -> str:
         if row.share.captions
     ]
     columns = ["captioner", "score", "low", "high", "images", "captions"]
-    return pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n")
+    return table_csv(pd.DataFrame(rows, columns=columns))
 
 
 def _bounds(interval: Interval | None) -> dict[str, float | None]:

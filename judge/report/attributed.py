@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from judge.attribution.mass import AttributionScore
 from judge.errors import FAULTS, JudgeError
@@ -22,6 +21,8 @@ from judge.report.attribution import MapRow, map_table
 from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
 from judge.types import Interval
+from judge.utils.cells import read_guarded
+from judge.utils.yaml_files import parse_yaml
 
 SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
 # On a page: maps, and captions of each judge and method.
@@ -63,10 +64,12 @@ def read_attributed(folder: Path) -> Attributed:
     """
     with _readable(folder):
         told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        settings = yaml.safe_load((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings = parse_yaml((folder / SETTINGS).read_text(encoding="utf-8"), where="", mend="")
         rows = tuple(map(_row, told["pictures"]))
         words = folder / WORDS
-        table = pd.read_csv(words, keep_default_na=False, na_values={"base": [""]}) if words.is_file() else None
+        table = None
+        if words.is_file():
+            table = read_guarded(pd.read_csv(words, keep_default_na=False, na_values={"base": [""]}))
         captions = () if table is None else tuple(_captions(table))
         maps = tuple(_as_jpeg(path) for path in sorted((folder / MAPS).glob("*.png"))[:MOST_MAPS])
         return Attributed(map_table(rows), maps, captions, bool(settings["show_people"]))
@@ -82,7 +85,7 @@ def _readable(folder: Path) -> Iterator[None]:
         why = f"{Path(str(error.filename)).name}: {error.strerror}" if error.filename else "a map is no picture"
         what = f"no attributions can be read there ({why})"
         raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
-    except (*FAULTS, yaml.YAMLError) as error:
+    except (*FAULTS, JudgeError) as error:
         what = "no attributions can be read there (its files are not those of judge attribute)"
         raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
 

@@ -15,6 +15,7 @@ from judge.report.table import SIGNED, Column, Table, digits_of, names, write, w
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.summary import ROW, name_row
 from judge.types import Interval
+from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
 
 FOLDER, COLLECT = "breakdown", "collect.csv"
@@ -133,7 +134,7 @@ def write_breakdown(folder: Path, found: Breakdown | None) -> None:
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:
-    write_whole(path, table.to_csv(index=False).encode())
+    write_whole(path, table_csv(table).encode())
 
 
 def _tasks(found: Breakdown) -> pd.DataFrame:

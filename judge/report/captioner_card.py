@@ -14,7 +14,7 @@ from judge.report.notes import summary_lines
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
 from judge.report.tables import result_table
-from judge.report.text_report import images_of
+from judge.report.text_report import images_of, plain
 from judge.statistics.comparisons import Conclusion, conclude
 from judge.statistics.summary import Summary
 
@@ -44,6 +44,7 @@ def captioner_card(saved: SavedRun) -> str:
     remarks = ["dataset, type: write the data set's name on the hub, if it has one"] if index else []
     front = front_matter({"model-index": index} if index else {}, *remarks)
     told = [*summary_lines(result), *(f"NOTE: {line}" for line in warnings(result))]
+    told = list(map(plain, told))
     facts = [
         ("attribute", f"{result.run['attribute']}, as perceived ({images_of(result)})"),
         ("labels", _labels(result.run["labels"])),

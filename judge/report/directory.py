@@ -21,6 +21,7 @@ from judge.statistics.comparisons import Difference, conclude
 from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
 from judge.types import Interval
+from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
 from judge.utils.folders import ResumableFolder
 
@@ -82,7 +83,7 @@ class RunDirectory(ResumableFolder):
         shutil.rmtree(self.partial / FIGURES, ignore_errors=True)
         if contents.result.quality:
             tables = [found.table() for found in contents.result.quality.values()]
-            write_whole(self.partial / QUALITY, pd.concat(tables).to_csv(index=False).encode())
+            write_whole(self.partial / QUALITY, table_csv(pd.concat(tables)).encode())
         (self.partial / FIGURES).mkdir()
         write_whole(self.partial / REPORT, make_page(contents, self.partial / FIGURES).encode())
 

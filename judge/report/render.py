@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -14,19 +15,22 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from judge.errors import printable
 from judge.report.table import Table
 
 # Columns of a page: where output goes to a pipe or a file, which has no width.
 PAGE = 100
 # Left to the columns that say what a row is about; only longer names are wrapped.
 _NAMES = 24
+# What Markdown would take for the end of a cell, code, or HTML.
+_MARKED = re.compile(r"[\\|`]|<(?=[a-zA-Z/!?])")
 
 
 def print_table(table: Table[Any], console: Console | None = None) -> None:
     """Print a table and its notes; on a terminal that is too narrow in parts, so that no number is ever cut."""
     console = console or open_console()
     if table.title:
-        console.print(Text(table.title, style="bold"))
+        console.print(Text(printable(table.title), style="bold"))
     terminal = sys.stdout.isatty()
     for number, part in enumerate(fold(table, console.width, parts=terminal)):
         if number:
@@ -45,7 +49,7 @@ def print_text(line: str, console: Console, *, bold: bool = False) -> None:
 
 def page_lines(line: str, console: Console) -> list[str]:
     """A line of text as it is wrapped on the page."""
-    return wrap(line, console.width, break_long_words=False, break_on_hyphens=False) or [""]
+    return wrap(printable(line), console.width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def open_console() -> Console:
@@ -59,7 +63,7 @@ def markdown(table: Table[Any]) -> str:
     rule = ["---" if column.align == "left" else "---:" for column, _ in shown]
     headings = [column.heading for column, _ in shown]
     rows = [headings, rule, *map(list, zip(*(cells for _, cells in shown), strict=True))]
-    lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip() for row in rows]
+    lines = [" | ".join(["", *(_MARKED.sub(r"\\\g<0>", cell) for cell in row), ""]).strip() for row in rows]
     return "\n\n".join([*([f"**{table.title}**"] if table.title else []), "\n".join(lines), *table.notes]) + "\n"
 
 
@@ -119,7 +123,7 @@ def _rich(columns: Sequence[Sequence[str]], left: Sequence[bool], places: Sequen
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for place in places:
         justify = "left" if left[place] else "right"
-        table.add_column(Text(columns[place][0]), justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
+        table.add_column(Text(printable(columns[place][0])), justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
     for row in zip(*(columns[place][1:] for place in places), strict=True):
         table.add_row(*map(Text, row))
     return table

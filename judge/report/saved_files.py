@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
+from judge.errors import JudgeError
 from judge.report.breakdown import FOLDER
 from judge.report.directory import EXAMPLES, PICTURES, REPLICATES
 from judge.statistics.summary import ROW
+from judge.utils.cells import read_guarded
+from judge.utils.yaml_files import parse_yaml
 
 # Columns of each file, by what is in them.
 _TEXTS = {
@@ -76,15 +78,6 @@ def read_json(path: Path) -> Mapping[str, Any]:
     return document
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses aliases, of which a short file can make a document without end; a run writes none."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias")
-        return super().compose_node(parent, index)
-
-
 def read_settings(path: Path) -> Mapping[str, Any]:
     """``run.yaml``.
 
@@ -93,9 +86,9 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     """
     text = path.read_text(encoding="utf-8")
     try:
-        settings = yaml.load(text, Loader=_Loader)  # noqa: S506  # A safe loader.
-    except (yaml.YAMLError, RecursionError) as error:
-        raise Unreadable(f"{path.name} is damaged") from error
+        settings = parse_yaml(text, where="", mend="")
+    except JudgeError as error:
+        raise Unreadable(f"{path.name} is damaged: {error.what}") from error
     if not isinstance(settings, dict):
         raise Unreadable(f"{path.name} holds no settings")
     return settings
@@ -144,7 +137,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         Unreadable: it is damaged, or something else.
     """
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = read_guarded(pd.read_csv(path, dtype=str, keep_default_na=False))
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except ValueError as error:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from judge.errors import printable
+
 FOR, AGAINST = (230, 159, 0), (0, 114, 178)
 # Of the strongest word's: weaker ones have no number, so that captions stay readable.
 LEAST = 0.1
@@ -26,7 +28,7 @@ def shaded(words: Sequence[str], contributions: Sequence[float]) -> Text:
     line = Text()
     for (word, strength), amount in zip(shades(words, contributions), contributions, strict=True):
         line.append(" " if line else "")
-        line.append(word, style=_style(strength))
+        line.append(printable(word), style=_style(strength))
         if abs(strength) >= LEAST:
             line.append(f"({amount:+.2g})", style="dim")
     return line
@@ -34,7 +36,7 @@ def shaded(words: Sequence[str], contributions: Sequence[float]) -> Text:
 
 def print_shaded(heading: str, words: Sequence[str], contributions: Sequence[float], console: Console) -> None:
     """Print a heading, and below it the caption, as long as the line needs."""
-    console.print(Text(heading), soft_wrap=True)
+    console.print(Text(printable(heading)), soft_wrap=True)
     console.print(Text("  ").append(shaded(words, contributions)), soft_wrap=True)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
+from judge.errors import printable
 from judge.types import Interval
 
 ABSENT = "-"
@@ -60,8 +61,8 @@ class Table(Generic[R]):
     def _cell(self, column: Column[R], row: R) -> str:
         value, how = column.value(row), column.format
         if isinstance(how, str):
-            return write(value, how, self.digits(row))
-        return ABSENT if value is None else how(value)
+            return printable(write(value, how, self.digits(row)))
+        return ABSENT if value is None else printable(how(value))
 
 
 def names(heading: str, value: Callable[[R], str | None]) -> Column[R]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from judge.errors import printable
 from judge.measure import Result
 from judge.report.caveats import warnings
 from judge.report.latex import PREAMBLE, escape, latex
@@ -24,7 +25,7 @@ def markdown_report(result: Result, *, title: str = "Bias amplification") -> str
         title: the heading.
     """
     tables = "\n".join(markdown(_titled(table)) for table in tables_of(result))
-    told = [f"**NOTE:** {_plain(line)}" for line in warnings(result)] + list(map(_plain, footnotes(result)))
+    told = [f"**NOTE:** {plain(line)}" for line in warnings(result)] + list(map(plain, footnotes(result)))
     return f"# {title}\n\n{tables}\n## Notes\n\n" + "".join(f"- {line}\n" for line in told)
 
 
@@ -66,6 +67,6 @@ def _known(result: Result) -> Iterator[str]:
         yield f"*: {level} intervals over images alone, for the judges as they were trained."
 
 
-def _plain(line: str) -> str:
+def plain(line: str) -> str:
     """Text, of which Markdown makes nothing else."""
-    return re.sub(r"([*_`<>\\\[\]])", r"\\\1", line)
+    return re.sub(r"([*_`<>\\\[\]])", r"\\\1", printable(line))

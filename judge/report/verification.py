@@ -31,6 +31,7 @@ from judge.statistics.counted import count_row
 from judge.statistics.inference import t_interval
 from judge.statistics.summary import ROW, JudgedRow, Settings, Summary
 from judge.types import Interval
+from judge.utils.cells import read_guarded
 
 # Sums in another order, on another machine, differ by less.
 _RELATIVE, _ABSOLUTE, _SUMS = 1e-6, 1e-9, 1e-7
@@ -234,7 +235,7 @@ def _name(row: Mapping[str, Any]) -> str:
 def _quality(saved: SavedRun) -> Iterator[Mismatch]:
     """``quality.csv`` says the same."""
     texts: dict[Any, Any] = dict.fromkeys(("captioner", "score", "group"), str)
-    rows = pd.read_csv(saved.folder / QUALITY, dtype=texts)
+    rows = read_guarded(pd.read_csv(saved.folder / QUALITY, dtype=texts))
     table = pd.concat([of.table() for of in saved.result.quality.values()], ignore_index=True)
     if len(rows) != len(table):
         yield Mismatch(QUALITY, "quality", "", f"{len(rows)} rows", f"{len(table)} rows")

@@ -76,7 +76,7 @@ def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetri
     ratio.
     """
     named = counts.loc[counts["side"] == "human", "named"]
-    by_class = named.value_counts().reindex(sorted(set(counts["class"])), fill_value=0)
+    by_class = named.value_counts().reindex(sorted(counts["class"].unique()), fill_value=0)
     known = by_class[by_class > 0] if (by_class > 0).sum() > 1 else by_class
     return counted.choose_classes(str(by_class.idxmax()), str(known.iloc[::-1].idxmin()))
 
@@ -94,7 +94,7 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     Raises:
         JudgeError: as its ``terms``.
     """
-    known = sorted(set(rows["class"]))
+    known = sorted(rows["class"].unique())
     classes = (*known, *sorted({*counted.classes, *_names(rows["named"])} - {*known, ""}))
     by_side = dict(iter(rows.groupby("side", observed=True)))
     before = by_side["human" if counted.against == "people" else "annotated"]

@@ -9,10 +9,9 @@ from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 
-import yaml
-
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
+from judge.utils.yaml_files import parse_yaml, read_text
 
 _FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings", "counterparts"}
 _SUFFIXES = {".yaml", ".yml"}
@@ -120,19 +119,15 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
         raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
     shipped = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
     path = Path(name_or_path)
-    try:
-        if path.suffix in _SUFFIXES:
-            text, where = path.read_text(encoding="utf-8"), str(path)
-        elif shipped.is_file():
-            text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
-        else:
-            extending = f"{within[-1]}, 'extends'" if within else ""
-            mend = f"{nearest(name_or_path, shipped_lexicons())}; or give a .yaml path"
-            raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
-        data = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        what = f"lexicon cannot be read ({str(error).splitlines()[0]})"
-        raise JudgeError(what, where=name_or_path, mend="give a UTF-8 YAML file") from error
+    if path.suffix in _SUFFIXES:
+        text, where = read_text(path), str(path)
+    elif name_or_path in shipped_lexicons():
+        text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
+    else:
+        extending = f"{within[-1]}, 'extends'" if within else ""
+        mend = f"{nearest(name_or_path, shipped_lexicons())}; or give a .yaml path"
+        raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
+    data = parse_yaml(text, where=where, mend="write 'classes: {class: [words]}'")
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
     extended = data.get("extends") if isinstance(data, dict) else None
     base = None if extended is None else _load(str(extended), within=[*within, name_or_path])
@@ -189,10 +184,10 @@ def _check_counterparts(rows: Sequence[Mapping[str, str]], classes: Mapping[str,
                 raise JudgeError(what, where=place, mend="exchange it, or change the lists of words")
 
 
-def _lists(
-    value: Mapping[object, object], where: str, at: str, base: Mapping[str, frozenset[str]]
-) -> dict[str, frozenset[str]]:
+def _lists(value: object, where: str, at: str, base: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
     """Class -> words, those of ``base`` among them."""
+    if not isinstance(value, Mapping):
+        raise JudgeError(f"'{at}' is no mapping of classes", where=where, mend=f"write '{at}: {{class: [words]}}'")
     own = {str(key): _words(words, where, f"{at}.{key}") for key, words in value.items()}
     return {name: own.get(name, frozenset()) | base.get(name, frozenset()) for name in {**base, **own}}
 

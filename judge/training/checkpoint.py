@@ -1,6 +1,7 @@
 """Checkpoints: the state of a training under way, weights, and predictions of finished members.
 
-Safetensors throughout, written beside and renamed: a file is there whole or not at all. Nothing is unpickled.
+Safetensors throughout, written beside and renamed: a file is there whole or not at all, with a checksum (see
+:mod:`judge.utils.kept`). Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.types import FloatArray
-from judge.utils.files import beside, write_whole, writing
+from judge.utils.files import beside, writing
+from judge.utils.kept import is_sound, name_tensors, seal_tensors, tell_damaged
 
 if TYPE_CHECKING:
     import torch
@@ -112,19 +114,14 @@ class Checkpoint:
         if kept is None or kept[1].get("seed") != str(seed) or "history" not in kept[1]:
             return 0
         tensors, meta = kept
-        model: dict[str, torch.Tensor] = {}
-        slots: dict[int, dict[str, torch.Tensor]] = {}
-        for key, tensor in tensors.items():
-            part, _, name = key.partition("/")
-            if part == "model":
-                model[name] = tensor
-            elif part == "best":
-                self.best[name] = tensor
-            else:
-                index, _, slot = name.partition("/")
-                slots.setdefault(int(index), {})[slot] = tensor
-        _load(module, model)
+        model, best, slots = _parts(tensors)
         weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        if not _fit(model, best, slots, module, weights):
+            assert self.read_from is not None
+            tell_damaged(self.read_from, "of another network")
+            return 0
+        self.best = best
+        _load(module, model)
         state = {
             index: {slot: _laid_out(tensor, weights[index]) for slot, tensor in found.items()}
             for index, found in slots.items()
@@ -134,6 +131,38 @@ class Checkpoint:
             self.scaler.load_state_dict(json.loads(meta["scaler"]))
         self.history = History(**json.loads(meta["history"]))
         return len(self.history.training)
+
+
+Tensors = dict[str, "torch.Tensor"]
+
+
+def _parts(tensors: Mapping[str, torch.Tensor]) -> tuple[Tensors, Tensors, dict[int, Tensors]]:
+    """What :meth:`Checkpoint.save` wrote: weights, the best so far, and what the optimiser has of each weight."""
+    model, best, slots = Tensors(), Tensors(), dict[int, Tensors]()
+    for key, tensor in tensors.items():
+        part, _, name = key.partition("/")
+        if part == "optimiser":
+            index, _, slot = name.partition("/")
+            slots.setdefault(int(index), {})[slot] = tensor
+        else:
+            (model if part == "model" else best)[name] = tensor
+    return model, best, slots
+
+
+def _fit(
+    model: Tensors, best: Tensors, slots: Mapping[int, Tensors], module: torch.nn.Module, weights: Sequence[Any]
+) -> bool:
+    """Whether what was read is this network's, and its optimiser's: a file may be of another version of its code."""
+    own = _shapes(_trained(module))
+    if _shapes(model) != own or (best and _shapes(best) != own) or slots.keys() - set(range(len(weights))):
+        return False
+    return all(
+        tensor.dim() == 0 or tensor.shape == weights[index].shape for index in slots for tensor in slots[index].values()
+    )
+
+
+def _shapes(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def save_weights(path: Path | None, module: torch.nn.Module, meta: Mapping[str, str]) -> None:
@@ -147,11 +176,10 @@ def load_weights(path: Path, module: torch.nn.Module) -> None:
     Raises:
         JudgeError: no file there, or a damaged one; weights of another network.
     """
-    kept = _read(path)
+    kept = _given(path)
     if kept is None:
         raise JudgeError("there are no weights, or not all of them", where=str(path), mend="train the judge again")
-    own = {name: tensor.shape for name, tensor in _trained(module).items()}
-    if own != {name: tensor.shape for name, tensor in kept[0].items()}:
+    if _shapes(_trained(module)) != _shapes(kept[0]):
         what = "its weights do not fit the judge that it names, or what that started from"
         raise JudgeError(what, where=str(path), mend="use what the judge was trained with, or train it again")
     _load(module, kept[0])
@@ -164,12 +192,17 @@ def read_history(path: Path) -> History | None:
     try:
         with safe_open(path, framework="np") as file:
             return History(**json.loads((file.metadata() or {})["history"]))
-    except (OSError, SafetensorError, KeyError):
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError):
         return None
 
 
 def _read(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Tensors and notes of a file; None for one that is absent or damaged: its judge is trained anew."""
+    """Tensors and notes of a kept file; None for one that is absent or damaged: its judge is trained anew."""
+    return _given(path, framework) if is_sound(path) else None
+
+
+def _given(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, str]] | None:
+    """Tensors and notes of a file that a user may have given, and that was checked where its notes were read."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -190,10 +223,15 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], meta: Mapping
         if path is not None:
             whole[name] = together.cpu().contiguous()
     if path is not None:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with beside(path) as file:
-                save_file(whole, file, dict(meta))
+        _write_file(path, whole, meta, save_file)
+
+
+def _write_file(path: Path, tensors: dict[str, Any], meta: Mapping[str, str], save: Callable[..., None]) -> None:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside(path) as file:
+            save(tensors, file, {**meta, **name_tensors(path)})
+            seal_tensors(file)
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor:
@@ -231,16 +269,14 @@ def _trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], meta: Mapping[str, str]) -> None:
     """Numpy arrays, without torch."""
-    from safetensors.numpy import save
+    from safetensors.numpy import save_file
 
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, save({name: np.ascontiguousarray(values) for name, values in tensors.items()}, dict(meta)))
+    _write_file(path, {name: np.ascontiguousarray(values) for name, values in tensors.items()}, meta, save_file)
 
 
 def load_tensors(path: Path) -> dict[str, Any] | None:
-    """The numpy arrays of a file; None where there is none, or no whole one."""
-    kept = _read(path, "np")
+    """The numpy arrays of a file that a user gave; None where there is none, or no whole one."""
+    kept = _given(path, "np")
     return kept and kept[0]
 
 
@@ -250,6 +286,6 @@ def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, 
 
 
 def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:
-    """What :func:`save_predictions` wrote, or None where there is none, or no whole one."""
+    """What :func:`save_predictions` wrote, or None where there is none, or no whole one, which is told."""
     kept = _read(path, "np")
     return kept and (kept[0]["probabilities"], json.loads(kept[1]["notes"]))

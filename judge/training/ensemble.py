@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from judge.errors import JudgeError
 from judge.judges import Network
 from judge.judges.stacked import StackedBatch
 from judge.training.checkpoint import Checkpoint, History
@@ -23,7 +22,7 @@ from judge.training.feeding import cut_up
 from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of, to_probabilities
 from judge.training.member import derive_seed
 from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import EVALUATION_BATCH
+from judge.training.trainer import EVALUATION_BATCH, diverged
 from judge.types import IntArray, Predictions, Sample, Target
 
 # Names the stream of dropout's keys, beside seed and epoch.
@@ -81,9 +80,8 @@ class Ensemble:
             self.module.train()
             losses = self._epoch(optimiser, captions, epoch)
             if not np.isfinite(losses).all():
-                mend = "lower --learning-rate, or --precision no"
-                what, where = f"loss is {float(np.sum(losses))} in epoch {epoch + 1}", self.judges[0].trainer.where
-                raise JudgeError(what, where=where, mend=mend)
+                first = self.judges[0]
+                raise diverged(first.network, float(np.sum(losses)), epoch, where=first.trainer.where)
             state.history.training.append(float(np.mean(losses)))
             state.save(self.module, optimiser, seed=seed)
             if on_epoch:

@@ -14,6 +14,7 @@ import torch
 from numpy.lib.format import open_memmap
 from torch import Tensor
 
+from judge.errors import JudgeError
 from judge.judges import Batch
 from judge.types import Sample, Words
 
@@ -72,11 +73,20 @@ class FeatureStore:
             self._resident[device] = ResidentFeatures(self, device) if fits else None
         return self._resident[device]
 
+    def not_finite(self) -> Path | None:
+        """A file with numbers that are not finite, of which no judge can learn; None for none."""
+        files = sorted({path for path, _ in self.places.values()})
+        return next((path for path in files if not np.isfinite(self._map(path)).all()), None)
+
     def _map(self, path: Path) -> Kept:
         """A file, mapped; the one that was asked for least recently is closed."""
         found = self._open.pop(path, None)
         if found is None:
-            found = open_memmap(path, mode="r")
+            try:
+                found = open_memmap(path, mode="r")
+            except (OSError, ValueError) as error:  # It was whole when the run began.
+                mend = "give the same command again: what is missing is computed anew"
+                raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error
             if len(self._open) == _OPEN:
                 self._open.pop(next(iter(self._open)))
         self._open[path] = found
@@ -92,6 +102,7 @@ class ResidentFeatures:
     """
 
     def __init__(self, store: FeatureStore, device: torch.device) -> None:
+        self.not_finite = store.not_finite
         self.shape, self.regions, self.key, self._key = store.shape, store.regions, store.key, store._key
         self._rows: dict[str, int] = {}
         blank = torch.zeros(1, *store.shape, dtype=torch.float16)  # Of samples without a picture.

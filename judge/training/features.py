@@ -1,8 +1,9 @@
 """Features of frozen networks, computed once and kept on disk as half-precision numbers, mapped on reading.
 
-A folder for each network, a file for each batch of pictures or captions, written whole; an index beside it says which
-row is whose. Keys are what goes in (a picture's content and mask, a caption's words) and the network (architecture,
-weights by content, size): all epochs, seeds, folds and sides, and the next run, compute nothing again.
+A folder for each network, a file for each batch of pictures or captions, written whole and named by its checksum; an
+index beside it says which row is whose. Keys are what goes in (a picture's content and mask, a caption's words) and
+the network (architecture, weights by content, size): all epochs, seeds, folds and sides, and the next run, compute
+nothing again.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +35,11 @@ from judge.training.feature_store import FeatureStore, digest, name_words
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Progress, Words
 from judge.utils.files import write_whole, writing
+from judge.utils.kept import DAMAGED, DamagedError, digest_rest, opened, seal, tell_damaged, unseal
+from judge.utils.parallel import usable_cores
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
+_CHECKED: set[tuple[Path, int, int]] = set()  # Files read whole by this process, with time and size.
 
 
 class FeatureCache(ABC):
@@ -139,29 +144,67 @@ class FeatureCache(ABC):
         return found
 
     def _keep(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
+        if not np.isfinite(features).all():
+            raise JudgeError("its features are no finite numbers", where=self.OPTION, mend="take another")
         # Half precision ends at 65,504, beyond which a random network may well go.
         if self.DTYPE is np.float16 and not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        name = hashlib.blake2b(json.dumps(keys).encode(), digest_size=12).hexdigest()
         buffer = io.BytesIO()
         np.save(buffer, features.astype(self.DTYPE))
+        buffer.seek(0)
+        name = self._name(buffer, keys)
         with writing(self._where):
             write_whole(self.folder / f"{name}.npy", buffer.getvalue())
-            write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
+            write_whole(self.folder / f"{name}.json", seal(keys, name))
+
+    def _name(self, content: BinaryIO, keys: Sequence[str]) -> str:
+        """A file is named by what it holds, whose rows these are, and the network: others are not whole."""
+        return digest_rest(content, self.network.key.encode(), json.dumps(keys).encode())
 
     def _known(self) -> dict[str, tuple[Path, int]]:
-        """Key -> file and row, of all that is kept; a file that is not whole is passed over."""
+        """Key -> file and row, of all that is wanted and kept; files that are not whole are told, and removed."""
+        wanted = set(self.keys.values())
+        indices = sorted(self.folder.glob("*.json"))
+        with ThreadPoolExecutor(usable_cores()) as pool:  # Checksums are as fast as there are cores.
+            parts = list(pool.map(lambda index: self._read_index(index, wanted), indices))
         found: dict[str, tuple[Path, int]] = {}
-        for index in sorted(self.folder.glob("*.json")):
+        faulty: dict[str, list[Path]] = {}
+        for index, keys in zip(indices, parts, strict=True):
             path = index.with_suffix(".npy")
-            try:
-                keys = json.loads(index.read_bytes())
-                kept = open_memmap(path, mode="r")
-                if kept.ndim == self.AXES and kept.dtype == self.DTYPE and len(kept) == len(keys):
-                    found |= {key: (path, row) for row, key in enumerate(keys)}
-            except (OSError, ValueError, TypeError, OverflowError, RecursionError):
-                continue
+            if isinstance(keys, DamagedError):
+                faulty.setdefault(str(keys), []).append(path)
+                for file in (path, index):
+                    with suppress(OSError):
+                        file.unlink()
+            else:
+                found |= {key: (path, row) for row, key in enumerate(keys)}
+        for what, paths in faulty.items():
+            tell_damaged(*((paths[0], what) if len(paths) == 1 else (self.folder, f"{what} in {len(paths)} files")))
         return found
+
+    def _read_index(self, index: Path, wanted: set[str]) -> list[str] | DamagedError:
+        """Keys of the rows of a file, none where none is wanted; or what is the matter with it.
+
+        A file's numbers are read whole once in a process.
+        """
+        path = index.with_suffix(".npy")
+        try:
+            with opened(index) as file:
+                keys: list[str] = unseal(file.read(), index.stem)
+            with opened(path) as file:
+                stat = path.stat()
+                if wanted.isdisjoint(keys):
+                    return []
+                if (path, stat.st_mtime_ns, stat.st_size) not in _CHECKED and self._name(file, keys) != index.stem:
+                    return DamagedError(DAMAGED)
+        except FileNotFoundError:
+            return DamagedError("not whole")
+        except OSError as error:
+            return DamagedError(f"unreadable ({error.strerror})")
+        except DamagedError as error:
+            return error
+        _CHECKED.add((path, stat.st_mtime_ns, stat.st_size))
+        return keys
 
 
 class PictureCache(FeatureCache):

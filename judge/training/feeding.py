@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from judge.errors import JudgeError
 from judge.judges import Batch, Network
 from judge.training.losses import Truth
 from judge.types import Sample, Target
+from judge.utils.parallel import end_with
 
 Piece = Sequence[int]
 """Places of the samples of a forward pass; of one that takes part with weight 0 the place's complement, ``~place``."""
@@ -100,6 +102,7 @@ class Feed:
             collate_fn=_as_it_is,
             num_workers=self.workers,
             multiprocessing_context="fork" if self.workers else None,
+            worker_init_fn=partial(_begin, os.getpid()),
             persistent_workers=self.stay and self.workers > 0,
             pin_memory=self.device.type == "cuda",
             # Its own: of the global one dropout draws.
@@ -136,6 +139,11 @@ def cut_up(order: Piece, size: int) -> list[Piece]:
     if len(starts) > 1 and len(order) - starts[-1] == 1:
         starts.pop()  # Batch normalisation cannot stand a batch of one.
     return [order[start:stop] for start, stop in zip(starts, [*starts[1:], len(order)], strict=True)]
+
+
+def _begin(parent: int, worker: int) -> None:
+    """In a process that collates: torch's own look whether the parent lives comes after all batches that wait."""
+    end_with(parent)
 
 
 def _as_it_is(found: Any) -> Any:

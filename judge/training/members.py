@@ -22,8 +22,9 @@ from judge.training.processes import fail_together, gather, together
 from judge.training.setup import TrainingSetup, name_members
 from judge.training.stacks import fit_stacked
 from judge.training.store import load_answers, store_answers
-from judge.training.telling import Reporter, listening
+from judge.training.telling import Reporter, listening, note_damaged
 from judge.types import Predictions, Progress
+from judge.utils.kept import telling
 from judge.utils.launch import launched
 from judge.utils.parallel import unordered, usable_cores
 
@@ -100,7 +101,8 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, work: Callable[.
         return _setup_for_worker(task[0][0][0], replace(setup, hear=None)) if workers > 1 else setup
 
     travelling = (delayed(_each)(work, task, needed(task)) for task in _tasks(batches))
-    yield from chain.from_iterable(unordered(travelling, workers))
+    names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
+    yield from chain.from_iterable(unordered(travelling, workers, what=f"training {', '.join(names)}"))
 
 
 def _each(work: Callable[..., Done], batches: Sequence[Batch], setup: TrainingSetup) -> list[Done]:
@@ -184,6 +186,12 @@ def _batches(judges: Sequence[Alike], setup: TrainingSetup) -> Iterator[Batch]:
 
 
 def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
+    """As :func:`_work_on`; what is told of damaged files goes where all that is told of trainings goes."""
+    with telling(partial(note_damaged, folder)):
+        return _work_on(batch, setup, folder, then)
+
+
+def _work_on(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
     """Train, or take from the store, the judges of one batch."""
     firsts = [same[0] for same in batch]
     found = kept = [load_answers(member, setup) for member in firsts]

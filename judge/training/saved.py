@@ -23,6 +23,7 @@ from judge.judges.prompts import Prompt
 from judge.metrics.scores import Judged
 from judge.training.member import Member
 from judge.types import Predictions, Sample, Target
+from judge.utils.kept import DamagedError, check_tensors
 
 FORMAT = "2"  # Format 1 had neither a number nor what decides how captions are read.
 _ABSENT = {"pictures", "features", "empty"}  # Materials that no file holds.
@@ -199,7 +200,7 @@ def words_of(network: Any) -> tuple[str, ...]:
 
 
 def read_saved(path: Path) -> Saved:
-    """What the file of weights ``path`` says; its weights are not read.
+    """What the file of weights ``path`` says.
 
     Raises:
         JudgeError: it cannot be read, is damaged, is no judge's, or of a version that says less.
@@ -225,16 +226,17 @@ def read_saved(path: Path) -> Saved:
 
 
 def _metadata(path: Path, where: str) -> tuple[dict[str, str], list[str]]:
-    """Metadata, and names of tensors."""
+    """Metadata, and names of tensors; where there is a checksum, it holds."""
     from safetensors import SafetensorError, safe_open
 
     try:
+        check_tensors(path, given=True)
         with safe_open(path, framework="np") as file:
             return file.metadata() or {}, sorted(file.keys())
     except OSError as error:
         what = f"cannot be read ({error.strerror or 'no such file'})"
         raise JudgeError(what, where=where, mend="check the path") from error
-    except SafetensorError as error:
+    except (SafetensorError, DamagedError) as error:
         raise JudgeError("is no safetensors file, or damaged", where=where, mend=_AGAIN) from error
 
 

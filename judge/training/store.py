@@ -12,6 +12,7 @@ from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member
 from judge.training.setup import WEIGHTS, TrainingSetup
 from judge.types import Predictions
+from judge.utils.kept import is_sound
 from judge.utils.launch import is_main_process
 
 
@@ -21,6 +22,8 @@ def load_answers(member: Member, setup: TrainingSetup) -> Predictions | None:
     if weights and member.judge.restore and not weights.is_file():
         return None  # Older versions kept none, and it trains again in seconds.
     kept = load_predictions(path) if path else None
+    if kept and weights and weights.exists() and not is_sound(weights):
+        return None
     return kept and Predictions(kept[0], member.target, kept[1])
 
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from judge.training.member import Member
+from judge.utils.kept import who_is_told
 from judge.utils.locks import scratch
 
 Hear = Callable[[str, Mapping[str, Any]], None]
 """Called with an event ("epoch", "goes on") and its facts: whose, which epoch, losses."""
 _OFTEN = 0.5  # Seconds.
 _STEPS, _EVENTS = "steps", "events"
+_DAMAGED = "damaged"
 _logger = logging.getLogger("judge")
 
 
@@ -62,8 +64,17 @@ class Reporter:
     def event(self, event: str, **facts: Any) -> None:
         """Something that is to be remembered."""
         if self.facts:
-            with suppress(OSError), (self.folder / _EVENTS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"event": event, **self.facts, **facts}) + "\n")
+            _note(self.folder, {"event": event, **self.facts, **facts})
+
+
+def note_damaged(folder: Path, file: str, what: str) -> None:
+    """Of a kept file that is made anew; see :mod:`judge.utils.kept`."""
+    _note(folder, {"event": _DAMAGED, "file": file, "what": what})
+
+
+def _note(folder: Path, facts: Mapping[str, Any]) -> None:
+    with suppress(OSError), (folder / _EVENTS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(facts) + "\n")
 
 
 @contextmanager
@@ -73,8 +84,9 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
     Args:
         total: steps in all.
         progress: called with the steps done, and ``total``.
-        hear: called with events.
+        hear: called with events; of damaged files who is told of them when this begins.
     """
+    told = who_is_told()
     with scratch() as folder:
         stop, read = threading.Event(), 0
         for file in (_STEPS, _EVENTS):
@@ -94,7 +106,10 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
             read += len(whole) + bool(whole)
             for line in whole.splitlines():
                 facts = json.loads(line)
-                _pass_on(facts.pop("event"), facts, hear)
+                if (event := facts.pop("event")) == _DAMAGED:
+                    told(facts["file"], facts["what"])
+                else:
+                    _pass_on(event, facts, hear)
 
         def listen() -> None:
             while not stop.wait(_OFTEN):

@@ -34,6 +34,7 @@ from judge.training.sharding import is_sharded, shard
 from judge.training.steps import Steps
 from judge.training.telling import Reporter
 from judge.types import FloatArray, Sample, Target
+from judge.utils.kept import is_sound
 
 EVALUATION_BATCH = 256
 # Of judges that leave their micro-batch to the device, where memory is not tried out.
@@ -179,8 +180,7 @@ class Trainer:
             module.train()
             loss = self._epoch(model, steps, task, seed=derive_seed(seed, epoch))
             if not np.isfinite(loss):
-                mend = "lower --learning-rate, or --precision no"
-                raise JudgeError(f"loss is {loss} in epoch {epoch + 1}", where=self.where, mend=mend)
+                raise diverged(task.network, loss, epoch, where=self.where)
             state.history.training.append(loss)
             if recipe.keep == "best":
                 state.keep_best(module, self._mean_loss(task))
@@ -367,7 +367,7 @@ class Trainer:
         """The file to go on from: of processes that train together the same, though disks may be their own."""
         if not self.parallel or self.checkpoint is None:
             return self.checkpoint
-        own = read_history(self.checkpoint)
+        own = read_history(self.checkpoint) if is_sound(self.checkpoint) else None
         return self.checkpoint if all(other == own for other in gather(own)) else None
 
     def _agree(self, due: bool) -> bool:
@@ -378,6 +378,16 @@ class Trainer:
 def _passes_vary(module: nn.Module) -> bool:
     """Whether weights take part in some passes alone: layers left out by chance, experts asked by some words."""
     return any(getattr(part, "layerdrop", 0.0) or "expert" in name for name, part in module.named_modules())
+
+
+def diverged(network: Network, loss: float, epoch: int, *, where: str) -> JudgeError:
+    """What to say of a loss that is no finite number, of an epoch from 0: of features that are none it is the fault."""
+    search = getattr(getattr(network, "features", None), "not_finite", None)
+    if path := search and search():
+        mend = "remove it: it is computed anew"
+        return JudgeError("features are no finite numbers", where=str(path), mend=mend)
+    mend = "lower --learning-rate, or --precision no"
+    return JudgeError(f"loss is {loss} in epoch {epoch + 1}", where=where, mend=mend)
 
 
 def _hopeless(where: str, otherwise: str) -> JudgeError:

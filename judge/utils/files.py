@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, lack_of_memory
 
 LOG = "log.jsonl"
 TRACKING = "tracking"  # Folder of what experiment trackers write.
@@ -52,8 +52,8 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
     """What a user can mend of what ended a command at work on ``where``; None of a fault of the program's."""
     if isinstance(error, JudgeError):
         return error
-    if isinstance(error, MemoryError):
-        return JudgeError("memory does not suffice", where=where, mend="end other programs, or choose fewer --workers")
+    if lack := lack_of_memory(error):
+        return lack
     fault = _of_system(error)
     if fault and fault.errno == errno.ENAMETOOLONG:
         return JudgeError("the name is too long", where=where, mend="choose a shorter one")
@@ -101,4 +101,5 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
 def with_way_on(error: JudgeError, command: str) -> JudgeError:
     """``error`` with the command that goes on from what is finished."""
     go_on = f"go on from what is finished with: {command}"
-    return JudgeError(error.what, where=error.where, mend=f"{error.mend}; then {go_on}" if error.mend else go_on)
+    mend = error.mend.removesuffix("; then give the same command again")
+    return JudgeError(error.what, where=error.where, mend=f"{mend}; then {go_on}" if mend else go_on)

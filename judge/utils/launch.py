@@ -72,9 +72,11 @@ def tells_fault() -> bool:
     A launcher ends all processes as soon as one has ended. The others therefore wait: where the main process has met
     the fault too, it tells it, and they are ended while they wait.
     """
-    if is_main_process():
-        return True
     store = shared_store()
+    if is_main_process():
+        with suppress(RuntimeError):  # Another process may have told its own, and ended: this one's comes of that.
+            return store is None or not store.check([_TOLD])
+        return True
     if store is None:
         time.sleep(_PATIENCE + 0.2 * min(_rank(), 50))
         return True
@@ -91,3 +93,12 @@ def fault_told() -> None:
     with suppress(RuntimeError):
         if (store := shared_store()) is not None:
             store.set(_TOLD, "")
+
+
+def left_alone(error: BaseException) -> JudgeError | None:
+    """What to tell of an ``error`` of torch's that comes of another process's end; None of any other."""
+    said = type(error).__name__.startswith("Dist") or "gloo" in str(error).lower()
+    if not (launched() and isinstance(error, RuntimeError) and said):
+        return None
+    mend = "see what it has told; if nothing, memory may have run out on its machine. Give the same command again"
+    return JudgeError("another process of the launch has ended", where="accelerate launch", mend=mend)

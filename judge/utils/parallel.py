@@ -4,26 +4,71 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from judge.errors import JudgeError
+from judge.utils.signals import ignore_signals
+
 T = TypeVar("T")
+_OFTEN = 0.5  # Seconds.
+_ending: set[int] = set()  # Processes that watch their parent: of a fork the thread is not there.
 
 
-def unordered(calls: Iterable[Any], workers: int) -> Iterator[Any]:
-    """What ``calls`` (joblib's ``delayed``) return, in the order in which they end; each is made when it is needed."""
+def unordered(calls: Iterable[Any], workers: int, *, what: str = "") -> Iterator[Any]:
+    """What ``calls`` (joblib's ``delayed``) return, in the order in which they end; each is made when it is needed.
+
+    Workers end when this process does, however it ends.
+
+    Raises:
+        JudgeError: the system has ended a worker; ``what`` says what they all do.
+    """
     from joblib import Parallel
 
-    pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", max_nbytes=None)
+    pool = Parallel(
+        n_jobs=workers,
+        return_as="generator_unordered",
+        pre_dispatch="2*n_jobs",
+        max_nbytes=None,
+        initializer=_begin,
+        initargs=(os.getpid(),),
+    )
     with warnings.catch_warnings():
         # loky renews a worker that has grown by 300 MB (importing torch does) and says so from its manager's thread.
         # Where warnings are errors, that thread would die of it and this one wait for ever.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-        yield from pool(calls)
+        try:
+            yield from pool(calls)
+        except BrokenProcessPool as error:
+            told = "a worker process was ended, as the system does when memory runs out"
+            raise JudgeError(told, where=what, mend="take fewer --workers") from error
+
+
+def _begin(parent: int) -> None:
+    """In a worker."""
+    ignore_signals()
+    end_with(parent)
+
+
+def end_with(parent: int) -> None:
+    """End this process within a second of its ``parent``, however that ends: SIGKILL leaves no time to end children."""
+    if os.getpid() in _ending:
+        return
+    _ending.add(os.getpid())
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_OFTEN)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def in_order(jobs: Iterable[Callable[[], T]], workers: int, *, ahead: int) -> Generator[T, None, None]:

@@ -183,7 +183,8 @@ def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     console = open_console()
     print_text(table.heading, console, bold=True)
     print_text(f"Data: {', '.join(table.needs) or 'none'}. Commands of the paper's run:", console)
-    say("\n" + "\n".join(table.commands()) + "\n")
+    for line in ["", *table.commands(), ""]:
+        say(line)
     title = "" if job is None else table.about(job.size)
     comparable = job is None or job.size != "small"
     print_table(comparison(table.published, table.columns, ours, title, apart=comparable), console)

@@ -60,7 +60,7 @@ def by_captioner(result: Result) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def knobs(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
-    return few(write_world(make_world(450, seed=3), KNOBS, tmp_path_factory.mktemp("knobs") / "world", pictures=SIZE))
+    return few(write_world(make_world(330, seed=3), KNOBS, tmp_path_factory.mktemp("knobs") / "world", pictures=SIZE))
 
 
 def test_true_amplifications_are_far_apart() -> None:
@@ -137,7 +137,7 @@ def test_networks_trained_again_see_no_amplification_where_there_is_none(tmp_pat
     """By folds; refused where images are too few."""
     world, silent = make_world(90, seed=2), {"none": Captioner(vocabulary=99)}
     files = few(write_world(world, silent, tmp_path / "world", pictures=64))
-    again = {"protocol": "crossfit", "epochs": 2, "image_size": 64, "refits": 4}
+    again = {"protocol": "crossfit", "epochs": 2, "refits": 4}
     (row,) = measured(files, folds=2, **again).summaries
     assert (row.basis, row.degrees) == ("refits", 4)
     assert known(row.interval).low <= 0 <= known(row.interval).high

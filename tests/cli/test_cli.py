@@ -296,7 +296,7 @@ def test_captions_in_any_script(files: WorldFiles, tmp_path: Path) -> None:
 
 def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL amid LSTM judges, 3 and 18 refits, then a fault; the same command then ends as if nothing had been."""
-    files = few(write_world(make_world(120, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path / "world"), 2)
+    files = few(write_world(make_world(60, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path / "world"), 2)
     arguments = ["evaluate", *inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "2"]
     arguments += ["--learning-rate", 0.002, "--metrics", "lic", "--refits", 2, "--workers", 1, "--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -33,7 +33,16 @@ def run_file(world: WorldFiles, tmp_path: Path) -> Path:
     settings: dict[str, object] = {"human": str(world.human), "labels": str(world.labels)}
     settings |= {"images": str(world.folder / "images"), "instances": str(world.folder / "instances.json")}
     settings |= {"backbone": "resnet18", "backbone_weights": "random", "features": str(tmp_path / "features")}
-    numbers = {"seeds": 1, "epochs": 1, "batch_size": 16, "image_size": SIZE, "resamples": 100, "workers": 1}
+    numbers = {
+        "seeds": 1,
+        "epochs": 1,
+        "batch_size": 16,
+        "image_size": SIZE,
+        "resamples": 100,
+        "refits": 0,
+        "chance": 0,
+        "workers": 1,
+    }
     settings |= {"protocol": "paper", "learning_rate": 0.002, "cache": str(tmp_path / "cache")} | numbers
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")

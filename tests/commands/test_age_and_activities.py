@@ -161,7 +161,7 @@ def test_what_cannot_be_told_of_tasks(files: Path, tmp_path: Path) -> None:
     )
     for tasks, line in (
         ("coco-objects,activites", "no lexicon 'activites'. Did you mean 'activities'?"),
-        ("activities,activities,objects.yaml", "objects.yaml: lexicon cannot be read"),
+        ("activities,activities,objects.yaml", "objects.yaml: no such file"),
     ):
         done = judge(*given, "--metrics", "dba", "--tasks", tasks, "--out", tmp_path / "x")
         assert done.exit_code == 2

@@ -186,7 +186,9 @@ def test_half_precision_without_a_gpu(trained: Trained, tmp_path: Path, monkeypa
     half = tmp_path / "fp16.safetensors"
     with safe_open(weights, framework="np") as file:
         tensors = {name: file.get_tensor(name) for name in tensors_of(weights)}
-        save_file(tensors, half, file.metadata() | {"precision": "fp16"})
+        # As of a version that wrote no checksums, which is taken as it is.
+        told = {name: value for name, value in file.metadata().items() if name != "checksum"}
+        save_file(tensors, half, told | {"precision": "fp16"})
     whole = predicted(trained, half, captions, tmp_path / "fp16.csv")
     assert whole == pytest.approx(found, abs=0.02)
     assert whole.tolist() != found.tolist()

@@ -25,7 +25,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_scores_stand_beside_bias(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # No Java, which takes seconds to start.
     out = tmp_path / "run"
-    asked = ["--metrics", "ratio,error,lic", "--folds", "2", "--quality", "--resamples", "100", "--out", out]
+    asked = ["--metrics", "ratio,error,lic", "--folds", "2", "--quality", "--resamples", "100"]
+    asked += ["--refits", "0", "--chance", "0", "--out", out]
     done = done_well("evaluate", *files, *asked)
     assert "largest gap" in done.stdout
     scores = pd.read_csv(out / "quality.csv")

@@ -39,6 +39,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     told |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
     told |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
     numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
+    numbers |= {"refits": 0, "chance": 0}  # Scores are what is compared.
     return told | {"backbone": "resnet18", "backbone_weights": "random"} | numbers
 
 
@@ -85,12 +86,15 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     again = judge("train", run_file, "--checkpoints", kept)
     assert f"{FILES} judges ({FILES} were there)" in again.stdout
     assert json.loads((kept / "judges.json").read_text()) == rows
-    # A damaged file of weights is none.
+    # A damaged file of weights is made anew, and told.
     damaged = kept / next(row["weights"] for row in rows if row["judge"] == "sat")
-    damaged.write_bytes(damaged.read_bytes()[:-1])
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1])
     done_well("train", run_file, "--checkpoints", kept)
-    told = json.loads((kept / "judges.json").read_text())
-    assert sum(row["weights"] is None for row in told) > sum(row["weights"] is None for row in rows)
+    assert damaged.read_bytes() == whole
+    assert json.loads((kept / "judges.json").read_text()) == rows
+    told = [json.loads(line) for line in (kept / "log.jsonl").read_text().splitlines()]
+    assert [row["file"] for row in told if row["event"] == "damaged"] == [str(damaged)]
 
 
 def test_killed_and_started_again(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
@@ -115,29 +119,43 @@ def test_killed_and_started_again(settings: dict[str, object], expected: bytes, 
     assert scores(run_file, kept, tmp_path / "out") == expected
 
 
-def test_two_processes_train_what_one_does(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
-    """Judges shared out among processes, pictures looked at by both: the same numbers, to the last digit."""
-    run_file, kept = written(settings | {"features": str(tmp_path / "features")}, tmp_path), tmp_path / "kept"
-    config = ROOT / "scripts" / "configs" / "cpu.yaml"
-    done = launch(ROOT / "scripts" / "train.py", run_file, "--checkpoints", kept, config=config)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f"{FILES} judges, ") == 1
-    assert scores(run_file, kept, tmp_path / "out") == expected
+@pytest.fixture(scope="module")
+def on_two(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """A folder that two processes left, the file of its second run, and what they said.
 
-
-def test_one_seeing_judge_on_two_processes(
-    settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Data-parallel: to 1e-3, dropout apart, which draws other masks on other shares."""
+    In "kept" are the judges of ``scripts/train.py``, the pictures looked at anew; "on2" is a run of one seeing judge.
+    """
+    folder = tmp_path_factory.mktemp("on_two")
+    first, second = folder / "first", folder / "second"
+    first.mkdir()
+    second.mkdir()
+    train = written(settings | {"features": str(folder / "features")}, first)
     told = {"judge": ["sat"], "metrics": ["imagecaptioner2"], "epochs": 8, "batch_size": 16}
-    run_file = written(settings | told | {"captions": settings["captions"][:1]}, tmp_path)
-    script = ROOT / "tests" / "without_dropout.py"
-    done = launch("--num_processes", 2, script, run_file, "--sharing", "data", "--out", tmp_path / "on2")
+    run_file = written(settings | told | {"captions": settings["captions"][:1]}, second)
+    commands = [train, "--checkpoints", folder / "kept", "then", run_file, "--sharing", "data", "--out", folder / "on2"]
+    script, config = ROOT / "tests" / "without_dropout.py", ROOT / "scripts" / "configs" / "cpu.yaml"
+    done = launch(script, *commands, config=config)
     assert done.returncode == 0, done.stderr
+    return folder, run_file, done.stdout
+
+
+def test_two_processes_train_what_one_does(
+    settings: dict[str, object], expected: bytes, on_two: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    """Judges shared out among processes, pictures looked at by both: the same numbers, to the last digit."""
+    folder, _, said = on_two
+    assert said.count(f"{FILES} judges, ") == 1
+    run_file = written(settings | {"features": str(folder / "features")}, tmp_path)
+    assert scores(run_file, folder / "kept", tmp_path / "out") == expected
+
+
+def test_one_seeing_judge_on_two_processes(on_two: tuple[Path, Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data-parallel: to 1e-3, dropout apart, which draws other masks on other shares."""
+    folder, run_file, _ = on_two
     monkeypatch.setattr(ShowAttendTell, "__init__", partialmethod(ShowAttendTell.__init__, dropout=0.0))
     # Workers are processes of their own: one judge at a time is trained here.
-    done_well("evaluate", run_file, "--workers", 1, "--out", tmp_path / "on1")
-    one, two = (pd.read_parquet(tmp_path / f"on{n}" / "scores.parquet") for n in (1, 2))
+    done_well("evaluate", run_file, "--workers", 1, "--out", folder / "on1")
+    one, two = (pd.read_parquet(folder / f"on{n}" / "scores.parquet") for n in (1, 2))
     # Judges that have learnt, each in its own way: had a process its own gradients, these would be others.
     assert one["probability"].std() > 0.1
     assert two["probability"].to_numpy() == pytest.approx(one["probability"].to_numpy(), abs=1e-3)

@@ -6,10 +6,12 @@ import io
 import json
 import os
 import tarfile
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from containers import as_table, small_picture, tar_bytes, write_dict, write_parquet, write_saved, write_shards
@@ -18,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from judge.corpus import name_captioners, shards
+from judge.corpus import name_captioners
 from judge.corpus.files import read_document
 from judge.corpus.ids import canonical_id
 from judge.corpus.labels import read_labels
@@ -159,8 +161,23 @@ def test_bad_folders_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert "is empty or has over 100,000 files" in fault(folder / text)
     bad = write_shards(tmp_path / "fields", [{"__key__": "1", "txt": "a"}, {"__key__": "2", "json": {"caption": []}}])
     assert fault(bad).startswith("00001.tar, sample '2', field 'txt': caption is missing.")
-    monkeypatch.setattr(shards, "MAX_SAMPLES", 1)
-    assert fault(bad) == "holds over 1 samples. Give fewer shards."
+    monkeypatch.setenv("JUDGE_READ_MEMORY", str(600 / 2**30))
+    assert "of memory when it is read. Give fewer shards" in fault(bad)
+
+
+def test_a_few_bytes_of_parquet_that_claim_much(tmp_path: Path) -> None:
+    """30 million rows in a few bytes; and a text of 2 MB that 4,000 rows repeat."""
+    many = pa.table({"caption": pa.array(["a man"]).take(pa.array(np.zeros(30_000_000, int))).dictionary_encode()})
+    long = pa.table({"caption": pa.DictionaryArray.from_arrays(np.zeros(4000, int), ["x" * 2**21])})
+    for number, table in enumerate((many, long)):
+        path = tmp_path / f"{number}.parquet"
+        parquet.write_table(table, path)
+        assert path.stat().st_size < 2**21
+        tracemalloc.start()
+        told = "takes over 1 GB of memory when it is read. Keep only the columns and records needed"
+        assert fault(path).startswith(told)
+        assert tracemalloc.get_traced_memory()[1] < 2**29
+        tracemalloc.stop()
 
 
 def test_splits_of_data_sets(tmp_path: Path) -> None:

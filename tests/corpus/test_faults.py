@@ -118,7 +118,7 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault(tmp_path) == f"is a folder. Give one file, or {of_what}."
     assert fault(Path("/dev/null")) == "is not a regular file. Give a file on disk."
     line = fault_of(read_captions, tmp_path / "a\0b", side="human")
-    assert line == f"{tmp_path}/a\ufffdb: cannot be read (embedded null byte). Check the path and its permissions."
+    assert line == f"{tmp_path}/a\\x00b: cannot be read (embedded null byte). Check the path and its permissions."
 
     def deny(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")

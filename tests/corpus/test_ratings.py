@@ -17,16 +17,15 @@ from judge.corpus.rating_sheet import (
     Sheet,
     caption_questions,
     caption_sheet,
-    guard,
     key_csv,
     picture_questions,
     picture_sheet,
     plain,
     sheet_csv,
-    unguard,
 )
 from judge.corpus.ratings import read_ratings
 from judge.types import Captions
+from judge.utils.cells import guard, unguard
 
 GENDER = caption_questions("gender", ("female", "male"))
 # A spreadsheet computes, or a reader stumbles over, each of these.

@@ -14,11 +14,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import Write, fault, table_bytes
+from helpers import Write, fault, fault_of, table_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judge.corpus import Corpus, files, tables
+from judge.corpus import Corpus, tables
 from judge.corpus.reading import REFUSALS, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.types import Side
@@ -169,11 +169,17 @@ def test_every_truncation_of_every_format_is_a_judge_error_or_fewer_captions(wri
 
 
 def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_UNPACKED", 100)
-    for content in written("parquet", "xlsx"):
-        assert fault(write(content)) == "unpacks to 0 GB. Keep only the columns needed."
-    monkeypatch.setattr(files, "MAX_FILE", 100)
-    assert fault(write(b" " * 101)) == "is 0.0 GB, over the limit of 1 GB. Keep only ids and captions."
+    monkeypatch.setenv("JUDGE_READ_MEMORY", str(400 / 2**30))
+    for content in (*written("parquet", "xlsx"), b" " * 101, b"[" * 90, b"a\n" * 9):
+        told = fault(write(content))
+        assert "of memory when it is read. Keep only" in told
+        assert told.endswith("or set the environment variable JUDGE_READ_MEMORY to more than 3.72529e-07 (GB).")
+    monkeypatch.setenv("JUDGE_READ_MEMORY", "much")
+    told = fault_of(read_captions, write(b"[]"), side="human")
+    assert told == "JUDGE_READ_MEMORY: 'much' is no number of GB. Set it to 8, say; unset it is 4."
+    monkeypatch.undo()
+    monkeypatch.setattr(tables, "MAX_SHEET", 1)
+    assert fault(write(*written("xlsx"))).startswith("has over 1 cells. Save it as CSV")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     message = "Excel files need openpyxl. Install it (pip install 'caption-judge[tables]'), or save the sheet as CSV."

@@ -25,7 +25,7 @@ SIZE, TINY, IMAGES, FEW = 96, 64, 400, 80
 EYES = ["--backbone", "resnet18", "--backbone-weights", "random", "--image-size", SIZE]
 QUICK = ["--epochs", "10", "--batch-size", "32", "--learning-rate", "0.0005", "--resamples", "200"]
 BRIEF = ["--epochs", "1", "--image-size", TINY]
-PAPER = ["--protocol", "paper", "--seeds", "1", "--workers", "1"]
+PAPER = ["--protocol", "paper", "--seeds", "1", "--workers", "1", "--refits", "0", "--chance", "0"]
 
 
 def told_by_the_setting(images: int, out: Path, captions: int) -> WorldFiles:

@@ -248,7 +248,7 @@ CASES: dict[str, tuple[Tamper, str]] = {
     "facts": (in_metrics(lambda of: of["run"].update(captioners=[])), "'captioners' of the entry 'run'"),
     "deep facts": (in_metrics(lambda of: of["run"]["labels"].clear()), "its files are not those of a finished run"),
     "cut YAML": (text("run.yaml", "a: ["), "run.yaml is damaged"),
-    "alias": (text("run.yaml", "a: &a [x]\nb: *a\n"), "run.yaml is damaged"),
+    "alias": (text("run.yaml", "a: &a [*a]\n"), "run.yaml is damaged"),
     "cut parquet": (text("scores.parquet", "PAR1"), "scores.parquet is damaged"),
     "column": (in_table("scores", lambda of: of.drop(columns="loss")), "scores.parquet has no column 'loss'"),
     "kind": (in_table("scores", lambda of: of.assign(seed="a")), "column 'seed' of scores.parquet is large_string"),

@@ -80,7 +80,7 @@ AB = "classes: {a: [x], b: [y]}\ncounterparts: "
         ("classes: {a: [no]}", "'classes.a' is not a list of words"),
         ("klasses: {}", "no 'classes'"),
         ("classes: {a: [x]}\nhiden_only: [y]", "unknown key 'hiden_only'. Did you mean 'hidden_only'?"),
-        ("a: [", "cannot be read"),
+        ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
         (f"{AB}{{a: x}}", "'counterparts' is no list of rows. Write rows like"),
         (f"{AB}[{{a: x, b: [y], none: z}}]", "own.yaml, counterparts, row 1: holds something else than words"),
         (
@@ -129,7 +129,7 @@ def test_faulty_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name, extended in (("a", "b"), ("b", "a"), ("gone", "none")):
         Path(f"{name}.yaml").write_text(f"extends: {extended}.yaml\nclasses: {{x: [{name}]}}", encoding="utf-8")
     circle = "b.yaml: lexicons extend each other (a.yaml by b.yaml by a.yaml). Take 'extends' out of one of them."
-    for name, message in (("a.yaml", circle), ("gone.yaml", "none.yaml: lexicon cannot be read")):
+    for name, message in (("a.yaml", circle), ("gone.yaml", "none.yaml: no such file")):
         with pytest.raises(JudgeError) as found:
             load_lexicon(name)
         assert message in str(found.value)

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError, nearest, printable
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,19 @@ def test_survives_the_way_between_processes() -> None:
 def test_what_files_hold_cannot_spoil_the_line() -> None:
     """Neither its length, nor a terminal's commands, nor half of a surrogate pair."""
     line = str(JudgeError("x" * 1000 + "end", where="f.json, \x1b[31mrecord\x00 1, '\ud83d'", mend="mend it"))
-    assert line == f"f.json, \ufffd[31mrecord\ufffd 1, '\ufffd': {'x' * 125} ... {'x' * 117}end. Mend it."
-    assert len(line) < 350
-    as_it_was = JudgeError("x" * 1000).what
-    assert len(as_it_was) == 1000
+    assert line == rf"f.json, \x1b[31mrecord\x00 1, '\ud83d': {'x' * 222} ... {'x' * 215}end. Mend it."
+    assert len(line) == 495
+    assert len(JudgeError("x" * 1000).what) == 1000  # As it was.
+    assert 490 < len(str(JudgeError("x" * 10**6, where="\x1b" * 10**6, mend="z" * 10**6))) <= 500
+
+
+def test_what_a_terminal_may_show() -> None:
+    """Line breaks and changes of direction are told; other scripts, their spaces and joined emoji are left alone."""
+    assert printable("a\n\x1b]0;t\x07\u202eb\x85\ufeff") == r"a\n\x1b]0;t\x07\u202eb\x85\ufeff"
+    for text in (
+        "caf\u00e9 \u5973\u3000\u4eba",
+        "\u0645\u06cc\u200c\u062e",
+        "\U0001f469\u200d\U0001f373",
+        "back\\slash",
+    ):
+        assert printable(text) == text

@@ -1,0 +1,110 @@
+"""All commands. Libraries that load slowly are imported inside them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from judge.cli.ablate_detectors import ablate_detectors
+from judge.cli.ablate_masks import ablate_masks
+from judge.cli.align import align
+from judge.cli.anonymous import anonymous
+from judge.cli.attribute import attribute
+from judge.cli.calibrate import calibrate
+from judge.cli.caption import caption
+from judge.cli.compare import compare
+from judge.cli.data import data_check, data_list, data_show
+from judge.cli.demo import demo
+from judge.cli.evaluate import evaluate
+from judge.cli.export import export
+from judge.cli.mask import mask
+from judge.cli.options import add_command
+from judge.cli.predict import predict
+from judge.cli.report import report
+from judge.cli.shared import told_in_one_line
+from judge.cli.train import train
+from judge.cli.train_detector import train_detector
+from judge.utils.launch import is_main_process, tells_fault
+
+# A misspelt option, and the like: Typer has a class of its own for it, and no name.
+_USAGE: Any = typer.BadParameter.__base__
+
+
+class _Judge(TyperGroup):
+    """Help in panels, errors in plain lines."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        self.rich_markup_mode = None
+        if is_main_process():
+            return super().main(*args, **extra)
+        try:
+            found = super().main(*args, **extra | {"standalone_mode": False})
+        except _USAGE as error:
+            if tells_fault():
+                error.show()
+            sys.exit(error.exit_code)
+        sys.exit(found if isinstance(found, int) else 0)
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with told_in_one_line():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with told_in_one_line():
+            return super().invoke(ctx)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.rich_markup_mode = "rich"
+        super().format_help(ctx, formatter)
+
+
+class _TrainGroup(TyperGroup):
+    """``judge train run.yaml`` trains a run's judges: what is no command's name is ``judges``' argument."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["judges", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Judge,
+    help="Does a captioning model describe people more stereotypically than people do?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+trains = typer.Typer(
+    cls=_TrainGroup,
+    help="Train the judges of a run (judge train RUN.yaml; its options: judge train judges --help), or a detector.",
+    no_args_is_help=True,
+)
+ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
+recipes = typer.Typer(help="Data recipes: list them, show one, check the files in a folder.", no_args_is_help=True)
+
+app.command()(demo)
+add_command(app, "evaluate", evaluate)
+app.command(no_args_is_help=True)(compare)
+app.command(no_args_is_help=True)(report)
+app.add_typer(trains, name="train")
+add_command(trains, "judges", train)
+add_command(trains, "detector", train_detector)
+add_command(app, "predict", predict)
+add_command(app, "attribute", attribute)
+add_command(app, "export", export)
+add_command(app, "caption", caption)
+add_command(app, "calibrate", calibrate)
+add_command(app, "mask", mask)
+add_command(app, "align", align)
+add_command(app, "anonymous", anonymous)
+app.add_typer(ablates, name="ablate")
+add_command(ablates, "detectors", ablate_detectors)
+add_command(ablates, "masks", ablate_masks)
+app.add_typer(recipes, name="data")
+recipes.command("list")(data_list)
+recipes.command("show", no_args_is_help=True)(data_show)
+recipes.command("check", no_args_is_help=True)(data_check)

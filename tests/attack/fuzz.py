@@ -1,0 +1,156 @@
+"""The fuzzer: valid files damaged in many ways are read, or refused in one line, within seconds and a gigabyte."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+from mutations import LONGEST, as_json, mutated_bytes, mutated_values, outcome
+
+from attack.targets import Target, all_targets
+
+Targets = Callable[[], Mapping[str, Target]]
+SECONDS, BYTES = 5.0, 2**30
+"""What one input may take: processor time, and memory beyond that of the valid file."""
+
+
+@dataclass
+class Finding:
+    """An input that a reader did not survive."""
+
+    target: str
+    seed: int
+    number: int
+    what: str
+
+
+def damages(path: Path, count: int, seed: int) -> Iterator[bytes]:
+    """Damaged copies of a file: of its bytes; of JSON and YAML every other one of its values."""
+    data = path.read_bytes()
+    value = _value(path, data)
+    by_bytes = mutated_bytes(data, count, seed=seed)
+    if value is None:
+        yield from by_bytes
+        return
+    write = as_json if path.suffix not in {".yaml", ".yml"} else _as_yaml
+    by_value = mutated_values(value, count, seed=seed)
+    for number, content in enumerate(by_bytes):
+        yield content if number % 2 else write(next(by_value))
+
+
+def _value(path: Path, data: bytes) -> Any:
+    try:
+        return yaml.safe_load(data) if path.suffix in {".yaml", ".yml"} else json.loads(data)
+    except (ValueError, yaml.YAMLError, RecursionError):
+        return None
+
+
+def _as_yaml(value: Any) -> bytes:
+    return yaml.safe_dump(value, sort_keys=False).encode("utf-8", "surrogatepass")
+
+
+def attack(target: Target, folder: Path, *, count: int, seed: int, told: Any = None, skip: int = -1) -> Counter[str]:
+    """Damage the files of ``target`` in turn, ``count`` times in all; how many were read, and how many refused.
+
+    Args:
+        told: a shared number that says which input is being read.
+        skip: inputs up to this one are not read.
+    """
+    target.make(folder)
+    files = sorted(path for path in folder.glob(target.damaged) if path.is_file())
+    assert outcome(lambda: target.read(folder), "as it was", longest=LONGEST) == "read"
+    found: Counter[str] = Counter()
+    each = -(-count // len(files))
+    number = 0
+    for path in files:
+        whole = path.read_bytes()
+        for content in target.inputs or damages(path, each, random.Random(f"{seed} {path.name}").randrange(2**32)):
+            number += 1
+            if told is not None:
+                told.value = number
+            if number > skip:
+                path.write_bytes(content)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    found[outcome(lambda: target.read(folder), f"input {number} of {path.name}")] += 1
+        path.write_bytes(whole)
+    return found
+
+
+def watched(
+    name: str, folder: Path, *, count: int, seed: int, targets: Targets = all_targets
+) -> tuple[Counter[str], list[Finding]]:
+    """Attack a target in a process of its own, which is ended where an input takes too long or too much.
+
+    Args:
+        name: of the target, one of ``targets()``.
+        folder: to work in; what is there goes.
+        count, seed: as of :func:`attack`.
+        targets: a function at the top of a module, as it travels to the process.
+
+    Returns:
+        How many inputs were read and refused; what was found, after each of which the attack goes on.
+    """
+    context = multiprocessing.get_context("spawn")
+    done: Counter[str] = Counter()
+    findings: list[Finding] = []
+    skip = 0
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        told, answers = context.Value("q", 0), context.Queue()
+        how = {"count": count, "seed": seed, "told": told, "skip": skip}
+        child = context.Process(target=_attacked, args=(targets, name, folder, answers, how))
+        child.start()
+        what = _watch(child, told)
+        result = None if what else answers.get(timeout=60)
+        child.join()
+        if isinstance(result, Counter):
+            return done + result, findings
+        if told.value <= skip:
+            raise RuntimeError(f"{name} cannot be attacked: {what or result} (input {told.value}, behind {skip})")
+        findings.append(Finding(name, seed, told.value, what or str(result)))
+        skip = told.value
+
+
+def _attacked(targets: Targets, name: str, folder: Path, answers: Any, how: Mapping[str, Any]) -> None:
+    try:
+        answers.put(attack(targets()[name], folder, **how))
+    except BaseException:  # Whatever it is, it is what is looked for.
+        answers.put(traceback.format_exc()[-3000:])
+    answers.close()
+    answers.join_thread()
+    os._exit(0)  # At once: ending an interpreter with all its libraries takes its time, and counts as the last input's.
+
+
+def _watch(child: Any, told: Any) -> str:
+    """Wait for a process to end; what was wrong with it, if it had to be ended."""
+    seen, begun, base = 0, 0.0, None
+    process = psutil.Process(child.pid)
+    while child.is_alive():
+        try:
+            used, memory = sum(process.cpu_times()[:2]), process.memory_info().rss
+        except psutil.NoSuchProcess:
+            break
+        if told.value != seen:
+            base = memory if base is None else base
+            seen, begun = told.value, used
+        if seen and (used - begun > SECONDS or memory - (base or memory) > BYTES):
+            what = f"{used - begun:.0f} s of processor time" if used - begun > SECONDS else f"{memory / 2**30:.1f} GB"
+            child.kill()
+            return what
+        time.sleep(0.05)
+    return "" if child.exitcode == 0 else f"the process ended with {child.exitcode}"

@@ -1,0 +1,278 @@
+"""What the fuzzer damages: for each reader of the package a folder of valid files, and how they are read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from containers import as_table, sample_members, small_picture, tar_bytes, write_dict, write_parquet, write_saved
+from helpers import table_bytes
+
+from judge import config
+from judge.calibration.grammar import make_world, simulate
+from judge.calibration.world import Captioner
+from judge.corpus import Corpus
+from judge.corpus.artemis import read_pairs
+from judge.corpus.human_scores import read_human_scores
+from judge.corpus.labels import LabelOptions, read_labels
+from judge.corpus.objects import read_tasks
+from judge.corpus.rating_sheet import caption_questions, caption_sheet, key_csv, sheet_csv
+from judge.corpus.ratings import read_ratings
+from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.recipes import read_recipe, shipped_recipes
+from judge.masking import archives
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.images import list_pictures, read_picture
+from judge.text.lexicon import load_lexicon
+from judge.text.vectors import load_vectors
+from judge.types import Captions
+
+Make = Callable[[Path], object]
+ROWS = [{"image_id": 1, "caption": "a man"}, {"image_id": 2, "caption": "two dogs"}]
+KARPATHY = {"images": [{"cocoid": 1, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]}]}
+HARNESS = [{"doc_id": 0, "target": "['a', 'b']", "filtered_resps": ["x"], "m": {"pred": "x", "image_id": 4}}]
+REGIONS = [{"id": 1, "regions": [{"region_id": 5, "image_id": 1, "phrase": "a hat"}]}, {"id": 2, "regions": []}]
+WEB = [{"url": "http://a.b/c.jpg", "caption": "a man", "key": "000000001", "status": "success"}]
+INSTANCES = {
+    "images": [{"id": 1, "file_name": "1.jpg", "width": 4, "height": 3}],
+    "annotations": [
+        {"id": 7, "image_id": 1, "category_id": 3, "bbox": [0, 0, 2, 2], "segmentation": [[0, 0, 2, 0, 2, 2]]}
+    ],
+    "categories": [{"id": 3, "name": "person"}],
+}
+ARTEMIS = """emotion,utterance,art_style,painting,anchor_art_style,anchor_painting,repetition
+fear,The hay burns.,Impressionism,alfred-sisley_evening,Impressionism,claude-monet_haystacks,1
+anger,"No peace, here.",Realism,ilya-repin_self-portrait,Impressionism,claude-monet_haystacks,1
+"""
+LEXICON = """# source: a test
+name: mood
+token: "<mood>"
+extends: gender
+classes: {glad: [happy, joyful], sad: [sad, "in tears"]}
+hidden_only: [mood]
+spellings: {glad: ["1"]}
+"""
+RUN = """human: captions.json
+captions: [a.json, b.json]
+labels: {gender: gender.csv}
+metrics: [lic, dbac]
+judge: linear
+level: 0.9
+columns: {caption: text}
+out: runs/x
+"""
+MASK = """images: pictures
+instances: instances.json
+mode: segment
+fill: mean
+weights: {yolo: yolo.safetensors}
+threshold: 0.3
+out: masked
+"""
+SHEET = caption_sheet(
+    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})],
+    caption_questions("gender", ("female", "male")),
+)
+
+human = partial(read_captions, side="human")
+generated = partial(read_captions, side="generated")
+of_test = partial(read_captions, options=ReadOptions(split="test"), side="human")
+scores = partial(read_human_scores, captioners=["a", "b"])
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader under attack.
+
+    Attributes:
+        make: fills an empty folder with valid files.
+        read: reads them again.
+        damaged: pattern of the files that are damaged, one at a time.
+        costly: whether making them takes seconds: for the long form alone.
+        inputs: what is read in place of damaged files.
+    """
+
+    make: Make
+    read: Callable[[Path], object]
+    damaged: str = "*"
+    costly: bool = False
+    inputs: tuple[bytes, ...] = ()
+
+
+def labels(path: Path) -> object:
+    return read_labels(path, lexicon=load_lexicon("gender"))
+
+
+def emotions(path: Path) -> object:
+    options = LabelOptions("majority")
+    return read_labels(path, attribute="emotion", lexicon=load_lexicon("emotion"), options=options)
+
+
+def truth(path: Path) -> None:
+    """All that a run asks of an instances file."""
+    found = GroundTruth.read(path)
+    for name in found.pictures:
+        found.categories_in(name)
+        found.image_id(name)
+
+
+def settings(kind: type[config.Settings], path: Path) -> object:
+    return config.make_config(config.read_settings(path), kind, where=str(path))
+
+
+def pictures(folder: Path) -> None:
+    archives._find.cache_clear()
+    for name in list_pictures(folder):
+        read_picture(folder, name)
+
+
+def file(read: Callable[[Path], object], content: bytes | str | Any, name: str = "file") -> Target:
+    """A reader of one file, whose content is bytes, a text, or a value for JSON."""
+    if isinstance(content, str):
+        content = content.encode()
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return Target(lambda folder: (folder / name).write_bytes(data), lambda folder: read(folder / name))
+
+
+def caption_targets() -> dict[str, Target]:
+    frame = pd.DataFrame(ROWS)
+    picture = {"image": {"bytes": small_picture(0), "path": "1.png"}}
+    samples = [{"__key__": str(n), "txt": "a man", "json": {"gender": "male"}, "png": small_picture(n)} for n in (1, 2)]
+    shard = tar_bytes([member for sample in samples for member in sample_members(sample)])
+    return {
+        "coco": file(human, {"images": [{"id": 1}], "annotations": [{"id": 5, **ROWS[0]}, {"id": 6, **ROWS[1]}]}),
+        "results": file(generated, ROWS),
+        "karpathy": file(of_test, KARPATHY),
+        "mapping": file(generated, {"1": "a man", "b/2.jpg": ["two dogs"]}),
+        "harness": file(human, HARNESS),
+        "visual-genome": file(human, REGIONS),
+        "web": file(generated, WEB),
+        "lines": file(generated, "\n".join(map(json.dumps, ROWS))),
+        "csv": file(generated, frame.to_csv(index=False)),
+        "tsv": file(generated, frame.to_csv(index=False, sep="\t")),
+        "parquet": file(generated, table_bytes(frame, "parquet")),
+        "parquet-pictures": file(generated, table_bytes(pd.DataFrame([row | picture for row in ROWS]), "parquet")),
+        "xlsx": file(generated, table_bytes(frame, "xlsx")),
+        "pickle": file(generated, pickle.dumps(ROWS)),
+        "pickle-0": file(generated, pickle.dumps(ROWS, protocol=0)),
+        "shard": file(human, shard, "0.tar"),
+        "artemis": file(human, ARTEMIS),
+    }
+
+
+def table_targets() -> dict[str, Target]:
+    return {
+        "labels": file(labels, [{"image_id": 1, "gender": "F"}, {"image_id": 2, "gender": "male"}]),
+        "label-mapping": file(read_labels, {"1": "female", "2": "male"}),
+        "emotions": file(emotions, ARTEMIS),
+        "pairs": file(read_pairs, ARTEMIS),
+        "indexed": file(read_tasks, {"categories": ["cat", "dog"], "objects": {"1": [0, 1], "2": []}}),
+        "instances": file(read_tasks, INSTANCES),
+        "object-table": file(read_tasks, [{"image_id": 1, "objects": "cat; dog"}, {"image_id": 2, "objects": ["tie"]}]),
+        "ground-truth": file(truth, INSTANCES),
+        "scores": file(scores, {"a": 0.5, "b": 1}),
+        "ratings": file(lambda path: read_ratings([path], SHEET), sheet_csv(SHEET).replace(",,", ",female,ann")),
+        "key": file(human, key_csv(SHEET)),
+    }
+
+
+def yaml_targets() -> dict[str, Target]:
+    kinds = {"run": (config.RunConfig, RUN), "mask": (config.MaskConfig, MASK)}
+    found = {f"{name}-settings": file(partial(settings, kind), text, "x.yaml") for name, (kind, text) in kinds.items()}
+    found["lexicon"] = file(lambda path: load_lexicon(str(path)), LEXICON, "own.yaml")
+    found["recipe"] = file(read_recipe, shipped_recipes()["coco-gender-skin"].read_bytes(), "own.yaml")
+    return found
+
+
+def vector_targets() -> dict[str, Target]:
+    table = {word: np.random.default_rng(0).normal(size=4).astype("<f4") for word in ("a", "dog", "犬")}
+    text = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in table.items()).encode()
+    packed = b"3 4\n" + b"".join(word.encode() + b" " + row.tobytes() + b"\n" for word, row in table.items())
+
+    def read(path: Path) -> object:
+        return load_vectors(str(path), ["dog", "a"])
+
+    contents = {"glove": text, "word2vec-text": b"3 4\n" + text, "word2vec": packed, "gzip": gzip.compress(text)}
+    return {name: file(read, content) for name, content in contents.items()}
+
+
+def picture_targets() -> dict[str, Target]:
+    found = {}
+    for kind, suffix in (("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp"), ("BMP", "bmp"), ("TIFF", "tif")):
+        data = small_picture(0, kind=kind)
+        found[kind.lower()] = Target(partial(_picture, f"1.{suffix}", data), pictures)
+    members = [("1.png", small_picture(0)), ("2.jpg", small_picture(1, kind="JPEG"))]
+    found["pictures-shard"] = Target(
+        lambda folder: (folder / "0.tar").write_bytes(tar_bytes(members)), lambda folder: pictures(folder / "0.tar")
+    )
+    return found
+
+
+def _picture(name: str, data: bytes, folder: Path) -> None:
+    (folder / name).write_bytes(data)
+
+
+def folder_targets() -> dict[str, Target]:
+    rows = [row | {"image": {"bytes": b"x", "path": "1.png"}, "gender": 1} for row in ROWS]
+    table = as_table(rows, {"gender": "ab"})
+    both = {"train": table, "test": table.slice(0, 1)}
+    makes: Mapping[str, Make] = {
+        "saved": lambda folder: write_saved(folder, table),
+        "dict": lambda folder: write_dict(folder, both),
+        "parquet-folder": lambda folder: write_parquet(folder, both, files=1),
+    }
+    return {f"dataset-{name}": Target(make, human, "**/*") for name, make in makes.items()}
+
+
+def run_targets() -> dict[str, Target]:
+    """A finished run, and the judges that it trained; both take seconds to make."""
+    from judge.report.saved_run import read_run, read_table
+    from judge.training.saved import read_saved
+
+    def first(folder: Path) -> object:
+        return read_saved(next(folder.glob("*.weights.safetensors")))
+
+    return {
+        "run": Target(_run, lambda folder: read_run(folder / "run"), "run/**/*.*", costly=True),
+        "table": Target(_run, lambda folder: read_table(folder / "run"), "run/*.json", costly=True),
+        "judge": Target(_judge, first, "*.weights.safetensors", costly=True),
+    }
+
+
+def _corpus() -> Corpus:
+    world = make_world(60, seed=1)
+    much = simulate(world, name="much", captioner=Captioner(stereotype=0.9))
+    return Corpus(world.human, (much,), world.labels)
+
+
+def _run(folder: Path) -> None:
+    from judge import evaluate
+
+    quick = {"resamples": 100, "workers": 1, "folds": 3, "refits": 2, "chance": 0, "least": 1}
+    evaluate(_corpus(), metrics="lic,ba", out=folder / "run", **quick)
+
+
+def _judge(folder: Path) -> None:
+    from judge.calibration.grammar import write_world
+    from judge.commands.train import train_judges
+
+    files = write_world(make_world(60, seed=1), {"much": Captioner(stereotype=0.9)}, folder / "world")
+    told = {"human": files.human, "captions": [str(files.captions["much"])], "labels": files.labels, "workers": 1}
+    quick = {"protocol": "paper", "seeds": 1, "refits": 0, "chance": 0, "checkpoints": folder}
+    train_judges(config.make_config(told | quick | {"judge": "linear"}, config.TrainConfig))
+
+
+def all_targets() -> dict[str, Target]:
+    """Name -> reader under attack."""
+    return (
+        caption_targets() | table_targets() | yaml_targets() | vector_targets() | picture_targets()
+        | folder_targets() | run_targets()
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""The fuzzer in small: a thousand damages of a valid file of each kind; and what watches over the long form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from containers import as_table, tar_bytes, write_dict
+from mutations import as_json, mutated_bytes, mutated_values, read_or_refused
+
+from attack import fuzz
+from attack.faulty import INPUTS, one_target
+from attack.fuzz import attack, watched
+from attack.targets import all_targets, human
+
+MANY = 1000
+TARGETS = {name: target for name, target in all_targets().items() if not target.costly}
+# Of pictures most damages are not to be seen; of what is checked to the last byte there are few that are none.
+FEW = {"glove", "gzip", "scores", "results"}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_read_is_read_and_all_else_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    told = attack(TARGETS[name], tmp_path, count=MANY, seed=0)
+    assert MANY <= told.total() < 1.1 * MANY
+    assert told["refused"] > MANY / 10
+    assert told["read"] > MANY / (200 if name in FEW else 50)
+
+
+@pytest.mark.parametrize("name", ["json", "txt"])
+def test_members(name: str, tmp_path: Path) -> None:
+    """A whole archive with a fault in one of its texts."""
+    contents = {"json": mutated_values({"caption": "a man", "key": "1"}, MANY), "txt": mutated_bytes(b"a man", MANY)}
+    shards = (
+        tar_bytes([("1.jpg", b""), (f"1.{name}", content if isinstance(content, bytes) else as_json(content))])
+        for content in contents[name]
+    )
+    told = read_or_refused(human, tmp_path / "file", shards)
+    assert min(told["read"], told["refused"]) > MANY / 50
+
+
+@pytest.mark.parametrize("name", ["state.json", "dataset_dict.json"])
+def test_descriptions_of_data_sets(name: str, tmp_path: Path) -> None:
+    folder = write_dict(tmp_path / "set", {"test": as_table([{"image_id": 1, "caption": "a man"}])})
+    path = folder / name if name == "dataset_dict.json" else folder / "test" / name
+    contents = map(as_json, mutated_values(json.loads(path.read_text()), MANY))
+    told = read_or_refused(lambda _: human(folder), path, contents)
+    assert min(told["read"], told["refused"]) > MANY / 50
+
+
+def test_what_hangs_or_fills_the_memory_or_raises_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own, which is ended; the attack then goes on behind that input."""
+    monkeypatch.setattr(fuzz, "SECONDS", 0.5)
+    monkeypatch.setattr(fuzz, "BYTES", 2**28)
+    done, findings = watched("faulty", tmp_path / "folder", count=len(INPUTS), seed=0, targets=one_target)
+    assert [one.number for one in findings] == [2, 4, 5]
+    hung, filled, failed = (one.what for one in findings)
+    assert hung.endswith("s of processor time")
+    assert filled.endswith(" GB")
+    assert "TypeError: not told in one line" in failed
+    assert done == {"read": 2}  # What is behind the last of them.

@@ -1,0 +1,212 @@
+"""However a command is ended, it ends in one line, its processes with it, and the same command goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from judge.calibration.grammar import make_world, write_world
+from judge.calibration.world import Captioner
+
+INTERRUPTED = "judge: interrupted; give the same command again\n"
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run of about 100 small networks: half a minute."""
+    folder = tmp_path_factory.mktemp("ending")
+    files = write_world(make_world(200, seed=5), {"much": Captioner(stereotype=0.9)}, folder / "world")
+    settings = {
+        "human": str(files.human), "captions": [*map(str, files.captions.values())], "labels": str(files.labels),
+        "judge": ["lstm"], "protocol": "paper", "seeds": 8, "epochs": 3, "resamples": 100, "workers": 2,
+    }  # fmt: skip
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+class Command:
+    """``judge evaluate``, in a process that leads a group of its own."""
+
+    def __init__(self, run_file: Path, out: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "judge", "evaluate", run_file, "--out", out, *options]
+        self.out, self.kept = out, out.with_name(f"{out.name}.partial") / "members"
+        # Tests in the background of a shell ignore Ctrl-C, and so would what they start.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        signal.signal(signal.SIGINT, before)
+
+    def workers(self) -> list[psutil.Process]:
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        return [one for one in found if "--process-name" in one.cmdline()]
+
+    def members(self) -> int:
+        return len(list(self.kept.glob("*.safetensors")))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < deadline
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.02)
+
+    def ended(self) -> tuple[int, str]:
+        """Exit code, and standard error but for progress."""
+        _, told = self.process.communicate(timeout=60)
+        return self.process.returncode, "".join(line for line in told.splitlines(True) if line.startswith("judge"))
+
+
+@pytest.fixture
+def begin(run_file: Path, tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    begun: list[Command] = []
+
+    def start(*options: str) -> Command:
+        begun.append(Command(run_file, tmp_path / "out", *options))
+        return begun[-1]
+
+    yield start
+    for one in begun:
+        with suppress(ProcessLookupError):
+            os.killpg(one.process.pid, signal.SIGKILL)
+        with suppress(ValueError):  # It was read, and is closed.
+            one.process.communicate()
+
+
+@pytest.mark.parametrize("workers", [2, 0])
+def test_workers_end_with_their_parent(begin: Callable[..., Command], workers: int) -> None:
+    """It alone is killed, as for want of memory: while they train, or (0) as soon as they are there."""
+    command = begin()
+    command.until(lambda: command.members() >= workers and len(command.workers()) == 2)
+    orphans = psutil.Process(command.process.pid).children(recursive=True)
+    command.process.kill()
+    _, alive = psutil.wait_procs(orphans, timeout=5)
+    assert alive == []
+    done = command.members()
+    time.sleep(1)
+    assert command.members() == done
+
+
+def test_a_scheduler_ends_a_run_in_one_line(begin: Callable[..., Command]) -> None:
+    """SIGTERM to the command and its workers. What is finished stays."""
+    command = begin()
+    command.until(lambda: command.members() >= 2)
+    children = psutil.Process(command.process.pid).children(recursive=True)
+    os.killpg(command.process.pid, signal.SIGTERM)
+    assert command.ended() == (143, INTERRUPTED)
+    assert psutil.wait_procs(children, timeout=5)[1] == []
+    assert command.members() >= 2
+    assert not command.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"), [(0.2, signal.SIGINT), (0.4, signal.SIGTERM), (0.8, signal.SIGHUP), (3.2, signal.SIGINT)]
+)
+def test_an_interrupt_at_any_moment_leaves_no_traceback(
+    begin: Callable[..., Command], moment: float, number: signal.Signals
+) -> None:
+    """While libraries are imported, files read, workers started."""
+    command = begin()
+    time.sleep(moment)
+    command.process.send_signal(number)
+    _, told = command.process.communicate(timeout=60)
+    assert (command.process.returncode, told) == (128 + number, INTERRUPTED)
+
+
+def test_a_second_signal_ends_at_once_and_one_at_the_end_is_silent(tmp_path: Path) -> None:
+    """A command that takes its time to end; and one that is done, but whose interpreter is not."""
+    code = """
+import sys, time
+from judge.cli import main
+from judge.cli.commands import app
+import judge.cli.demo, atexit
+def slow():
+    print("there", flush=True)
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(60)
+def late():
+    print("there", flush=True)
+    time.sleep(60)
+app.command("slow")(slow)
+if sys.argv[1] == "late":
+    atexit.register(late)
+main(*sys.argv[2:])
+"""
+    for arguments, waits, expected in (
+        (["now", "slow"], [0.0, 1.5], (130, "")),
+        (["late", "data", "list"], [0], (-2, "")),
+    ):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        pipe = subprocess.PIPE
+        process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=pipe, stderr=pipe, text=True)
+        signal.signal(signal.SIGINT, before)
+        assert process.stdout
+        while "there" not in process.stdout.readline():
+            assert process.poll() is None
+        for wait in waits:
+            time.sleep(wait)
+            process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=10)
+        assert (process.returncode, told) == expected
+
+
+def test_a_worker_that_the_system_ends_costs_one_line(begin: Callable[..., Command]) -> None:
+    """And the same command goes on."""
+    command = begin()
+    command.until(lambda: command.members() >= 2)
+    command.workers()[0].kill()
+    code, told = command.ended()
+    assert code == 2
+    assert told == (
+        "judge: training lstm: a worker process was ended, as the system does when memory runs out. "
+        f"Take fewer --workers; then go on from what is finished with: judge evaluate --out {command.out}.\n"
+    )
+    done = command.members()
+    assert done >= 2
+    again = begin("--seeds", "1")
+    assert again.ended() == (0, "")
+    assert again.out.exists()
+
+
+def shell(line: str, run_file: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    command = f"{sys.executable} -m judge evaluate {run_file} --judge linear --seeds 1 --workers 1 --out {out}"
+    return subprocess.run(["bash", "-c", line.format(command)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{} >/dev/full", "No space left on device"),
+        ("{} >&-", "it is closed"),
+        ("set -o pipefail; {} | true", "Broken pipe"),
+        ("{} >/dev/full 2>&-", None),
+    ],
+)
+def test_standard_output_that_takes_nothing(run_file: Path, tmp_path: Path, line: str, why: str | None) -> None:
+    """The results are saved; then it is told."""
+    done = shell(line, run_file, tmp_path / "out")
+    assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if line[:1].isalpha()]
+    what = f"judge: standard output: cannot be written ({why}); what the command leaves in files is complete."
+    assert told == ([what] if why else [])
+    assert (tmp_path / "out" / "metrics.json").is_file()
+
+
+def test_too_little_memory_is_told_in_one_line(run_file: Path, tmp_path: Path) -> None:
+    done = shell("ulimit -v 400000; {}", run_file, tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
