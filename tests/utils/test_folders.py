@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -211,6 +213,20 @@ def test_long_names(tmp_path: Path) -> None:
     for name in ("n" * 256, "/".join(["n" * 200] * 30)):
         with pytest.raises(JudgeError, match=r"cannot be written \(File name too long\)\. Choose a shorter name\."):
             run_of(tmp_path / name).check()
+    for command in (["compare", tmp_path / "a", tmp_path / "b"], ["caption", "--model", "x", "--images", tmp_path]):
+        told = refusal(*command, "--out", tmp_path / ("n" * 256))
+        assert told.endswith("the name is too long. Choose a shorter one.\n")
+        assert told.count("\n") == 1
+
+
+def test_where_the_file_system_has_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    make(tmp_path / "out")
+    make(tmp_path / "out", "second", overwrite=True)
+    assert tree(tmp_path) == {"out/figures/one.svg": "second"}
 
 
 def test_temporary_folders_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
