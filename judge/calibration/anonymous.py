@@ -23,7 +23,7 @@ from judge.calibration.scenes import write_pictures
 from judge.calibration.world import CLASSES, HALF, TASKS, Parameters, Scene, check_within, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Progress
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 
 _RECIPE = "anonymous.yaml"
 _WORDS = 3  # Entries that a simulated captioner knows of each list of the grammar.
@@ -177,7 +177,7 @@ def write_anonymous_world(
         JudgeError: the folder holds something else, or cannot be written; fewer than one image; a negative seed; a
             name that is no file stem.
     """
-    out = OutputFolder(folder, marker=_RECIPE, what="anonymous world", overwrite=overwrite)
+    out = OutputFolder(folder, what="anonymous world", overwrite=overwrite)
     out.check()
     for name in namers:
         if not name or name != Path(name).name or name.startswith("."):

@@ -32,7 +32,7 @@ from judge.calibration.emotion_world import (
 from judge.calibration.world import stream
 from judge.errors import JudgeError
 from judge.types import IntArray
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 
 MOTIFS = ("dancers", "hunters", "mountains", "gardens", "insects", "horses", "towers", "windows", "squares")
 """Motif k goes with emotion k."""
@@ -119,7 +119,7 @@ def write_world(  # noqa: PLR0913 - a world is its parameters
     Raises:
         JudgeError: the folder holds something, or cannot be written; a name that is no file stem; numbers out of range.
     """
-    out = OutputFolder(folder, marker=_RECIPE, what="world", overwrite=overwrite)
+    out = OutputFolder(folder, what="emotion world", overwrite=overwrite)
     out.check()
     for name in speakers:
         if not name or name != Path(name).name or name.startswith("."):

@@ -26,7 +26,7 @@ from judge.calibration.truth import truth
 from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, described_by, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Labels, Progress
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 from judge.utils.yaml_files import read_yaml
 
 CAPTIONS_PER_IMAGE = 5
@@ -173,7 +173,7 @@ def write_world(
     Raises:
         JudgeError: the folder holds something, or cannot be written; a name that is no file stem.
     """
-    out = OutputFolder(folder, marker=_RECIPE, what="world", overwrite=overwrite)
+    out = OutputFolder(folder, what="world", overwrite=overwrite)
     out.check()
     for name in captioners:
         if not name or name != Path(name).name or name.startswith("."):

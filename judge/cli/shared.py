@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from judge.errors import JudgeError, lack_of_memory, printable, shortened
+from judge.errors import JudgeError, printable, shortened
+from judge.utils.files import as_mendable
 from judge.utils.launch import check_launch, fault_told, is_main_process, left_alone, shared_store, tells_fault
 from judge.utils.signals import interrupted_by, tell_interrupt
 from judge.utils.streams import output_fault
@@ -58,7 +59,7 @@ def told_in_one_line() -> Iterator[None]:
         if number := interrupted_by(error):
             tell_interrupt(number)
             raise typer.Exit(128 + number) from None
-        fault = error if isinstance(error, JudgeError) else lack_of_memory(error) or left_alone(error)
+        fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or left_alone(error)
         if fault is None:
             raise
         if tells_fault():

@@ -68,7 +68,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     Raises:
         JudgeError: what concerns all pictures; faults of single ones are in the result's ``failures``.
     """
-    config, out = with_precision(config), open_ablation(config, FIGURES)
+    config, out = with_precision(config), open_ablation(config, "detectors")
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or GroundTruth.read(config.instances, labels=hiding.labels)).only(hiding.labels)
     detectors = {
@@ -100,7 +100,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
             "judges": judged,
             "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
-        write_ablation(out, config, entries, {SHEET_NAME: encode(contact_sheet(found.tiles))})
+        write_ablation(out, config, {FIGURES: entries}, {SHEET_NAME: encode(contact_sheet(found.tiles))})
     return DetectorAblation(rows, failures, results, agree)
 
 

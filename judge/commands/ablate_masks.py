@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -30,7 +29,8 @@ from judge.report.ablations import MaskRow
 from judge.report.directory import summary_row
 from judge.training.processes import in_main_process
 from judge.types import Progress
-from judge.utils.files import ResumableFolder, fingerprint_of
+from judge.utils.files import fingerprint_of
+from judge.utils.folders import ResumableFolder
 from judge.utils.kept import ToldInLog, is_noted, note_digest, telling
 
 MASKS = "masks.json"
@@ -92,7 +92,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
     Raises:
         JudgeError: anything that the user can mend; nothing that is asked for depends on pictures.
     """
-    config, out = with_precision(config), open_ablation(config, MASKS)
+    config, out = with_precision(config), open_ablation(config, "masks")
     if not config.models:
         metrics_with_images(config.metrics)
     with out.working(), telling(ToldInLog(out.log)):
@@ -103,36 +103,37 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
         }
         results = run_each(config, variants, out.store, progress=progress)
         rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
-        write_ablation(out, config, {"results": [_entry(row, config.attribute_name) for row in rows]})
+        write_ablation(out, config, {MASKS: {"results": [_entry(row, config.attribute_name) for row in rows]}})
     return rows
 
 
-def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, marker: str) -> ResumableFolder:
-    """The folder of an ablation, which holds the file ``marker``.
+def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, varied: str) -> ResumableFolder:
+    """The folder of an ablation of what is ``varied``.
 
     Raises:
         JudgeError: a place that cannot be used.
     """
-    out = ResumableFolder(
-        config.out, marker=marker, what="ablation", command=config.command, overwrite=config.overwrite
-    )
-    in_main_process(out.check)
-    out.keep(config.inputs())
+    what = f"ablation of {varied}"
+    out = ResumableFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
+    in_main_process(lambda: out.check(config.inputs()))
     return out
 
 
 def write_ablation(
-    out: ResumableFolder, config: RunSettings, entries: Mapping[str, Any], files: Mapping[str, bytes] | None = None
+    out: ResumableFolder,
+    config: RunSettings,
+    documents: Mapping[str, Mapping[str, Any]],
+    files: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write ``entries`` as JSON under the marker's name, ``files``, and the settings as ``ablate.yaml``."""
-    text = json.dumps(entries, indent=2, allow_nan=False) + "\n"
-    contents = {out.marker: text.encode(), **(files or {}), "ablate.yaml": config.to_yaml().encode()}
+    """Write ``documents`` as JSON, ``files``, and the settings as ``ablate.yaml``."""
+    texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n" for name, entries in documents.items()}
+    texts |= {"ablate.yaml": config.to_yaml()}
+    contents = {name: text.encode() for name, text in texts.items()} | dict(files or {})
 
     def write() -> None:
         with out.writing():
             for name, data in contents.items():
                 (out.partial / name).write_bytes(data)
-            shutil.rmtree(out.store)
             out.log("finished")
         out.publish()
 

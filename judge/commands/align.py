@@ -22,7 +22,7 @@ from judge.text.lexicon import Lexicons
 from judge.text.products import AND
 from judge.text.vectors import Vectors, load_vectors
 from judge.types import Captions, Labels, Progress, Words
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 
 SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
     "alignment.json",
@@ -70,9 +70,8 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     Raises:
         JudgeError: what the user can mend; nothing is left behind.
     """
-    out = OutputFolder(config.out, marker=SUMMARY, what="alignment", overwrite=config.overwrite)
-    out.check()
-    out.keep(config.inputs())
+    out = OutputFolder(config.out, what="alignment", overwrite=config.overwrite)
+    out.check(config.inputs())
     sides = _read(config)
     vectors = _vectors(config.vectors, sides, progress)
     delta = vectors.delta if config.delta is None else config.delta

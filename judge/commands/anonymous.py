@@ -44,7 +44,7 @@ from judge.statistics.raters import krippendorff_alpha
 from judge.text.lexicon import Lexicon
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 
 SUMMARY, SETTINGS, SHEET, PAGE, KEY, SCORES = (
     "anonymous.json",
@@ -65,9 +65,8 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     Raises:
         JudgeError: what the user can mend; nothing is left behind.
     """
-    out = OutputFolder(config.out, marker=SUMMARY, what="anonymous benchmark", overwrite=config.overwrite)
-    out.check()
-    out.keep(config.inputs())
+    out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
+    out.check(config.inputs())
     if config.run and not config.ratings:
         raise JudgeError(
             "metrics are compared with people, and there are no ratings", where="--run", mend="add --ratings"

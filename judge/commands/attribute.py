@@ -31,7 +31,7 @@ from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 
 WORDS, SUMMARY, SETTINGS = "words.csv", "attribution.json", "attribute.yaml"
 # Captions that are printed.
@@ -110,9 +110,8 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
         both = config.model is not None
         what = "a judge and a captioner cannot be explained together" if both else "nothing is to be explained"
         raise JudgeError(what, where="--judge-weights", mend="give either --judge-weights or --model")
-    out = OutputFolder(config.out, marker=SUMMARY, what="attribution", overwrite=config.overwrite)
-    out.check()
-    out.keep(config.inputs())
+    out = OutputFolder(config.out, what="attribution", overwrite=config.overwrite)
+    out.check(config.inputs())
     labels = labels_of(config) if config.judge_weights else None
     out.begin()
     with out.working():

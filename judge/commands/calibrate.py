@@ -6,7 +6,6 @@ Metrics of captions are measured on a user's own captions; those that use images
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from judge.commands.demo import QUICK
 from judge.commands.evaluate import make_setup, read_corpus, with_precision
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import load_detector
-from judge.commands.trials import COUNTED, TRIALS, Row, Work, measure_trials
+from judge.commands.trials import COUNTED, Row, Work, measure_trials
 from judge.config import CalibrateConfig, RunConfig, make_config
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
@@ -39,7 +38,8 @@ from judge.text.lexicon import Lexicons
 from judge.text.unions import load_tasks
 from judge.training.processes import in_main_process
 from judge.types import Progress
-from judge.utils.files import ResumableFolder, fingerprint_of
+from judge.utils.files import fingerprint_of
+from judge.utils.folders import ResumableFolder
 from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process, launched
 
@@ -62,11 +62,8 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(
-        config.out, marker=RESULTS, what="calibration", command=config.command, overwrite=config.overwrite
-    )
-    folder.check()
-    folder.keep(config.inputs())
+    folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
+    folder.check(config.inputs())
     for change in config.changes:
         check_name(change)
     read, seen = _groups(config)
@@ -76,9 +73,9 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     in_main_process(folder.begin)
     with folder.working(), telling(ToldInLog(folder.log)):
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)
-    found = calibrate(*_tables(rows, config))
-    if is_main_process():
-        _finish(found, rows, config, folder)
+        found = calibrate(*_tables(rows, config))
+        if is_main_process():
+            _finish(found, rows, config, folder)
     return found
 
 
@@ -274,7 +271,5 @@ def _finish(
             (folder.partial / f"calibration.{kind}").write_bytes(draw_calibration(found, kind))
         # Without seconds: the same trials give the same file.
         pd.DataFrame(rows).drop(columns="seconds").to_parquet(folder.partial / "trials.parquet", index=False)
-        shutil.rmtree(folder.partial / "members", ignore_errors=True)
-        (folder.partial / TRIALS).unlink()
         folder.log("finished", seconds={title(row): round(row.seconds, 2) for row in found})
     folder.publish()

@@ -21,6 +21,7 @@ from judge.masking.images import holds, list_pictures
 from judge.types import Progress
 from judge.utils.files import write_whole, writing
 from judge.utils.launch import is_main_process
+from judge.utils.locks import Lock, short
 
 _NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
 
@@ -69,11 +70,12 @@ def _place(out: Path) -> Iterator[Path]:
     from judge.training.processes import in_main_process
 
     made = [folder for folder in out.absolute().parents if not folder.exists()]
-    notes = out.with_name(f".{out.name}{_NOTES}")
+    notes, lock = _notes(out), Lock.beside(out, f"--out {out}")
 
     def begin() -> None:
         with writing(f"--out {out}"):
             out.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
             notes.touch()
 
     try:
@@ -84,6 +86,7 @@ def _place(out: Path) -> Iterator[Path]:
                 for file in notes_files(notes):
                     file.unlink()
     finally:
+        lock.release()
         if is_main_process():
             with suppress(OSError):  # Folders that hold something by now stay.
                 if notes.is_file() and not notes.stat().st_size:
@@ -92,13 +95,19 @@ def _place(out: Path) -> Iterator[Path]:
                     folder.rmdir()
 
 
+def _notes(out: Path) -> Path:
+    return out.with_name(f".{short(out.name)}{_NOTES}")
+
+
 def _check_out(config: CaptionConfig) -> None:
     """Refuse an output path that cannot be used, before any work."""
     out, where = config.out, f"--out {config.out}"
     if out.is_dir():
         raise JudgeError("is a folder", where=where, mend="name a file")
+    if is_main_process():
+        Lock.beside(out, where).check()
     # Settings are written before captions: alone, beside notes, they are those of a run that was killed in between.
-    killed = out.with_name(f".{out.name}{_NOTES}").exists() and not out.exists()
+    killed = _notes(out).exists() and not out.exists()
     for path in (out, settings_beside(out)):
         if path.exists() and not config.overwrite and not killed:
             which = "is there already" if path == out else f"has {path.name} beside it already"

@@ -27,7 +27,7 @@ from judge.metrics import find_metric
 from judge.report.anonymous import Anonymous
 from judge.report.directory import RunDirectory
 from judge.types import Progress
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 
 PIXELS = 160
 # The heading of what is expected of these judges at this size.
@@ -109,7 +109,8 @@ def run_anonymous_demo(
     """
     require("images", "cv2", "PIL", "pycocotools")
     again = (out / "world" / "truth.json").is_file() and (out / "results" / SUMMARY).is_file()
-    OutputFolder(out / "results" if again else out, marker=SUMMARY, what="anonymous demo", overwrite=again).check()
+    place, what = (out / "results", "anonymous benchmark") if again else (out, "anonymous demo")
+    OutputFolder(place, what=what, overwrite=again).check()
     files = write_anonymous_world(out / "world", images=images, seed=seed, overwrite=again, progress=progress)
     settings = {"captions": dict(files.captions), "images": files.images, "seed": seed, "out": out / "results"}
     config = make_config(settings | {"overwrite": again}, AnonymousConfig, where="judge demo")

@@ -127,8 +127,7 @@ def run(
     config = with_precision(config)
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
-        directory.check()
-        directory.keep(config.inputs())
+        directory.check(config.inputs())
     silent = models_to_caption(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
@@ -180,7 +179,7 @@ def told(
     Args:
         config: the settings.
         folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.files.ResumableFolder.log`; None for no log.
+        log: takes an event and its facts, as of :meth:`~judge.utils.folders.ResumableFolder.log`; None for no log.
 
     Raises:
         JudgeError: a tracker that cannot start.

@@ -12,8 +12,9 @@ from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
 from judge.report.judge_card import card_of
 from judge.training.saved import Saved
-from judge.utils.files import OutputFolder
+from judge.utils.folders import OutputFolder
 from judge.utils.hub import first_line, quiet
+from judge.utils.listed import LIST
 
 SETTINGS = "judge.json"
 
@@ -35,9 +36,8 @@ def export(config: ExportConfig) -> Exported:
     Raises:
         JudgeError: anything that the user can mend. Where the upload failed, the folder stays.
     """
-    out = OutputFolder(config.out, marker=SETTINGS, what="exported judge", overwrite=config.overwrite)
-    out.check()
-    out.keep(config.inputs())
+    out = OutputFolder(config.out, what="exported judge", overwrite=config.overwrite)
+    out.check(config.inputs())
     saved = open_saved(config)
     if config.merge and not saved.judge.startswith(HUGGING_FACE):
         what = f"judge '{saved.judge}' is no captioner of transformers"
@@ -83,7 +83,12 @@ def _push(config: ExportConfig) -> str:
         with quiet():
             hub = HfApi()
             repository = hub.create_repo(name, private=not config.public, exist_ok=True)
-            hub.upload_folder(repo_id=repository.repo_id, folder_path=config.out, commit_message="A trained judge")
+            hub.upload_folder(
+                repo_id=repository.repo_id,
+                folder_path=config.out,
+                commit_message="A trained judge",
+                ignore_patterns=[LIST],
+            )
     except Exception as error:  # The hub's client, requests and the file system each have their own.
         what = f"cannot be uploaded ({first_line(error)})"
         mend = f"log in (hf auth login), and upload {config.out}, which is whole: hf upload {name} {config.out}"

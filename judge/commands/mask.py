@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from judge.commands.pictures import Correlated, picture_names, prepare_masking
 from judge.config import MaskConfig
 from judge.errors import JudgeError
+from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Masked, MaskFolder
+from judge.masking.finished import Finished
+from judge.masking.folder import Hiding, Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.types import Progress
-from judge.utils.files import OutputFolder
+from judge.utils.files import LOG
+from judge.utils.folders import ResumableFolder
+from judge.utils.listed import LIST
 
 SETTINGS = "mask.yaml"
+_STORE = ".finished"  # Hidden: no picture's folder is called so.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +47,62 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     """Mask the pictures of a folder; write them, ``masks.parquet``, a contact sheet and ``mask.yaml`` to ``out``.
 
     ``masks.parquet``, a row per masked picture: image (its name), masked (the masked picture's name), instances (how
-    many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode.
+    many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode. A command that was killed, or met an
+    error, goes on from the pictures that are masked.
 
     Raises:
         JudgeError: what concerns the whole folder. Faults of single pictures are in the result's ``failures``; where
             none could be masked, nothing is written.
     """
-    out = OutputFolder(config.out, marker=TABLE_NAME, what="folder of masked pictures", overwrite=config.overwrite)
-    out.check()
+    out = ResumableFolder(
+        config.out, what="folder of masked pictures", command=config.command, overwrite=config.overwrite, store=_STORE
+    )
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
-    out.keep(config.inputs())
+    out.check(config.inputs())
     hiding, correlated, detector = prepare_masking(config, config.mode, batch=config.batch_size, progress=progress)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
     with out.working(), out.writing():
-        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS}
-        job = MaskFolder(config.images, out.partial, detector, hiding, config.format, config.max_pixels, reserved)
+        finished = Finished(out.store, out.partial, _key(config, hiding, detector))
+        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, LIST, _STORE}
+        job = MaskFolder(
+            config.images, out.partial, detector, hiding, config.format, config.max_pixels, reserved, finished
+        )
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         if masked.rows:
+            _remove_others(out.partial, {row.masked for row in masked.rows})
             _write(masked, config, out.partial)
             out.publish()
         else:
             out.discard()
     return MaskedFolder(masked, left_out, hiding.labels, correlated)
+
+
+def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
+    """All that decides a masked picture but the picture."""
+    import cv2
+
+    packages = version("caption-judge"), cv2.__version__
+    known = config.instances.stat() if isinstance(detector, GroundTruth) and config.instances else None
+    truth = known and (known.st_size, known.st_mtime_ns)
+    return repr((packages, hiding, detector.key, truth, config.format, config.max_pixels))
+
+
+def _remove_others(folder: Path, wanted: Collection[str]) -> None:
+    """Remove pictures that a killed run of other settings, or on other pictures, has left; and the log."""
+    for base, folders, files in os.walk(folder, topdown=False):
+        place = Path(base).relative_to(folder)
+        if _STORE in place.parts:
+            continue
+        for name in files:
+            if (place / name).as_posix() not in {*wanted, LIST}:
+                (folder / place / name).unlink()
+        for name in folders:
+            with suppress(OSError):  # It is wanted.
+                (folder / place / name).rmdir()
 
 
 def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:

@@ -20,7 +20,8 @@ from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.report.several_runs import check_places, join_runs
 from judge.report.text_report import latex_report, markdown_report
 from judge.report.verification import check_run
-from judge.utils.files import write_whole, writing
+from judge.utils.files import writing
+from judge.utils.listed import write_again
 
 AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
@@ -108,7 +109,7 @@ def report(
     if out is None:
         return text
     with writing(f"--out {out}", "name a file in a folder that is there, on a disk with room"):
-        write_whole(out, text.encode())
+        write_again(out, text.encode())
     return out
 
 

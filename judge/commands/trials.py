@@ -20,7 +20,8 @@ from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.statistics.summary import Summary
 from judge.types import Progress
-from judge.utils.files import LOG, ResumableFolder, append, write_whole
+from judge.utils.files import LOG, append, write_whole
+from judge.utils.folders import ResumableFolder
 from judge.utils.kept import DamagedError, ToldInLog, is_noted, seal, tell_damaged, telling, unseal
 from judge.utils.launch import is_main_process, launched
 from judge.utils.parallel import threads, unordered
@@ -104,7 +105,7 @@ def measure_trials(
     work: Sequence[Work], folder: ResumableFolder, *, workers: int | None, progress: Progress | None
 ) -> list[Row]:
     """A row for each trial and metric, in the order of ``work``; what a killed command has measured is taken over."""
-    path, clock = folder.partial / TRIALS, _Clock(work)
+    path, clock = folder.store / TRIALS, _Clock(work)
     known = {line["key"]: line["rows"] for line in read_lines(path)}
     if is_main_process():
         with folder.writing():  # A kill may have cut the last line.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +14,7 @@ import numpy as np
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected, detect_pictures
+from judge.masking.finished import Finished
 from judge.masking.images import ImageFormat, encode, inside
 from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
 from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
@@ -105,6 +106,7 @@ class MaskFolder:
         kind: "png" or "webp" (lossless; smaller, and some twenty times slower to write).
         max_pixels: more is taken for a decompression bomb.
         reserved: names in ``out`` that no masked picture may have.
+        finished: what a killed run has finished, which is taken over, and takes what this one finishes; None for none.
     """
 
     images: Path
@@ -114,6 +116,7 @@ class MaskFolder:
     kind: ImageFormat = "png"
     max_pixels: int = MAX_PIXELS
     reserved: Collection[str] = ()
+    finished: Finished | None = None
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def run(self, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None) -> Masked:
@@ -161,6 +164,17 @@ class MaskFolder:
         return targets
 
     def _batch(self, targets: Mapping[str, str], shown: set[str]) -> Masked:
+        key = self.finished.key_of(self.images, targets, shown) if self.finished else None
+        if self.finished is None or key is None:
+            return self._mask(targets, shown)
+        if known := self.finished.take(key):
+            return Masked([Row(*row) for row in known[0]], tiles=known[1])
+        done = self._mask(targets, shown)
+        if not done.failures:
+            self.finished.add(key, [astuple(row) for row in done.rows], done.tiles)
+        return done
+
+    def _mask(self, targets: Mapping[str, str], shown: set[str]) -> Masked:
         done = Masked()
         # One batch at a time is looked at: networks take all cores, and memory, by themselves.
         found = detect_pictures(

@@ -22,7 +22,8 @@ from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
 from judge.types import Interval
 from judge.utils.cells import table_csv
-from judge.utils.files import ResumableFolder, write_whole
+from judge.utils.files import write_whole
+from judge.utils.folders import ResumableFolder
 
 FIGURES = "figures"
 QUALITY = "quality.csv"
@@ -51,7 +52,7 @@ class RunDirectory(ResumableFolder):
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        super().__init__(path, marker=SETTINGS, what="run", command="judge evaluate", overwrite=overwrite)
+        super().__init__(path, what="run", command="judge evaluate", overwrite=overwrite)
 
     def finish(self, settings: str, result: Result, pictures: Mapping[str, bytes] | None = None) -> None:
         """Write the results and give the folder its name.
@@ -75,7 +76,6 @@ class RunDirectory(ResumableFolder):
             write_breakdown(self.partial, result.breakdown)
             self.log("finished", rows=len(result.scores))
         self.publish()
-        shutil.rmtree(self.path / "members", ignore_errors=True)
 
     def _show(self, contents: Contents) -> None:
         """The report and its figures; where captions were scored, the scores."""

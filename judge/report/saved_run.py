@@ -21,6 +21,7 @@ from judge.report.saved_files import Unreadable, read_csv, read_json, read_parqu
 from judge.report.saved_rows import number_of, read_quality, read_summaries, read_tasks
 from judge.statistics.breakdown import Breakdown
 from judge.utils.files import LOG
+from judge.utils.locks import short
 
 MEND = "give the folder of a finished judge evaluate, made by this version"
 AGAIN = "run judge evaluate again"
@@ -132,7 +133,7 @@ def _readable(folder: Path) -> Iterator[None]:
 
 def _unfinished(folder: Path) -> str:
     """Of what is missing, where the run has not come to its end."""
-    partial = folder.parent / f"{folder.resolve().name}.partial"
+    partial = folder.parent / f"{short(folder.resolve().name)}.partial"
     if not folder.exists() and (partial / LOG).is_file():
         return f": the run is not finished; the command that began it goes on from {partial.name}"
     if (folder / LOG).is_file() and not _finished(folder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from judge.training.member import Member
 from judge.utils.kept import who_is_told
+from judge.utils.locks import scratch
 
 Hear = Callable[[str, Mapping[str, Any]], None]
 """Called with an event ("epoch", "goes on") and its facts: whose, which epoch, losses."""
@@ -87,8 +87,8 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
         hear: called with events; of damaged files who is told of them when this begins.
     """
     told = who_is_told()
-    with tempfile.TemporaryDirectory(prefix="judge-") as name:
-        folder, stop, read = Path(name), threading.Event(), 0
+    with scratch() as folder:
+        stop, read = threading.Event(), 0
         for file in (_STEPS, _EVENTS):
             (folder / file).touch()
 

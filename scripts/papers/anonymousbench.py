@@ -30,7 +30,8 @@ from judge.errors import JudgeError, require
 from judge.masking.images import encode, list_pictures
 from judge.masking.instances import Pixels
 from judge.types import Progress
-from judge.utils.files import OutputFolder, write_whole, writing
+from judge.utils.files import write_whole, writing
+from judge.utils.folders import OutputFolder
 
 SHIPPED = Path(__file__).with_suffix(".yaml")
 WAYS = 4  # In how many ways the person of each activity is made anonymous.
@@ -207,7 +208,7 @@ def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str
     kept = {name: of for name, of in votes.items() if 2 * sum(of) > len(of)}
     if not kept:
         raise JudgeError("no picture is kept", where=", ".join(map(str, answers)), mend="have more of them rated")
-    made = OutputFolder(out, marker=KEPT, what="folder of pictures kept")
+    made = OutputFolder(out, what="folder of pictures kept")
     made.check()
     made.begin()
     with made.working(), made.writing():

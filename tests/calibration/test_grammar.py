@@ -267,7 +267,7 @@ def test_written_as_coco(tmp_path: Path) -> None:
         assert {str(result["image_id"]): (result["caption"],) for result in results} == expected
     assert json.loads(files.truth.read_text()) == truth(CAPTIONERS)
     found = {str(path.relative_to(files.folder)) for path in files.folder.rglob("*.*")}
-    plain = ["captions_human.json", "labels.csv", "truth.json", "world.yaml"]
+    plain = [".caption-judge", "captions_human.json", "labels.csv", "truth.json", "world.yaml"]
     assert found == {*plain, *(f"captions/{name}.json" for name in CAPTIONERS)}
     assert [path.name for path in files.folder.parent.iterdir()] == ["world"]
 

@@ -16,6 +16,7 @@ from judge.commands import ablate_masks
 from judge.commands.caption import caption
 from judge.config import CaptionConfig
 from judge.errors import JudgeError
+from judge.utils.listed import LIST
 
 SIZE = 64
 
@@ -128,7 +129,7 @@ def test_masks_change_what_a_checkpoint_writes(
     assert refusal(*ablation) == f"judge: --model git: {told}\n"
     done_well(*ablation)
     assert written == ["none", "box", "box"]
-    assert sorted(path.name for path in out.iterdir()) == ["ablate.yaml", "log.jsonl", "masks.json"]
+    assert sorted(path.name for path in out.iterdir()) == [LIST, "ablate.yaml", "log.jsonl", "masks.json"]
     rows = json.loads((out / "masks.json").read_text(encoding="utf-8"))["results"]
     assert [row["mask"] for row in rows] == ["none", "box"]
     pictures = ["--images", world.folder / "images", "--instances", world.folder / "instances.json", "--mask", "box"]

@@ -82,7 +82,7 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     done = done_well("align", "--human", human, "--captions", told, "--meteor", 0, "--delta", 0.35, "--out", out)
     assert f"The results are in {out}; look at {out / 'delta_curve.png'}" in done.output
     assert "learnt from 298 human captions" in done.output
-    names = "align.yaml aligned alignment.json delta_curve.csv delta_curve.png substitutions.csv"
+    names = ".caption-judge align.yaml aligned alignment.json delta_curve.csv delta_curve.png substitutions.csv"
     assert sorted(path.name for path in out.iterdir()) == names.split()
 
     # The aligned captions are those of the two sides, masked, aligned by hand.

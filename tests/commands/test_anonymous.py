@@ -86,7 +86,7 @@ def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
     again = tmp_path / "again"
     done_well("anonymous", out / "anonymous.yaml", "--out", again)
     assert {path.name for path in again.iterdir()} == {
-        *("anonymous.json", "anonymous.yaml", "rating.csv", "rating.html", "rating_key.csv")
+        *(".caption-judge", "anonymous.json", "anonymous.yaml", "rating.csv", "rating.html", "rating_key.csv")
     }
     for name in ("anonymous.json", "rating.csv", "rating.html", "rating_key.csv"):
         assert (again / name).read_bytes() == (out / name).read_bytes()

@@ -30,6 +30,10 @@ QUICK = (
     *("--metrics", "lic,dbac-at,dba-o,error", "--changes", "A->T,T->A,silence", "--doses", "0.4,0.8"),
     *("--draws", 2, "--nulls", 3, "--sample", 300, "--resamples", 200),
 )
+NAMES = {
+    *("calibrate.yaml", "calibration.json", "calibration.png", "calibration.svg", "log.jsonl", "trials.parquet"),
+    ".caption-judge",
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +59,7 @@ def results(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_files_and_what_they_say(finished: Path) -> None:
-    names = {"calibrate.yaml", "calibration.json", "calibration.png", "calibration.svg", "log.jsonl", "trials.parquet"}
-    assert {path.name for path in finished.iterdir()} == names
+    assert {path.name for path in finished.iterdir()} == NAMES
     found = results(finished)
     assert list(found) == ["lic", "dbac-at", "dba-o", "error"]
     assert [row["nulls"]["draws"] for row in found.values()] == [3] * 4
@@ -93,7 +96,7 @@ def test_a_killed_command_goes_on_and_workers_change_nothing(
     out = tmp_path / "out"
     arguments = [*inputs_of(files), *QUICK, "--workers", 1, "--out", out]
     trained = killed_at(monkeypatch, {20, 40})
-    file = tmp_path / "out.partial" / "trials.jsonl"
+    file = tmp_path / "out.partial" / "members" / "trials.jsonl"
     for _ in range(2):
         assert judge("calibrate", *arguments).exit_code == 130
         file.write_text(file.read_text(encoding="utf-8")[:-20], encoding="utf-8")  # Killed as it wrote.
@@ -312,9 +315,7 @@ def test_judges_that_use_images_on_drawn_scenes(weights: Path, tmp_path: Path, m
     assert len(begun) == 2 * (NULLS + 2 * DRAWS) + 1
     assert len(computed) == len({*computed}) <= 2 * NULLS * SCENES
     assert len(computed) > NULLS * SCENES  # Masks by the detector are others.
-    assert {path.name for path in out.iterdir()} == {
-        *("calibrate.yaml", "calibration.json", "calibration.png", "calibration.svg", "log.jsonl", "trials.parquet")
-    }
+    assert {path.name for path in out.iterdir()} == NAMES
     assert done.stdout.count("Rows with masks: drawn scenes and simulated captioners, not your captions.") == 2
     assert done.stdout.count("On drawn scenes, ImageCaptioner2 (sat, masks by ") == 2
     rows = json.loads((out / "calibration.json").read_text(encoding="utf-8"))["results"]

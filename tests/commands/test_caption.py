@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,6 +36,7 @@ from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
 from judge.utils.hub import quiet
+from judge.utils.locks import Lock
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = 6
@@ -343,6 +348,32 @@ def test_a_run_killed_between_its_two_files_goes_on(folder: Folder) -> None:
     assert folder.left() == [".out.json.partial", "out.caption.yaml"]
     done = folder.run()
     assert (done.exit_code, done.stderr) == (0, "")
+    assert folder.out.read_bytes() == whole
+    assert folder.left() == ["out.caption.yaml", "out.json"]
+
+
+KILLED = """
+import os, signal, sys, yaml
+from judge.commands.caption import caption
+from judge.config import CaptionConfig, make_config
+kill = lambda what, done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 4 else None
+caption(make_config(yaml.safe_load(sys.argv[1]), CaptionConfig), progress=kill)
+"""
+
+
+def test_a_killed_run_goes_on_and_two_at_once_do_not(folder: Folder) -> None:
+    """SIGKILL after two batches of two; the lock of that process goes with it, another's does not."""
+    assert folder.run().exit_code == 0
+    whole = folder.clear()
+    killed = subprocess.run([sys.executable, "-c", KILLED, folder.config().to_yaml()], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert folder.left() == [".out.json.lock", ".out.json.partial"]
+    other = Lock.beside(folder.out, "")
+    other.acquire()
+    told = f"judge: --out {folder.out}: another command is at work there (process {os.getpid()} on "
+    assert folder.run("--overwrite").stderr.startswith(told)
+    other.release()
+    assert folder.resumed() == [6, 7]
     assert folder.out.read_bytes() == whole
     assert folder.left() == ["out.caption.yaml", "out.json"]
 

@@ -24,9 +24,11 @@ from pycocotools.coco import COCO
 from typer.testing import Result
 
 from judge.masking.images import MAX_PIXELS, encode, list_pictures
+from judge.utils.listed import write_list
 
 HEIGHT, WIDTH = 30, 40
 SQUARE = [[5, 6, 15, 6, 15, 26, 5, 26]]  # 10 x 20 pixels
+WRITTEN = ["contact_sheet.png", "mask.yaml", "masks.parquet"]
 DOG = [[20, 10, 30, 10, 30, 20, 20, 20]]  # 10 x 10
 
 
@@ -97,7 +99,7 @@ def test_masks_a_folder(world: World) -> None:
         "6 pictures masked; 3 hold person; 4 instances, 8.4% of the pixels hidden\n"
         f"They are in {world.out}; look at {world.out / 'contact_sheet.png'}\n"
     )
-    made = [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    made = [".caption-judge", *world.names, *WRITTEN]
     assert sorted(path.name for path in world.out.iterdir()) == made
     assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures"]
     for n, name in enumerate(world.names):
@@ -242,7 +244,13 @@ def test_bad_pictures_are_listed_and_the_others_done(world: World) -> None:
         assert message in line
         assert line.endswith((".", "?"))
     assert done.stdout.splitlines()[0].startswith("6 pictures masked")
-    assert sorted(tree(world.out)) == [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    assert sorted(tree(world.out)) == [
+        ".caption-judge",
+        *world.names,
+        "contact_sheet.png",
+        "mask.yaml",
+        "masks.parquet",
+    ]
     sheet = pixels_of(world.out / "contact_sheet.png")
     assert 6 * HEIGHT * WIDTH < (sheet != 255).any(axis=2).sum() < sheet[:, :, 0].size
     # Nothing was written elsewhere, and nothing changed where it was read.
@@ -375,7 +383,10 @@ def test_what_lies_beside_the_output_is_left_alone(world: World) -> None:
     beside = world.root / "out.partial"
     world.images.rename(beside)
     (beside / "thesis.txt").write_text("years of work", encoding="utf-8")
-    done = judge("mask", "--images", beside, "--instances", world.instances, "--out", world.out)
+    given = ("mask", "--images", beside, "--instances", world.instances, "--out")
+    told = "out.partial, where work would go on, holds something that is no folder of masked pictures"
+    assert told in refusal(*given, world.out)
+    done = judge(*given, world.root / "other")
     assert done.exit_code == 0, done.output
     assert (beside / "thesis.txt").exists()
     assert len(list(beside.glob("*.png"))) == len(world.names)
@@ -396,7 +407,7 @@ def test_places_that_are_taken(world: World) -> None:
     fails(world, "holds something that is no folder of masked pictures", out=thesis)
     for place in (thesis, world.root):
         fails(world, "holds something that is no folder of masked pictures", "--overwrite", out=place)
-    (world.root / "masks.parquet").write_bytes(b"")
+    write_list(world.root, "folder of masked pictures")
     fails(world, "which is read", "--overwrite", out=world.root)
 
 
@@ -407,7 +418,13 @@ def test_overwrite_replaces_masked_pictures_as_a_whole(world: World) -> None:
     assert tree(world.out) == before
     fails(world, "--mode: unknown value", "--overwrite", "--mode", "all")
     assert world.run("--overwrite").exit_code == 0
-    assert sorted(tree(world.out)) == [*world.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    assert sorted(tree(world.out)) == [
+        ".caption-judge",
+        *world.names,
+        "contact_sheet.png",
+        "mask.yaml",
+        "masks.parquet",
+    ]
     for name in world.names:
         (world.images / name).write_bytes(b"")
     assert world.run("--overwrite").exit_code == 1  # what was there stays
@@ -419,6 +436,7 @@ def test_a_run_repeats_from_its_own_yaml(world: World) -> None:
     assert world.run("--mode", "partial", "--share", "0.3", "--fill", "noise", "--foreground", "0.004").exit_code == 0
     assert judge("mask", world.out / "mask.yaml", "--out", again).exit_code == 0
     first, second = tree(world.out), tree(again)
+    assert first.pop(".caption-judge") != second.pop(".caption-judge")  # The settings' size is in it.
     settings = [yaml.safe_load(found.pop("mask.yaml")) for found in (first, second)]
     assert first == second
     assert settings[0] | {"out": str(again)} == settings[1]
@@ -471,9 +489,9 @@ def test_the_object_that_goes_with_the_attribute(world: World) -> None:
     assert pd.read_parquet(world.out / "masks.parquet")["instances"].tolist() == [1, 1, 1, 1, 2, 1]
 
 
-def caught_at_work(world: World) -> subprocess.Popen[str]:
+def caught_at_work(world: World, written: int = 10, *, of: int = 120) -> subprocess.Popen[str]:
     """A run in a process of its own over many large pictures, of which it has written a few."""
-    large, names = world.images / "large.png", [f"{n}.png" for n in range(400)]
+    large, names = world.images / "large.png", [f"{n}.png" for n in range(of)]
     large.write_bytes(encode(np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)))
     for name in names:
         (world.images / name).unlink(missing_ok=True)
@@ -486,7 +504,7 @@ def caught_at_work(world: World) -> subprocess.Popen[str]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(list(world.root.glob(".out.*.partial/*.png"))) < 10:
+    while time.monotonic() < deadline and len(list(world.root.glob("out.partial/*.png"))) < written:
         time.sleep(0.01)
     return process
 
@@ -498,11 +516,48 @@ def test_a_killed_run_leaves_no_output_and_harms_no_other(world: World) -> None:
     process = caught_at_work(world)
     process.kill()
     process.communicate()
-    assert len(list(world.root.glob(".out.*.partial/*.png"))) >= 10
+    assert len(list(world.root.glob("out.partial/*.png"))) >= 10
     assert not world.out.exists()
     done = other.run(out=world.out)
     assert done.exit_code == 0, done.output
-    assert sorted(tree(world.out)) == [*other.names, "contact_sheet.png", "mask.yaml", "masks.parquet"]
+    assert sorted(tree(world.out)) == [
+        ".caption-judge",
+        *other.names,
+        "contact_sheet.png",
+        "mask.yaml",
+        "masks.parquet",
+    ]
+
+
+def test_a_killed_run_goes_on(world: World) -> None:
+    """SIGKILL in the middle; what is finished is taken over, but for a picture that is another one by then."""
+    process = caught_at_work(world, 32, of=72)
+    process.kill()
+    process.communicate()
+    partial = world.root / "out.partial"
+    finished = [row for line in noted(partial) for row, _ in line["rows"]]
+    assert 8 <= len(finished) < 72
+    changed = finished[0][0]
+    (world.images / changed).unlink()
+    (world.images / changed).write_bytes(encode(np.zeros((600, 800, 3), dtype=np.uint8)))
+    with (partial / ".finished" / "batches.jsonl").open("a") as file:
+        file.write('\n{"key": "cut')
+    before = {row[1]: (partial / row[1]).stat().st_mtime_ns for row in finished}
+    assert world.run().exit_code == 0
+    again = [name for name, written in before.items() if (world.out / name).stat().st_mtime_ns != written]
+    assert 1 <= len(again) <= 8 < len(before)  # A batch.
+    whole = world.root / "two"
+    assert world.run(out=whole).exit_code == 0
+    first, second = tree(world.out), tree(whole)
+    assert first.pop("mask.yaml") != second.pop("mask.yaml")  # Their own place is in it.
+    assert first == second
+    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures", "two"]
+
+
+def noted(partial: Path) -> list[dict[str, Any]]:
+    """The batches that a killed run says to have finished."""
+    text = (partial / ".finished" / "batches.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line)[1] for line in text.splitlines()[1:-1]]  # A kill may have cut the last one.
 
 
 def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
@@ -512,8 +567,7 @@ def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told.count("\n")) == (130, 1)
     assert told.startswith("judge: interrupted")
-    assert not world.out.exists()
-    assert not list(world.root.glob(".out.*"))
+    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out.partial", "pictures"]
 
 
 def test_help_tells_what_is_written_and_of_the_exit_code() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from judge.errors import JudgeError
-from judge.utils.files import ResumableFolder
+from judge.utils.folders import ResumableFolder
 
 
 def test_an_error_is_told_though_another_process_removes_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several processes meet an error at once; the main one removes what holds no work while others look into it."""
-    folder = ResumableFolder(tmp_path / "out", marker="run.yaml", what="run", command="judge evaluate")
+    folder = ResumableFolder(tmp_path / "out", what="run", command="judge evaluate")
     folder.begin()
     scan = os.scandir
 

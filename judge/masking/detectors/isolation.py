@@ -14,15 +14,14 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from judge.errors import require
+from judge.utils.locks import scratch
 
 _SETTINGS = {
     "YOLO_OFFLINE": "1",
@@ -52,10 +51,11 @@ def import_ultralytics() -> Any:
 
 
 def _import_apart() -> None:
-    folder = tempfile.mkdtemp(prefix="judge-ultralytics-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    stack = ExitStack()
+    folder = stack.enter_context(scratch())
+    atexit.register(stack.close)
     with _undone():
-        os.environ.update(_SETTINGS, YOLO_CONFIG_DIR=folder)
+        os.environ.update(_SETTINGS, YOLO_CONFIG_DIR=str(folder))
         import ultralytics
         import ultralytics.nn.tasks
     settings: Any = ultralytics.settings

@@ -1,0 +1,90 @@
+"""What an unfinished ``judge mask`` has finished: batches of pictures, taken up again where nothing has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from judge.errors import JudgeError
+from judge.masking.images import read_bytes
+from judge.masking.sheet import Tile
+from judge.utils.files import write_whole
+from judge.utils.kept import DamagedError, digest, seal, unseal
+
+_BATCHES = "batches.jsonl"
+
+
+class Finished:
+    """Batches that are done: a line of JSON each, and their tiles of the contact sheet.
+
+    Args:
+        folder: where both are kept.
+        out: the folder of masked pictures.
+        key: of all that decides these, the pictures apart.
+    """
+
+    def __init__(self, folder: Path, out: Path, key: str) -> None:
+        self.folder, self.out, self.key = folder, out, key
+        self._lock = threading.Lock()
+        self._known: dict[str, Mapping[str, Any]] = {}
+        if (path := folder / _BATCHES).is_file():
+            for line in path.read_bytes().splitlines():
+                with suppress(DamagedError):  # A kill may have cut it.
+                    entry = unseal(line)
+                    self._known[entry["key"]] = entry
+
+    def key_of(self, images: Path, batch: Mapping[str, str], shown: Collection[str]) -> str | None:
+        """Of a batch: its pictures by name and content, their places, and which of them the contact sheet may show.
+
+        A network finds what it finds in a picture among others: a batch is finished as a whole or not at all. None
+        where a picture cannot be read.
+        """
+        found = hashlib.blake2b(self.key.encode(), digest_size=16)
+        for name, target in batch.items():
+            try:
+                content = hashlib.blake2b(read_bytes(images, name), digest_size=16).digest()
+            except JudgeError:
+                return None
+            found.update(repr((name, target, content, name in shown)).encode())
+        return found.hexdigest()
+
+    def take(self, key: str) -> tuple[list[Any], list[Tile]] | None:
+        """The rows and tiles of a batch, if it is finished, and what was written of it is there, unchanged."""
+        entry = self._known.get(key)
+        with suppress(OSError):
+            if entry and all(digest((self.out / row[1]).read_bytes()) == found for row, found in entry["rows"]):
+                panels = (self.folder / f"{key}.npz").read_bytes() if entry["tiles"] else b""
+                if digest(panels) == entry["panels"]:
+                    return [row for row, _ in entry["rows"]], _tiles(panels, entry["tiles"])
+        return None
+
+    def add(self, key: str, rows: Sequence[Sequence[Any]], tiles: Sequence[Tile]) -> None:
+        """A batch is done; ``rows``: of ``masks.parquet``, the masked picture's place second.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        buffer = BytesIO()
+        if tiles:
+            np.savez(buffer, *(panel for tile in tiles for panel in tile.panels))
+            write_whole(self.folder / f"{key}.npz", buffer.getvalue())
+        noted = [(row, digest((self.out / row[1]).read_bytes())) for row in rows]
+        about = [(tile.title, tile.telling) for tile in tiles]
+        entry = {"key": key, "rows": noted, "tiles": about, "panels": digest(buffer.getvalue())}
+        with self._lock, (self.folder / _BATCHES).open("ab") as file:
+            file.write(b"\n" + seal(entry))  # Whatever the line before may have become.
+
+
+def _tiles(panels: bytes, about: Sequence[Sequence[Any]]) -> list[Tile]:
+    if not about:
+        return []
+    with np.load(BytesIO(panels)) as file:
+        pairs = [(file[f"arr_{2 * n}"], file[f"arr_{2 * n + 1}"]) for n in range(len(about))]
+    return [Tile(title, pair, telling) for (title, telling), pair in zip(about, pairs, strict=True)]

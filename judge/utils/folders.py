@@ -1,0 +1,294 @@
+"""Folders that commands make: whole or not at all, one command at a time; nothing that a user put there is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from judge.errors import JudgeError
+from judge.utils.files import HALF_WRITTEN, LOG, TRACKING, append, as_mendable, with_way_on, writing
+from judge.utils.launch import is_main_process
+from judge.utils.listed import LIST, Listed, find_stranger, read_list, remove_listed, write_list
+from judge.utils.locks import AtWorkError, Lock, short
+
+
+class OutputFolder:
+    """A folder that a command makes: written under another name beside it, renamed in the last step.
+
+    While a command works on it no other does. What it holds is listed in ``.caption-judge``.
+
+    Args:
+        path: the folder to make.
+        what: what it is, in messages and in its list: "run".
+        overwrite: replace the one that lies there, once the new one is complete. Never anything else.
+    """
+
+    def __init__(self, path: Path, *, what: str, overwrite: bool = False) -> None:
+        self.given = Path(path)
+        self.path = self.given.resolve()
+        self.what = what
+        self.overwrite = overwrite
+        self.lock = Lock.beside(self.path, self.where)
+        self.partial = self._beside("partial")
+        self.made: list[Path] = []
+        self.begun = False
+
+    @property
+    def where(self) -> str:
+        """The option and its value, for messages."""
+        return f"--out {self.given}"
+
+    def _beside(self, ending: str) -> Path:
+        """A name that nobody else has."""
+        return self.path.parent / f".{short(self.path.name)}.{secrets.token_hex(8)}.{ending}"
+
+    def check(self, reads: Iterable[Path] = ()) -> None:
+        """Refuse a place that cannot be used, before any work is done.
+
+        Args:
+            reads: what the command reads; it must not lie in the folder, nor be it.
+
+        Raises:
+            JudgeError: a file; a folder that holds another one (without ``overwrite``) or anything else;
+                not writable; another process is at work there.
+        """
+        with self.writing():
+            if is_main_process():
+                self.lock.check()
+            listed = self._listed(self.path)
+            for path in reads:
+                if path.resolve().is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
+                    what, mend = f"holds {path.name}, which is read", "name another folder"
+                    raise JudgeError(what, where=self.where, mend=mend)
+            self._check_replaced(self.path, listed)
+            parent = next(folder for folder in [*self.path.parents, self.path] if folder.exists())
+            probe = parent / f"{HALF_WRITTEN}{secrets.token_hex(8)}"
+            probe.mkdir()
+            probe.rmdir()
+
+    def _listed(self, folder: Path) -> Listed | None:
+        """What the list of ``folder`` names, which lies at the output's place; None where nothing is in it.
+
+        Raises:
+            JudgeError: it is none of these.
+        """
+        if folder.exists() and not folder.is_dir():
+            raise JudgeError("is a file", where=self.where, mend="name a folder")
+        if os.path.ismount(folder):
+            raise JudgeError("is a mounted disk, which cannot be renamed", where=self.where, mend="name a folder in it")
+        if not folder.exists() or not any(folder.iterdir()):
+            return None
+        listed = read_list(folder, self.what)
+        if listed is None:
+            mend = f"name another folder; one of an older version, without {LIST}, must be removed by hand"
+            raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
+        return listed
+
+    def _check_replaced(self, folder: Path, listed: Listed | None) -> None:
+        """Refuse to replace what was not asked to be replaced, and what no such command made."""
+        if listed is None:
+            return
+        if stranger := find_stranger(folder, listed):
+            what, mend = "holds {}, which {} of this {}", "move it elsewhere, or name another folder"
+            raise JudgeError(what.format(*stranger, self.what), where=self.where, mend=mend)
+        if not self.overwrite:
+            mend = "name another folder, or add --overwrite"
+            raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
+
+    def writing(self) -> AbstractContextManager[None]:
+        """See :func:`~judge.utils.files.writing`."""
+        return writing(self.where)
+
+    def begin(self) -> None:
+        """Make the working folder; called when everything that can be checked beforehand has been.
+
+        Raises:
+            JudgeError: as of ``check``, as things are by now.
+        """
+        with self.writing():
+            self.made = [folder for folder in self.partial.parents if not folder.exists()]
+            self.partial.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.lock.acquire()
+                self._sweep()
+                self._check_replaced(self.path, self._listed(self.path))
+                self.begun = True
+                self._make()
+            except BaseException:
+                self._close()
+                raise
+
+    def _make(self) -> None:
+        self.partial.mkdir()
+        write_list(self.partial, self.what)
+
+    def _sweep(self) -> None:
+        """Of killed commands: what they were about to replace goes back to its place, all else of theirs goes."""
+        left = re.compile(re.escape(f".{short(self.path.name)}.") + r"[0-9a-f]{16}\.(partial|old)")
+        if not self.lock.held or not os.access(self.path.parent, os.R_OK):
+            return
+        for path in self.path.parent.iterdir():
+            kind = left.fullmatch(path.name)
+            if kind is None or read_list(path) is None:
+                continue
+            if kind[1] == "partial":
+                shutil.rmtree(path, ignore_errors=True)
+            elif self.path.exists():
+                remove_listed(path)
+            else:
+                path.rename(self.path)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Leave nothing behind if anything goes wrong."""
+        try:
+            yield
+        except BaseException:
+            self.discard()
+            raise
+        finally:
+            self._close()
+
+    def discard(self) -> None:
+        """Remove the working folder, and its parents where ``begin`` made them."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        self._close()
+
+    def _close(self) -> None:
+        """Let others work here."""
+        self.lock.release()
+        with suppress(OSError):  # A folder that holds something stays.
+            for folder in self.made:
+                folder.rmdir()
+
+    def publish(self) -> None:
+        """Give the working folder its name; of what lay there what its list names goes.
+
+        Raises:
+            JudgeError: there is by now what may not be replaced; it stays.
+        """
+        with self.writing():
+            self._replace()
+        self._close()
+
+    def _replace(self) -> None:
+        write_list(self.partial, self.what)
+        old = self._beside("old")
+        if not self.path.exists():
+            self.partial.rename(self.path)
+            return
+        self.path.rename(old)
+        try:
+            self._check_replaced(old, self._listed(old))
+            self.partial.rename(self.path)
+        except BaseException:
+            old.rename(self.path)
+            raise
+        remove_listed(old)
+
+
+class ResumableFolder(OutputFolder):
+    """An output folder whose working folder a kill or an error leaves behind, for the same command to go on from.
+
+    Under several processes only the main one makes and removes it.
+
+    Args:
+        path, what, overwrite: as of every output folder.
+        command: that makes it and goes on, in messages.
+        store: name of the folder in it for what is finished while the command works; no part of what it makes.
+    """
+
+    def __init__(self, path: Path, *, what: str, command: str, overwrite: bool = False, store: str = "members") -> None:
+        super().__init__(path, what=what, overwrite=overwrite)
+        self.command = command
+        self.partial = self.path.parent / f"{short(self.path.name) or what}.partial"
+        self.store = self.partial / store
+
+    def check(self, reads: Iterable[Path] = ()) -> None:
+        """As of every output folder; and the working folder must be one of these, if it is there.
+
+        Raises:
+            JudgeError: a place that cannot be used.
+        """
+        super().check(reads)
+        if is_main_process() and self.partial.exists() and read_list(self.partial, self.what) is None:
+            what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
+            raise JudgeError(what, where=self.where, mend="name another folder")
+
+    def begin(self) -> None:
+        """Make the working folder; called when everything that can be checked beforehand has been."""
+        if is_main_process():
+            super().begin()
+
+    def _make(self) -> None:
+        resumed = self.partial.exists()
+        if not resumed:
+            super()._make()
+        for half in self.partial.rglob(f"{HALF_WRITTEN}*"):
+            with suppress(OSError):  # A folder of that name.
+                half.unlink()
+        self.log("resumed" if resumed else "started")
+        self.store.mkdir(exist_ok=True)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """What is finished survives any error, and the same command goes on from it; where nothing is, nothing stays.
+
+        Raises:
+            JudgeError: with the command that goes on, where there is anything to go on from.
+        """
+        try:
+            yield
+        except AtWorkError:
+            raise
+        except BaseException as error:
+            fault = as_mendable(error, self.where)
+            if not self.holds_work():
+                self.discard()
+            elif fault:
+                fault = with_way_on(fault, f"{self.command} {self.where}")
+            else:
+                error.add_note(f"What is finished is kept in {self.partial}.")
+            if fault is None or fault is error:
+                raise
+            raise fault from error
+        finally:
+            self._close()
+
+    def holds_work(self) -> bool:
+        """Whether anything in the working folder would have to be done again without it."""
+        for folder, _, names in os.walk(self.partial):  # Other processes may be at work still, or remove it.
+            for path in (Path(folder, name) for name in names):
+                with suppress(FileNotFoundError):
+                    tracked = TRACKING in path.relative_to(self.partial).parts
+                    if path.name not in {LOG, LIST} and not tracked and path.stat().st_size:
+                        return True
+        return False
+
+    def discard(self) -> None:
+        """Remove the working folder, if this process has begun it."""
+        if self.begun:
+            super().discard()
+
+    def publish(self) -> None:
+        """As of every output folder; what was kept for going on alone goes after that.
+
+        Raises:
+            JudgeError: there is by now what may not be replaced.
+        """
+        with self.writing():
+            self._replace()
+        shutil.rmtree(self.path / self.store.name, ignore_errors=True)
+        with suppress(OSError):
+            write_list(self.path, self.what)
+        self._close()
+
+    def log(self, event: str, **facts: Any) -> None:
+        """Append one line to ``log.jsonl``; see :func:`~judge.utils.files.append`."""
+        append(self.partial / LOG, event, **facts)

@@ -1,0 +1,173 @@
+"""Locks that go with the process that holds them, however it ends; temporary folders that the next process sweeps."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from judge.errors import JudgeError
+
+# Of a name, in bytes: what lies beside an output while a command works has a longer one.
+_LONGEST = 200
+# Whoever only asks whether a lock is held holds it for a moment.
+_TRIES, _PAUSE = 10, 0.02
+_OWNED = ".owned"
+
+
+class AtWorkError(JudgeError):
+    """Another process makes the same output."""
+
+
+class Lock:
+    """A file that one process at a time holds.
+
+    Nothing is locked where the file system, or the system, knows no such locks.
+
+    Args:
+        path: the file, made to lock it and removed afterwards; its folder must exist.
+        where: the option that names what is locked, for messages.
+    """
+
+    def __init__(self, path: Path, where: str = "") -> None:
+        self.path, self.where = path, where
+        self._file: int | None = None
+
+    @classmethod
+    def beside(cls, out: Path, where: str) -> Lock:
+        """The lock of an output, a file or a folder, which lies beside it while a command works."""
+        return cls(out.parent / f".{short(out.name)}.lock", where)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process surely holds it, through this object."""
+        return self._file is not None
+
+    def check(self) -> None:
+        """Refuse what another process holds.
+
+        Raises:
+            AtWorkError: with its number and its machine.
+        """
+        if is_held(self.path):
+            raise self._at_work()
+
+    def acquire(self) -> None:
+        """Hold it from now on.
+
+        Raises:
+            AtWorkError: another process holds it.
+            OSError: the file cannot be made.
+        """
+        for _ in range(_TRIES):
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            locked = _lock(file)
+            if locked and _is_at(file, self.path):
+                with suppress(OSError):  # Who holds it is told where there is room to write it.
+                    os.truncate(file, 0)
+                    os.write(file, _own_name().encode())
+                self._file = file
+                return
+            os.close(file)
+            if locked is None:
+                self.path.unlink(missing_ok=True)
+                return
+            if not locked:  # Else whoever held it has just removed it.
+                time.sleep(_PAUSE)
+        raise self._at_work()
+
+    def release(self) -> None:
+        """Let go of it, where it is held; nothing is left behind."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            self.path.unlink(missing_ok=True)
+            _unlock(file)
+            os.close(file)
+
+    def _at_work(self) -> AtWorkError:
+        holder = ""
+        with suppress(OSError, ValueError):
+            holder = self.path.read_text(encoding="utf-8")
+        what = f"another command is at work there ({holder or 'a process'})"
+        return AtWorkError(what, where=self.where, mend="wait for it, or name another --out")
+
+
+def short(name: str) -> str:
+    """``name``; of a long one its beginning, and a hash of it all."""
+    if len(os.fsencode(name)) <= _LONGEST:
+        return name
+    begun = os.fsencode(name)[: _LONGEST // 2].decode(errors="ignore")
+    return f"{begun}-{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}"
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether a process, this one too, holds the lock ``path``; None where there is no such file, or no locks."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        locked = _lock(file)
+        return None if locked is None else not locked
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A temporary folder for as long as this process needs it; what killed processes left of theirs goes too."""
+    for left in Path(tempfile.gettempdir()).glob("judge-*"):
+        if is_held(left / _OWNED) is False:
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="judge-"))
+    lock = Lock(folder / f"{_OWNED}.new")
+    try:
+        # Held before it has the name by which others tell that nobody holds it any more.
+        lock.acquire()
+        if lock.held:
+            lock.path.rename(folder / _OWNED)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def _lock(file: int) -> bool | None:
+    """Whether it could be locked; None where there are no locks."""
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in {errno.EWOULDBLOCK, errno.EACCES} else None
+    return True
+
+
+def _unlock(file: int) -> None:
+    """Also for processes that were forked off meanwhile."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _own_name() -> str:
+    import socket
+
+    return f"process {os.getpid()} on {socket.gethostname()}"
