@@ -20,9 +20,17 @@ import psutil
 import yaml
 from mutations import LONGEST, as_json, mutated_bytes, mutated_values, outcome
 
-from attack.targets import Target, all_targets
+from attack.kept_targets import detector_targets, store_targets
+from attack.targets import Target, reader_targets
 
 Targets = Callable[[], Mapping[str, Target]]
+
+
+def all_targets() -> dict[str, Target]:
+    """Name -> reader under attack."""
+    return reader_targets() | store_targets() | detector_targets()
+
+
 SECONDS, BYTES = 5.0, 2**30
 """What one input may take: processor time, and memory beyond that of the valid file."""
 

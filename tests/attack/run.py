@@ -14,8 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from attack.fuzz import Finding, watched
-from attack.targets import all_targets
+from attack.fuzz import Finding, all_targets, watched
 
 
 def main() -> int:

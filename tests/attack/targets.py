@@ -270,8 +270,8 @@ def _judge(folder: Path) -> None:
     train_judges(config.make_config(told | quick | {"judge": "linear"}, config.TrainConfig))
 
 
-def all_targets() -> dict[str, Target]:
-    """Name -> reader under attack."""
+def reader_targets() -> dict[str, Target]:
+    """Name -> reader of what users give, under attack."""
     return (
         caption_targets() | table_targets() | yaml_targets() | vector_targets() | picture_targets()
         | folder_targets() | run_targets()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from judge.errors import JudgeError, nearest, require
+from judge.errors import FAULTS, JudgeError, nearest, require
 from judge.masking.detectors.weights import (
     SCORES_FROM,
     Header,
@@ -190,7 +190,7 @@ def build(architecture: Mapping[str, Any], classes: int, where: str) -> Any:
     variant = architecture.get("variant")
     if variant == "small":
         return _build_small(architecture, classes, where)
-    if variant not in VARIANTS:
+    if not isinstance(variant, str) or variant not in VARIANTS:
         raise JudgeError(f"unknown variant '{variant}'", where=where, mend=f"known: {', '.join(VARIANTS)}, small")
     network: Any = get_model(VARIANTS[variant], weights=None, weights_backbone=None, num_classes=classes + 1)
     if variant == "v1":
@@ -232,7 +232,7 @@ def _build_small(architecture: Mapping[str, Any], classes: int, where: str) -> A
             rpn_batch_size_per_image=64,
             box_batch_size_per_image=architecture["rois"],
         )
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+    except (*FAULTS, RuntimeError) as error:
         what = f"its architecture cannot be built ({type(error).__name__})"
         mend = "write it again with 'judge train detector'"
         raise JudgeError(what, where=where, mend=mend) from error

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.masking.instances import Instance, Picture
 from judge.utils.files import write_whole, writing
 
@@ -31,6 +32,7 @@ SCORES_FROM = 0.05
 _MARK = "caption_judge_detector"
 _TITLES = {"yolo": "YOLO model", "maskrcnn": "Mask R-CNN"}
 _AGAIN = "copy or download it again"
+_SPARE = 10**6  # Numbers that a network of few weights may have while it is built.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,12 @@ def filled(build: Callable[[], Any], tensors: Mapping[str, torch.Tensor], where:
     """The network that ``build`` makes, with ``tensors`` for its weights: every one, at its place, finite.
 
     Raises:
-        JudgeError: names or shapes that do not fit; NaN or infinity among the weights.
+        JudgeError: names or shapes that do not fit; a network much larger than its weights; NaN or infinity among them.
     """
     import torch
 
-    with torch.random.fork_rng(devices=[]):  # The fresh weights are replaced: the process's random numbers stay.
+    most = _SPARE + 4 * sum(tensor.numel() for tensor in tensors.values())  # Layers are replaced while building.
+    with torch.random.fork_rng(devices=[]), _limited(most, where):  # The process's random numbers stay.
         network = build()
     wanted = network.state_dict()
     # Counters of batches, which only training without momentum reads; older files lack them.
@@ -127,6 +130,27 @@ def filled(build: Callable[[], Any], tensors: Mapping[str, torch.Tensor], where:
         raise JudgeError(f"'{spoilt}' holds NaN or infinity", where=where, mend="train again, at a lower rate")
     network.load_state_dict(dict(tensors), strict=False)
     return network
+
+
+@contextmanager
+def _limited(most: int, where: str) -> Iterator[None]:
+    """Refuse a network that claims more than ``most`` numbers, before memory is filled with them."""
+    from torch.nn.modules.module import register_module_parameter_registration_hook
+
+    count = 0
+
+    def add(module: Any, name: str, parameter: Any) -> None:
+        nonlocal count
+        count += 0 if parameter is None else parameter.numel()
+        if count > most:
+            what = "its architecture is of a network much larger than its weights"
+            raise JudgeError(what, where=where, mend=_AGAIN)
+
+    handle = register_module_parameter_registration_hook(add)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -205,10 +229,10 @@ def _parse_header(text: str, where: str) -> Header:
     try:
         found = json.loads(text)
         header = Header(found["kind"], found["architecture"], tuple(found["categories"]), found["image_size"])
-    except (ValueError, KeyError, TypeError) as error:
+    except FAULTS as error:
         raise JudgeError("its header cannot be read", where=where, mend=_AGAIN) from error
     sound = (
-        header.kind in {"yolo", "maskrcnn"}
+        header.kind in ("yolo", "maskrcnn")
         and isinstance(header.architecture, dict)
         and header.categories
         and all(isinstance(name, str) for name in header.categories)

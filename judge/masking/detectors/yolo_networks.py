@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ _KEYS = frozenset(
     {"nc", "scales", "scale", "depth_multiple", "width_multiple", "max_channels", "channels", "ch"}
     | {"backbone", "head", "reg_max", "end2end", "activation", "inplace", "yaml_file", "task"}
 )
+_LARGEST, _REPEATS = 10_000, 100
 _NOT_OURS = "give weights of an Ultralytics model that segments or detects"
 _EXPORT = "export it to ONNX where you trust it ('yolo export model=FILE.pt format=onnx'), and give that"
 
@@ -266,6 +267,15 @@ def _literal(text: str, where: str) -> object:
         raise wrong from error
 
 
+def _numbers(value: Any) -> Iterator[float]:
+    """All in a JSON value."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, dict | list):
+        for held in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(held)
+
+
 def _check_architecture(architecture: Mapping[str, Any], where: str) -> None:
     """Only layers may be named: Ultralytics looks names up among all that its module knows, and may evaluate one."""
     import torch
@@ -290,5 +300,10 @@ def _check_architecture(architecture: Mapping[str, Any], where: str) -> None:
         # TorchVision's weights would be downloaded.
         if not (isinstance(layer, type) and issubclass(layer, torch.nn.Module)) or name == "TorchVision":
             raise refuse(f"names '{name}', which is no layer")
+    # A few words can ask for billions of layers; none of Ultralytics' own has a number over 1,024.
+    if any(not abs(number) <= _LARGEST for number in _numbers(architecture)):
+        raise refuse(f"has a number over {_LARGEST:,}")
+    if any(not isinstance(row[1], int) or row[1] > _REPEATS for row in rows):
+        raise refuse(f"repeats a layer over {_REPEATS} times")
     if rows[-1][2] not in _HEADS:
         raise refuse(f"ends in {rows[-1][2]}")

@@ -1,0 +1,174 @@
+"""More that the fuzzer damages: what runs keep for themselves, weights of detectors, and attributions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from report.test_attributed import write as write_attributions
+
+from attack.targets import Target
+from judge.captioning.notes import Notes
+from judge.masking.cache import Cached
+from judge.masking.detectors.weights import _MARK
+from judge.masking.instances import Picture, from_mask
+from judge.report.attributed import read_attributed
+from judge.utils.kept import telling
+from judge.utils.listed import read_list, write_list
+
+CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
+
+
+def kept(read: Callable[[Path], object]) -> Callable[[Path], None]:
+    """A reader of a copy: what is damaged is told, and may be removed."""
+
+    def found(folder: Path) -> None:
+        copy = folder.with_name(f"{folder.name}-copy")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        with telling(lambda file, what: None):
+            read(copy)
+
+    return found
+
+
+def store_targets() -> dict[str, Target]:
+    """Of a run and of the next ones."""
+    return {
+        "answers": Target(_write_answers, kept(_read_answers)),
+        "training": Target(_write_training, kept(_read_training)),
+        "features": Target(_write_features, kept(_read_features), "*/*"),
+        "detections": Target(_detect, kept(_detect), "**/*.json"),
+        "notes": Target(_write_notes, kept(lambda folder: Notes(folder / "notes", "key"))),
+        "list": Target(lambda folder: write_list(folder, "run"), read_list, ".caption-judge"),
+        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attributed, "**/*.*"),
+    }
+
+
+def _write_answers(folder: Path) -> None:
+    from judge.training.checkpoint import save_predictions
+
+    save_predictions(folder / "1.safetensors", np.full((4, 2), 0.5, np.float32), {"epoch": 3.0})
+
+
+def _read_answers(folder: Path) -> None:
+    from judge.training.checkpoint import load_predictions
+
+    load_predictions(folder / "1.safetensors")
+
+
+def _training(folder: Path) -> tuple[Any, Any, Any]:
+    import torch
+
+    from judge.training.checkpoint import Checkpoint
+
+    network = torch.nn.Linear(3, 2)
+    path = folder / "1.training.safetensors"
+    return network, torch.optim.Adam(network.parameters()), Checkpoint(path, read_from=path)
+
+
+def _write_training(folder: Path) -> None:
+    network, optimiser, checkpoint = _training(folder)
+    network.weight.sum().backward()
+    optimiser.step()
+    checkpoint.keep_best(network, 0.5)
+    checkpoint.history.training.append(0.7)
+    checkpoint.save(network, optimiser, seed=0)
+
+
+def _read_training(folder: Path) -> None:
+    network, optimiser, checkpoint = _training(folder)
+    checkpoint.load(network, optimiser, seed=0)
+
+
+def _cache(folder: Path) -> Any:
+    from judges.test_sentence import Counting
+
+    from judge.training.features import CaptionCache
+
+    return CaptionCache(Counting(), CAPTIONS, folder)
+
+
+def _write_features(folder: Path) -> None:
+    import torch
+
+    cache = _cache(folder)
+    cache.compute(cache.missing(), device=torch.device("cpu"))
+
+
+def _read_features(folder: Path) -> None:
+    """As a run does: what is missing is computed."""
+    from judge.types import Sample
+
+    _write_features(folder)
+    samples = [Sample(str(n), "human", 0, words, (0,)) for n, words in enumerate(CAPTIONS)]
+    _cache(folder).open().rows(samples)
+
+
+def _detect(folder: Path) -> None:
+    person = from_mask(np.eye(4, dtype=bool), "person")
+    detector: Any = SimpleNamespace(
+        name="own", key="own", batch=1, categories=("person",), detect=lambda _: [(person,)]
+    )
+    Cached(detector, folder).detect([Picture("1", np.zeros((4, 4, 3), np.uint8))])
+
+
+def _write_notes(folder: Path) -> None:
+    notes = Notes(folder / "notes", "key")
+    notes.add({("1", "a"): "a man"})
+    notes.add({("2", "b"): "two dogs", ("3", "c"): "犬"})
+
+
+def detector_targets() -> dict[str, Target]:
+    """What our own files of weights say of the network, apart from these: most damages would be of numbers."""
+    headers = {kind: (partial(_header, kind), partial(_load, kind)) for kind in ("yolo", "maskrcnn")}
+    found = {f"{kind}-header": Target(*both, "*.json", costly=True) for kind, both in headers.items()}
+    return found | {"onnx": Target(_onnx, _load_onnx, "*.onnx", costly=True)}
+
+
+def _tiny(kind: str, path: Path) -> None:
+    from masking import test_maskrcnn, test_yolo
+
+    made: Any = test_yolo if kind == "yolo" else test_maskrcnn
+    made.save(made.tiny(), path)
+
+
+def _header(kind: str, folder: Path) -> None:
+    _tiny(kind, folder / "whole.safetensors")
+    header, _ = _parts((folder / "whole.safetensors").read_bytes())
+    (folder / "header.json").write_text(header["__metadata__"][_MARK])
+
+
+def _parts(data: bytes) -> tuple[dict[str, Any], bytes]:
+    size = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:size]), data[size:]
+
+
+def _load(kind: str, folder: Path) -> None:
+    from judge.masking.detectors.maskrcnn import load_maskrcnn
+    from judge.masking.detectors.yolo import load_yolo
+
+    header, numbers = _parts((folder / "whole.safetensors").read_bytes())
+    header["__metadata__"][_MARK] = (folder / "header.json").read_text(encoding="utf-8", errors="replace")
+    told = json.dumps(header).encode()
+    (folder / "damaged.safetensors").write_bytes(len(told).to_bytes(8, "little") + told + numbers)
+    load: Any = load_yolo if kind == "yolo" else load_maskrcnn
+    load(folder / "damaged.safetensors", device="cpu")
+
+
+def _onnx(folder: Path) -> None:
+    from masking import test_yolo
+
+    test_yolo.export(test_yolo.tiny(), folder / "fixed.onnx", size=96)
+
+
+def _load_onnx(folder: Path) -> None:
+    from judge.masking.detectors.yolo import load_yolo
+
+    load_yolo(folder / "fixed.onnx", device="cpu")
