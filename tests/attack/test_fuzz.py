@@ -51,7 +51,7 @@ def test_descriptions_of_data_sets(name: str, tmp_path: Path) -> None:
 
 def test_what_hangs_or_fills_the_memory_or_raises_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own, which is ended; the attack then goes on behind that input."""
-    monkeypatch.setattr(fuzz, "SECONDS", 2.0)
+    monkeypatch.setattr(fuzz, "SECONDS", 1.0)
     monkeypatch.setattr(fuzz, "BYTES", 2**26)  # Filled well before the seconds are over, on slow machines too.
     done, findings = watched("faulty", tmp_path / "folder", count=len(INPUTS), seed=0, targets=one_target)
     assert [one.number for one in findings] == [2, 4, 5]

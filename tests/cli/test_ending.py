@@ -180,9 +180,20 @@ def test_a_worker_that_the_system_ends_costs_one_line(begin: Callable[..., Comma
     assert again.out.exists()
 
 
-def shell(line: str, run_file: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = f"{sys.executable} -m judge evaluate {run_file} --judge linear --seeds 1 --workers 1 --out {out}"
+def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = " ".join(map(str, (sys.executable, "-m", "judge", *arguments)))
     return subprocess.run(["bash", "-c", line.format(command)], capture_output=True, text=True, check=False)
+
+
+def evaluating(run_file: Path, out: Path) -> list[object]:
+    return ["evaluate", run_file, "--judge", "linear", "--seeds", 1, "--workers", 1, "--out", out]
+
+
+def test_results_are_saved_before_standard_output_fails(run_file: Path, tmp_path: Path) -> None:
+    done = shell("{} >/dev/full", *evaluating(run_file, tmp_path / "out"))
+    assert done.returncode == 1
+    assert "what the command leaves in files is complete" in done.stderr
+    assert (tmp_path / "out" / "metrics.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -194,18 +205,16 @@ def shell(line: str, run_file: Path, out: Path) -> subprocess.CompletedProcess[s
         ("{} >/dev/full 2>&-", None),
     ],
 )
-def test_standard_output_that_takes_nothing(run_file: Path, tmp_path: Path, line: str, why: str | None) -> None:
-    """The results are saved; then it is told."""
-    done = shell(line, run_file, tmp_path / "out")
+def test_standard_output_that_takes_nothing(line: str, why: str | None) -> None:
+    done = shell(line, "data", "list")
     assert done.returncode == 1
     told = [line for line in done.stderr.splitlines() if line[:1].isalpha()]
     what = f"judge: standard output: cannot be written ({why}); what the command leaves in files is complete."
     assert told == ([what] if why else [])
-    assert (tmp_path / "out" / "metrics.json").is_file()
 
 
 def test_too_little_memory_is_told_in_one_line(run_file: Path, tmp_path: Path) -> None:
-    done = shell("ulimit -v 400000; {}", run_file, tmp_path / "out")
+    done = shell("ulimit -v 400000; {}", *evaluating(run_file, tmp_path / "out"))
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")
     assert "Traceback" not in done.stderr
