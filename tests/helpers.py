@@ -194,6 +194,15 @@ def done_well(*arguments: object) -> Result:
     return done
 
 
+def instead(words: Sequence[object], *other: object) -> list[str]:
+    """Words of a command, in which the options of ``other`` replace those of the same name."""
+    found, names = [*map(str, words)], {str(word) for word in other if str(word).startswith("--")}
+    for place in reversed(range(len(found))):
+        if found[place] in names:
+            del found[place : place + 2]
+    return [*found, *map(str, other)]
+
+
 def refusal(*arguments: object) -> str:
     """The one line with which the ``judge`` command ends where it is asked for what cannot be."""
     done = judge(*arguments)

@@ -107,9 +107,11 @@ def kill_when(command: list[str], files: list[Path], lines: int) -> None:
             assert started.poll() is None
             assert time.monotonic() < end
             time.sleep(0.005)
-        for process in [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]:
+        processes = [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
+        for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+        psutil.wait_procs(processes, timeout=30)  # Until then their locks hold.
 
 
 @pytest.mark.usefixtures("one_thread")

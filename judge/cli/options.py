@@ -104,13 +104,13 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
 
     Args:
         file: YAML, or None.
-        given: options by names of fields; None where not given.
+        given: options by names of fields; None or empty where not given.
         kind: the command's settings.
     """
     from judge.config import make_config, read_settings, shown
 
     settings = read_settings(file) if file else {}
-    settings |= {name: _parse(kind, name, value) for name, value in given.items() if value is not None}
+    settings |= {name: _parse(kind, name, value) for name, value in given.items() if value not in (None, [], ())}
     settings["out"] = settings.get("out") or shown(kind, "out")["unset"]
     return make_config(settings, kind, where=str(file) if file else kind.command)
 

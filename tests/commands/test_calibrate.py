@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, inputs_of, judge, known, refusal
+from helpers import done_well, inputs_of, instead, judge, known, refusal
 
 from judge.calibration.drawn import draw_worlds
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -331,7 +331,7 @@ def test_judges_that_use_images_on_drawn_scenes(weights: Path, tmp_path: Path, m
         assert (guessed["worth"], guessed["mean"]) == (0, start["mean"])
     assert rows[0]["changes"] != rows[1]["changes"]
     monkeypatch.undo()
-    done_well("calibrate", *given, "--detectors", "gt", "--workers", 2, "--out", tmp_path / "two")
+    done_well("calibrate", *instead(given, "--detectors", "gt"), "--workers", 2, "--out", tmp_path / "two")
     one, two = (pd.read_parquet(folder / "trials.parquet") for folder in (out, tmp_path / "two"))
     pd.testing.assert_frame_equal(one[one["masks"] == "gt"].reset_index(drop=True), two, check_exact=True)
 

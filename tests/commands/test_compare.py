@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from helpers import done_well, refusal
+from helpers import done_well, instead, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -27,7 +27,7 @@ def run(files: WorldFiles, out: Path, *names: str, more: Sequence[object] = ("--
     given = {"human": files.human, "labels": files.labels} | other
     arguments = [part for name, path in given.items() for part in (f"--{name}", path)]
     arguments += [part for name in names for part in ("--captions", files.captions[name])]
-    done_well("evaluate", *arguments, *FAST, *more, "--out", out)
+    done_well("evaluate", *arguments, *instead(FAST, *more), "--out", out)
     return out
 
 

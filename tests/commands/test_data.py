@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import done_well, fault_of, judge
+from helpers import done_well, fault_of, instead, judge
 from test_docs import check as check_words
 from test_docs import parse
 
@@ -92,7 +92,7 @@ def options_of(command: Sequence[object], captions: Path) -> list[str]:
     """What follows ``judge evaluate`` in a ready command, for the world's captioner, in little."""
     words = [str(captions) if word == "mine.json" else str(word) for word in command]
     assert words[:2] == ["judge", "evaluate"]
-    return [*words[2:], *FAST]
+    return instead(words[2:], *FAST)
 
 
 def run_of(command: Sequence[object], captions: Path) -> Result:
@@ -373,7 +373,7 @@ def test_visual_genome_under_both_numbers(world: WorldFiles, tmp_path: Path) -> 
     same = run_of(["judge", "evaluate", *captions], world.captions["sat"])
     assert joined.summaries[0].amplification == same.summaries[0].amplification != alone.summaries[0].amplification
     assert [line for line in warnings(joined) if "Visual Genome" in line] == []
-    assert warnings(alone)[0].startswith("People's captions have Visual Genome's own image ids")
+    assert warnings(alone)[0].startswith("people's captions have Visual Genome's own image ids")
 
 
 def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_choosing_records_by_what_is_not_there(write: Write) -> None:
     coco = write({"annotations": [{"image_id": 1, "caption": "x"}]}, "coco.json")
     said = fault_of(read_captions, coco, ReadOptions(where={"a": "b"}), side="human")
     assert said.endswith(
-        "is no table, so it has no column 'a' for --where a=b. Give people's captions as a table with that column, "
+        "is no table, so it has no column 'a' for --where a=b. Give these captions as a table with that column, "
         "or no --where."
     )
     # Two conditions hold together.
