@@ -59,7 +59,8 @@ def show_anonymous(found: Anonymous, out: Path, known: Mapping[str, float] | Non
         say(f"(its column '{question.name}': {', '.join(question.choices[:-1])} or {question.choices[-1]})")
         rated = out.with_name(f"{out.name}-rated")
         command = shlex.join(["judge", "anonymous", str(out / SETTINGS), "--ratings", RATINGS, "--out", str(rated)])
-        say(f"Then, with the file that the page saves ({RATINGS}, or --ratings of each rater):\n  {command}")
+        say(f"Then, with the file that the page saves ({RATINGS}, or --ratings of each rater):")
+        say(f"  {command}")
     else:
         say(f"People's scores, for judge evaluate --human-scores: {out / SCORES}")
     say(f"The results are in {out}")
