@@ -283,7 +283,9 @@ def test_what_no_file_of_captions_has_is_refused(tmp_path: Path) -> None:
     assert (row["share"]["value"], row["share"]["captions"]) == (0.5, 2)
     asked = ("anonymous", "--captions", path, "--out", tmp_path / "x")
     assert "mine.csv: no column 'knid' for --where. Did you mean 'kind'?" in refusal(*asked, "--where", "knid=new")
-    assert "other.json: no column 'kind'" in refusal(*asked, "--captions", other, "--where", "kind=new")
+    assert "other.json: is no table, so it has no column 'kind'" in refusal(
+        *asked, "--captions", other, "--where", "kind=new"
+    )
     assert "mine.csv: no captions of split 'test'" in refusal(*asked, "--split", "test")
     assert "--column caption: no file of captions was read by a column 'txt'" in refusal(
         *asked, "--column", "caption=txt"
