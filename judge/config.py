@@ -448,6 +448,9 @@ class AskingSettings(HidingSettings):
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
     split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
+    where: dict[str, str] = option(
+        {}, "keep records whose COLUMN holds TEXT; the file of captions must have that column", repeated="COLUMN=TEXT"
+    )
     images: Path | None = option(None, f"{IMAGES}, for judges that use images")
     detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network", "as in training")
     features: Path = option(Path("runs/features"), "feature cache folder")
@@ -474,8 +477,16 @@ class AttributeConfig(StartedSettings, AskingSettings):
         "judge_weights", "captions", "model", "images", "instances", "detector", "methods", "labels", "show_people",
         "maps", "out", "overwrite",
     )  # fmt: skip
-    only_in_file = frozenset({"lexicon"} | _HIDDEN)
+    only_in_file = _HIDDEN
 
+    attribute: Annotated[str | tuple[str, ...], _list_or_text(_attributes)] = option(
+        "gender", "attribute of the labels, and of --model's words", "the first judge's; of --model gender",
+        repeated="NAME",
+    )  # fmt: skip
+    lexicon: str | dict[str, str] | None = option(
+        None, "classes of the labels, and words to look for in --model's captions: a shipped lexicon, a .yaml file, or "
+        "none", "the attribute's own", repeated="[NAME=]TEXT",
+    )  # fmt: skip
     judge_weights: Annotated[tuple[str, ...], _list_or_text(tuple)] = option(
         (), f"{SAVED}; one after another", repeated="FILE"
     )

@@ -252,12 +252,37 @@ def test_figures_beside_each_other_by_hand(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("papers")
+def test_commands_and_tables_as_they_are_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option of the command a line; above each table which one it is; and plain help."""
+    monkeypatch.setenv("COLUMNS", "200")
+    table = table_of("dbac_table5")
+    import_module("_table").main(table, [])
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("judge evaluate \\")
+    command = table.commands()[0].splitlines()
+    assert lines[first : first + len(command)] == command
+    below = lines.index(f"{table.heading}: published figures and ours") + 1
+    assert lines[below].split()[:2] == ["captioner", "CV"]
+    below = lines.index("DBAC, Table 5: how far ours is from the published figures") + 1
+    assert lines[below].split()[:2] == ["column", "figures"]
+    with pytest.raises(SystemExit) as caught:
+        import_module("_table").main(table, ["--help"])
+    assert caught.value.code == 0
+    assert "folder for the results (runs/papers/dbac_table5)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("papers")
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["--shared", "nowhere"], "nowhere: no captions_human.json there"),
+        (["--shared", "nowhere"], "nowhere: no such folder"),
+        (["--small", "--shared", "empty"], "--small: goes with --data, not with --shared"),
         (["--small", "--data", "empty"], "no captions of a captioner there"),
-        (["--data", "empty"], "captions of none of the table's captioners are there"),
+        (["--data", "empty"], "entries.pkl: no such file, nor captions of SAT, FC"),
+        (["--data", "empty"], "'judge data show lic-release' says where it comes from"),
+        (["--data", "half"], "half/lic-release/Human_Ann/gender_obj_cap_mw_entries.pkl: no such file"),
     ],
 )
 def test_faults_are_told_in_a_line(
@@ -266,6 +291,8 @@ def test_faults_are_told_in_a_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "captions_human.json").write_text("[]", encoding="utf-8")
+    (released := tmp_path / "half" / "lic-release" / "Oscar").mkdir(parents=True)
+    (released / "gender_val_cider_oscar_cap_mw_entries.pkl").touch()
     with pytest.raises(SystemExit) as caught:
         import_module("_table").main(table_of("lic_table2"), given)
     assert caught.value.code == 2

@@ -126,6 +126,8 @@ def write_world(  # noqa: PLR0913 - a world is its parameters
             raise JudgeError(f"speaker '{name}' cannot name a file", mend="use letters, digits, '-' and '_'")
     if contrastive < 0:
         raise JudgeError(f"{contrastive} contrastive paintings", mend="ask for 0 or more")
+    if isinstance(pictures, bool) or (pictures is not None and pictures < 0):
+        raise JudgeError(f"pictures={pictures} is no number of pixels", mend="give those along a side, such as 64")
     paintings = draw_paintings(images + contrastive, seed=seed, parameters=parameters)
     files = _files(Path(folder), speakers, pictures=bool(pictures), contrastive=contrastive > 0)
     out.begin()

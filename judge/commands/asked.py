@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from judge.commands.pictures import RunPictures
 from judge.commands.saved_judges import open_saved
 from judge.config import MASKING, PredictConfig, RunConfig, make_config
+from judge.corpus import refuse_unread
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.masking.hidden import HiddenPictures
@@ -53,8 +54,9 @@ def read_asked(config: PredictConfig, progress: Progress | None = None) -> Asked
     if saved.preparation is None:
         what, mend = "does not say what hid the attribute from its judge", "train the judge again, with judge train"
         raise JudgeError(what, where=f"--judge-weights {config.judge_weights}", mend=mend)
-    reading = ReadOptions(split=config.split, columns=config.columns, several=True, where=config.where)
+    reading = ReadOptions(config.split, columns=config.columns, several=True, where=config.where, alone=True)
     captions = read_captions(config.captions, reading, side="generated")
+    refuse_unread(config.columns, [captions])
     parts = sample_captions(captions.by_image, saved)
     return Asked(saved, captions, parts, _pictures(config, saved, sorted(captions.by_image), progress))
 

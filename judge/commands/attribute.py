@@ -25,9 +25,11 @@ from judge.commands.attribute_pictures import (
     picture_methods,
 )
 from judge.commands.labels import labels_of
-from judge.config import AttributeConfig, PictureMethod
+from judge.commands.saved_judges import open_saved
+from judge.config import AttributeConfig, PictureMethod, make_config
 from judge.errors import JudgeError
 from judge.report.attribution import MapRow
+from judge.text.products import AND
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv
@@ -112,6 +114,7 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
         raise JudgeError(what, where="--judge-weights", mend="give either --judge-weights or --model")
     out = OutputFolder(config.out, what="attribution", overwrite=config.overwrite)
     out.check(config.inputs())
+    config = _with_attribute(config)
     labels = labels_of(config) if config.judge_weights else None
     out.begin()
     with out.working():
@@ -121,6 +124,21 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
             run.write()
             out.publish()
     return run.attributed()
+
+
+def _with_attribute(config: AttributeConfig) -> AttributeConfig:
+    """``config`` with the attribute of the first judge, where it names none.
+
+    Raises:
+        JudgeError: as ``open_saved``; labels or words of other attributes.
+    """
+    if not config.judge_weights or "attribute" in config.model_fields_set:
+        return config
+    learnt = open_saved(config.of_judge(config.judge_weights[0])).preparation
+    if learnt is None:
+        return config
+    given = {name: getattr(config, name) for name in config.model_fields_set}
+    return make_config(given | {"attribute": learnt.attribute.split(AND)}, AttributeConfig, where=config.command)
 
 
 class _Run:

@@ -193,7 +193,7 @@ def explain_captioner(
     lexicon = choose_lexicon(config)
     if lexicon is None:
         what = f"attribute '{config.attribute_name}' has no words to look for"
-        raise JudgeError(what, where="--attribute", mend="name a lexicon in the settings file")
+        raise JudgeError(what, where="--attribute", mend="give its words: --lexicon FILE")
     if config.images is None:
         raise JudgeError("a captioner sees pictures, and there are none", where="--images", mend="give their folder")
     assert config.model is not None

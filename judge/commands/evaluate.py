@@ -24,6 +24,7 @@ from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
 from judge.corpus.products import parts_of
 from judge.corpus.reading import ReadOptions
+from judge.corpus.shards import headers_once
 from judge.errors import JudgeError
 from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
@@ -292,6 +293,11 @@ def open_checkpoints(folder: Path) -> set[str]:
 
 def read_corpus(config: RunConfig) -> Corpus:
     """Read the files that ``config`` names."""
+    with headers_once():
+        return _read_corpus(config)
+
+
+def _read_corpus(config: RunConfig) -> Corpus:
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)

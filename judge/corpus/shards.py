@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
@@ -35,6 +36,8 @@ _MAX_HEADER = 2**16
 # Zeros that may follow the end of an archive.
 _MAX_PADDING = 2**20
 _CUT = "it may be cut off: copy or download it again"
+# Path, size and time of change of a shard -> its members; see :func:`headers_once`.
+_kept: ContextVar[dict[tuple[Path, int, int], list[Member]] | None] = ContextVar("kept", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,33 @@ def find_shards(path: Path) -> list[Path]:
     return shards
 
 
-def read_members(shard: Path, *, source: str) -> Iterator[Member]:
+@contextmanager
+def headers_once() -> Iterator[None]:
+    """Inside, the headers of a shard are read once, unless the file changes: both sides and labels may lie in it."""
+    before = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(before)
+
+
+def read_members(shard: Path, *, source: str) -> Iterable[Member]:
     """The members of a shard, in order, without folders, hidden files and files without a suffix.
 
     Raises:
         JudgeError: no tar archive, compressed or cut off; a link, device or sparse file; a name that leads elsewhere.
     """
+    kept = _kept.get()
+    if kept is None or not shard.is_file():
+        return _find_members(shard, source)
+    state = shard.stat()
+    key = shard, state.st_size, state.st_mtime_ns
+    if key not in kept:
+        kept[key] = list(_find_members(shard, source))
+    return kept[key]
+
+
+def _find_members(shard: Path, source: str) -> Iterator[Member]:
     end = 0
     with _opened(shard, source) as file:
         try:

@@ -406,7 +406,8 @@ def _check_classes(classes: Mapping[str, str], labels: Labels, where: str) -> No
     if len(counts) == 1:
         what = f"all {len(classes)} images are '{next(iter(counts))}'"
         raise JudgeError(what, where=where, mend="a judge needs two classes or more")
-    rare = min(counts, key=lambda name: counts[name])
-    if counts[rare] < MINIMUM_IMAGES:
-        what = f"class '{rare}' of {labels.attribute} has {counts[rare]} images; {MINIMUM_IMAGES} are needed"
-        raise JudgeError(what, where=where, mend="add labelled images, or leave the class out of the labels")
+    if rare := sorted((count, name) for name, count in counts.items() if count < MINIMUM_IMAGES):
+        (count, name), *others = rare
+        also = "".join(f", '{other}' {number}" for number, other in others)
+        what = f"class '{name}' of {labels.attribute} has {count} images{also}; {MINIMUM_IMAGES} of each are needed"
+        raise JudgeError(what, where=where, mend="add labelled images, or leave such classes out of the labels")

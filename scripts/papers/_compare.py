@@ -110,7 +110,7 @@ def _distance(column: Column, pairs: Sequence[tuple[float, Value]]) -> Distance:
     )
 
 
-def distance_table(found: Sequence[Distance]) -> Printed[Distance]:
+def distance_table(found: Sequence[Distance], title: str = "How far apart") -> Printed[Distance]:
     """A row a column."""
     columns: tuple[Shown[Distance], ...] = (
         names("column", lambda row: row.column.heading),
@@ -121,4 +121,4 @@ def distance_table(found: Sequence[Distance]) -> Printed[Distance]:
         Shown("published inside our interval", lambda row: f"{row.inside} of {row.intervals}", str),
     )
     note = "Differences without their signs; rank correlation: Spearman's, over rows."
-    return Printed(columns, tuple(found), "How far apart", (note,))
+    return Printed(columns, tuple(found), title, (note,))

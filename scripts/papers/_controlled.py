@@ -41,6 +41,7 @@ def candidates(job: Job) -> Candidates:
         assert made.tasks is not None
         assert made.labels is not None
         return find_candidates(made.human, made.labels, made.tasks)
+    job.need((job.human(), job.objects()))
     labels = read_labels(job.human() if job.is_paper else job.data / "gender.csv", lexicon=gender)
     if labels is None:
         raise JudgeError("no column of classes", where=str(job.data / "gender.csv"), mend="see data/README.md")

@@ -72,6 +72,26 @@ class Job:
 
     # ---- Files
 
+    def need(self, value: object) -> None:
+        """See that every path below ``data`` in ``value``, a path or a collection of settings, is there.
+
+        Raises:
+            JudgeError: the first that is not.
+        """
+        parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ()
+        for part in parts:
+            self.need(part)
+        if not isinstance(value, Path) or value.is_relative_to(self.out):
+            return
+        if value.is_relative_to(self.data) and not value.exists():
+            raise JudgeError("no such file or folder", where=str(value), mend=self._mend(value))
+
+    def _mend(self, path: Path) -> str:
+        """How to come by a file of the data."""
+        recipe = path.relative_to(self.data).parts[0]
+        known = self.is_paper and (Path(__file__).parents[2] / "data" / "recipes" / f"{recipe}.yaml").is_file()
+        return f"'judge data show {recipe}' says where it comes from" if known else "see scripts/papers/README.md"
+
     def human(self, attribute: str = "gender", *, three: bool = False) -> Path:
         """Human captions; with ``three`` classes of skin tone all of COCO's."""
         if not self.is_paper:
@@ -98,8 +118,9 @@ class Job:
         else:
             chosen = {name: files[name] for name in names if name in files and files[name].is_file()}
         if not chosen and names:
-            mend = f"it needs captions of {', '.join(names)}; see scripts/papers/README.md"
-            raise JudgeError("captions of none of the table's captioners are there", where=str(self.data), mend=mend)
+            first = files.get(names[0], self.data / "captions")
+            others = f", nor captions of {', '.join(names[1:])}" if names[1:] else ""
+            raise JudgeError(f"no such file{others}", where=str(first), mend=self._mend(first))
         return chosen
 
     def _own(self, name: str) -> Path:
@@ -123,7 +144,7 @@ class Job:
         """
         see = "see scripts/papers/README.md for what it holds"
         if not (self.data / "captions_human.json").is_file():
-            raise JudgeError("no captions_human.json there", where=str(self.data), mend=see)
+            raise JudgeError("no such file", where=str(self.data / "captions_human.json"), mend=see)
         names = {stem: name for name, stem in STEMS.items()}
         folders = [folder for folder in (self.data / "captions", self.data / "results") if folder.is_dir()]
         files = {names.get(path.stem, path.stem): path for of in folders for path in sorted(of.glob("*.json"))}

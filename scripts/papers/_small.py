@@ -11,7 +11,7 @@ from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import CAPTIONERS
 from judge.utils.hub import quiet
 
-SCENES, PIXELS, HUMAN_CAPTIONS = 36, 64, 1
+SCENES, PIXELS, HUMAN_CAPTIONS = 28, 64, 1
 MODEL, FEW, EXPLAINED = "models/untrained", "instances_few.json", 8
 
 

@@ -115,10 +115,14 @@ class PaperTable:
         Raises:
             JudgeError: anything that the user can mend.
         """
+        steps = self.steps(job)
+        for step in steps:
+            job.need(step.settings)
         if self.prepare:
             self.prepare(job)
+            steps = self.steps(job)
         with show_progress() as progress:
-            results = run_steps(self.steps(job), progress, overwrite=overwrite, report=job.size != "small")
+            results = run_steps(steps, progress, overwrite=overwrite, report=job.size != "small")
         return self.read(self, job, results) if self.read else read_captioners(self, job, results)
 
 
@@ -135,18 +139,7 @@ def evaluate_step(job: Job, inputs: Mapping[str, Any], *, name: str = "run", **m
 
 def main(table: PaperTable, arguments: Sequence[str] | None = None) -> None:
     """Print a table, and make ours where that is asked for. Faults that can be mended are one line, exit code 2."""
-    parser = argparse.ArgumentParser(description=table.heading)
-    parser.add_argument("--data", type=Path, help="folder of the data: run at full size (--small: at small size)")
-    parser.add_argument("--small", action="store_true", help="run at small size, on a drawn world unless --data")
-    parser.add_argument(
-        "--shared", type=Path, metavar="DIR", help="run on the captions that docs/reproduction.md shows"
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/papers") / table.name, help="folder for the results")
-    parser.add_argument(
-        "--keep", action="store_true", help="keep ours in scripts/papers/made, for docs/reproduction.md"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace earlier results in --out")
-    given = parser.parse_args(arguments)
+    given = _parser(table).parse_args(arguments)
     try:
         with one_line_errors():
             _answer(table, given)
@@ -154,8 +147,27 @@ def main(table: PaperTable, arguments: Sequence[str] | None = None) -> None:
         sys.exit(end.exit_code)
 
 
+def _parser(table: PaperTable) -> argparse.ArgumentParser:
+    told = "Without --data, --shared or --small: the published figures, and the commands that make the table."
+    parser = argparse.ArgumentParser(description=f"{table.heading}. {told}")
+    layout = "scripts/papers/README.md says what it holds"
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--data", type=Path, metavar="DIR", help=f"make the table from the paper's data; {layout}")
+    quick = "make the table from real captions of fewer images, with a quick judge, as in docs/reproduction.md"
+    which.add_argument("--shared", type=Path, metavar="DIR", help=f"{quick}; {layout}")
+    small = "try the commands on a drawn world, in a minute; with --data on that folder, laid out as for --shared"
+    parser.add_argument("--small", action="store_true", help=f"{small}; its figures mean nothing")
+    out = Path("runs/papers") / table.name
+    parser.add_argument("--out", type=Path, metavar="DIR", default=out, help="folder for the results (%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="write ours to scripts/papers/made, for that page")
+    parser.add_argument("--overwrite", action="store_true", help="replace earlier results in --out")
+    return parser
+
+
 def _answer(table: PaperTable, given: argparse.Namespace) -> None:
     """Do what was asked for."""
+    if given.small and given.shared:
+        raise JudgeError("goes with --data, not with --shared", where="--small", mend="leave one of the two out")
     if given.small and not given.data:
         from _small import write_small
 
@@ -170,6 +182,9 @@ def _answer(table: PaperTable, given: argparse.Namespace) -> None:
 
 def _make(table: PaperTable, job: Job, given: argparse.Namespace) -> None:
     """Run, print and keep."""
+    if not job.data.is_dir():
+        mend = "give the folder that scripts/papers/README.md describes"
+        raise JudgeError("no such folder", where=str(job.data), mend=mend)
     ours = table.run(job, overwrite=given.overwrite)
     if not ours:
         mend = "see scripts/papers/README.md for the files that it needs"
@@ -183,13 +198,16 @@ def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     console = open_console()
     print_text(table.heading, console, bold=True)
     print_text(f"Data: {', '.join(table.needs) or 'none'}. Commands of the paper's run:", console)
-    for line in ["", *table.commands(), ""]:
+    for line in ["", *"\n".join(table.commands()).splitlines(), ""]:
         say(line)
-    title = "" if job is None else table.about(job.size)
     comparable = job is None or job.size != "small"
+    if job is not None:
+        print_text(table.about(job.size), console)
+    title = f"{table.heading}: {'published figures and ours' if ours else 'published figures'}"
     print_table(comparison(table.published, table.columns, ours, title, apart=comparable), console)
     if found := distances(table.published, table.columns, ours if comparable else {}):
-        print_table(distance_table(found), console)
+        where = f"{PAPERS[table.paper]}, {table.number}: how far ours is from the published figures"
+        print_table(distance_table(found, where), console)
     for line in [*([table.note] if table.note else []), *(table.checks(table.published) if table.checks else [])]:
         print_text(line, console)
 

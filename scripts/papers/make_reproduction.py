@@ -36,6 +36,10 @@ come from). DATA stands for a folder of them.
 - **made from published tables**: what a table says follows from figures of other tables; ours are computed from those.
 - **needs data**: the command is complete; `python scripts/papers/NAME.py --data DATA` runs it, and makes first what it
   reads besides DATA.
+- **not at hand**: Zhao et al.'s annotations of gender and skin tone, the pickles of LIC's release, ArtEmis, Visual
+  Genome and Stable Diffusion 2.1, neither data nor weights. No figure of ours comes from them, and what reads them was
+  tested on made-up files of the same form. LIC's tables were not run with its LSTM either: where ours are shown,
+  `linear` stands in.
 """
 
 

@@ -283,6 +283,7 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     assert "agreement is 0.5. Take a number from 0.6 to 1." in fault_of(EmotionParameters, agreement=0.5)
     assert "right is 2" in fault_of(Speaker, 2)
     faulty = {"3 images": {"images": 3}, "-1 contrastive": {"contrastive": -1}, "a/b": {"speakers": {"a/b": Speaker()}}}
+    faulty |= {"pictures=True is no number of pixels": {"pictures": True}, "pictures=-1": {"pictures": -1}}
     for said, settings_ in faulty.items():
         with pytest.raises(JudgeError, match=said):
             write_world(tmp_path / "w", **settings_)

@@ -103,6 +103,20 @@ def test_images_without_a_label_are_left_out(trained: Trained, tmp_path: Path) -
     assert "NOTE: 50 captions are of images without a label; they are left out" in done.stdout
 
 
+@pytest.mark.parametrize("command", ["predict", "attribute"])
+def test_what_the_captions_lack_is_refused(command: str, trained: Trained, tmp_path: Path) -> None:
+    """Captions are chosen by --where, --split and --column, or nothing is asked."""
+    table, out = tmp_path / "new.csv", tmp_path / "out"
+    table.write_text("image_id,text,kind\n1,a dog,new\n2,a kite,old\n", encoding="utf-8")
+    given = [command, "--judge-weights", trained.weights["linear", "human"], "--captions", table, "--out", out]
+    assert "new.csv: no column 'knid' for --where. Did you mean 'kind'?" in refusal(*given, "--where", "knid=new")
+    assert "new.csv: no captions of split 'test'" in refusal(*given, "--split", "test")
+    assert "no file of captions was read by a column 'txt'" in refusal(*given, "--column", "caption=txt")
+    assert not out.exists()
+    done = done_well(*given, "--where", "kind=new", "--column", "caption=text")
+    assert "1 captions of 1 images" in done.stdout
+
+
 def test_linear_needs_no_torch(trained: Trained, tmp_path: Path) -> None:
     code = f"""
 from judge.commands.attribute import attribute

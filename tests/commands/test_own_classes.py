@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from classes import SIZES, World, draw
-from helpers import done_well, results_of
+from helpers import done_well, refusal, results_of
 
 QUICK = ["--folds", 2, "--refits", 0, "--chance", 0, "--workers", 1, "--least", 2]
 # How the table spells them.
@@ -96,10 +96,18 @@ def test_train_predict_export_attribute(files: Files, tmp_path: Path) -> None:
     assert "a mean over classes" in card
     assert "(1 / classes: 0.333)" in card
     out = tmp_path / "explained"
-    given = ["--judge-weights", folder, "--captions", files.captions, *files.labelled]
-    done_well("attribute", *given, "--out", out)
+    given = ["--judge-weights", folder, "--captions", files.captions, "--out", out, "--overwrite"]
+    done_well("attribute", *given, *files.labelled)
     table = pd.read_csv(out / "words.csv", keep_default_na=False, dtype={"image_id": str})
     assert {*table["method"]} == {"exact", "occlusion"}
     # Of each image its own class is explained.
     explained = table.drop_duplicates("image_id").set_index("image_id")["explained"]
     assert explained.to_dict() == {image: files.world.classes[image] for image in files.world.images}
+    # Without --attribute the labels are of what the judge guesses, as its file says.
+    before, values = (out / "words.csv").read_bytes(), files.labelled[2:]
+    for lexicon in [], ["--lexicon", files.lexicon]:
+        done_well("attribute", *given, *values, *lexicon)
+        assert (out / "words.csv").read_bytes() == before
+    assert "attribute: feeling\n" in (out / "attribute.yaml").read_text(encoding="utf-8")
+    assert "'amusement' is no class of gender" in refusal("attribute", *given, *values, "--attribute", "gender")
+    assert "'amusement' is no class of age" in refusal("attribute", *given, *values, "--lexicon", "age")

@@ -205,7 +205,7 @@ def test_classes_and_chance_are_told(run: Run) -> None:
 @pytest.mark.parametrize(
     ("size", "how", "message"),
     [
-        (3, {}, "class '{}' of feeling has 3 images; 10 are needed. Add labelled images, or leave the class out"),
+        (3, {}, "class '{}' of feeling has 3 images; 10 of each are needed. Add labelled images, or leave such"),
         (12, {"folds": 13}, "13 folds, and only 12 images of class '{}'. Use --folds 12 or fewer"),
         (12, {"folds": 10, "refits": 2}, "12 images of class '{}', and refits on halves of the images need 20"),
     ],
@@ -220,6 +220,11 @@ def test_too_few_images_of_a_class(count: int, size: int, how: dict[str, Any], m
             measure(world, tmp_path, metrics, **how)
     if size > 3:
         assert measure(world, tmp_path, ["error"], **how).summaries[0].published is not None
+
+
+def test_every_class_of_too_few_images_is_named(tmp_path: Path) -> None:
+    with one_line("class 'contentment' of feeling has 3 images, 'awe' 5; 10 of each are needed"):
+        measure(draw((12, 5, 3)), tmp_path, ["lic"])
 
 
 @pytest.mark.parametrize("count", SIZES)

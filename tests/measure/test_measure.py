@@ -240,7 +240,7 @@ def test_faulty_corpora(world: World) -> None:
     for captions, labels, settings, message in (
         (elsewhere, world.labels, {}, r"no image in common \(human '1', generated 'x1', labels '1'\)"),
         (captioner, alone, {}, r"all 120 images are 'female'\. A judge needs two classes or more"),
-        (captioner, few, {}, "class 'male' of gender has 9 images; 10 are needed"),
+        (captioner, few, {}, "class 'male' of gender has 9 images; 10 of each are needed"),
         (captioner, None, {"attribute": "skin"}, "no labels of skin, and no lexicon"),
     ):
         with pytest.raises(JudgeError, match=message):
