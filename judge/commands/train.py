@@ -14,6 +14,7 @@ from judge.commands.captioner_checkpoints import models_to_caption
 from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import RunPictures
+from judge.commands.unread import unread
 from judge.config import TrainConfig
 from judge.errors import JudgeError
 from judge.measure import Job, train
@@ -84,7 +85,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     if is_main_process():
         _write_index(config.checkpoints, work.jobs)
     kept = {job.member.key for job in work.jobs} & before
-    notes = [*class_notes(describe_labels(work.truth.labels))]
+    notes = [*class_notes(describe_labels(work.truth.labels)), *corpus.notes, *unread(config)]
     return Training(work.jobs, len(kept), time.monotonic() - started, notes)
 
 
