@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         name, model = next(iter(silent.items()))
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
+    new = not config.checkpoints.exists()
     before = open_checkpoints(config.checkpoints)
     looking = RunPictures(config, progress).hidden if config.images else None
     plan, setup = make_plan(config), make_setup(config)
@@ -80,6 +82,9 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
             work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
     except JudgeError as error:
         if open_checkpoints(config.checkpoints) == before:
+            if new:
+                with suppress(OSError):  # It holds something, such as a log.
+                    config.checkpoints.rmdir()
             raise
         raise with_way_on(error, f"{config.command} --checkpoints {config.checkpoints}") from error
     if is_main_process():

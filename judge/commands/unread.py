@@ -39,7 +39,7 @@ def unread(config: RunSettings) -> Iterator[str]:
         by_readers.setdefault("metrics that ask a judge", []).append("--judge")
     for others, flags in by_readers.items():
         by = ", ".join(judges or config.metrics)
-        yield f"{' '.join(flags)} {'are' if flags[1:] else 'is'} not used by {by}: for {others}"
+        yield f"{' '.join(flags)} {'are' if flags[1:] else 'is'} not used by {by}, but by {others}"
 
 
 def tell_unread(config: RunSettings) -> None:

@@ -183,7 +183,7 @@ def _columns(table: Sequence[Row], *, side: Side, source: str, columns: Mapping[
     unknown = sorted(columns.keys() - {"image_id", "caption"})
     if unknown:
         mend = nearest(unknown[0], ["image_id", "caption"])
-        raise JudgeError(f"unknown column role '{unknown[0]}'", where=f"--column {unknown[0]}", mend=mend)
+        raise JudgeError(f"unknown column role '{unknown[0]}'", where=source, mend=mend)
     known = columns_of(table)
     named = {role: column for role, column in columns.items() if column in known}
     what, option = f"{side} captions", "--column caption"
