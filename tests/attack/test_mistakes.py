@@ -21,8 +21,8 @@ LONGEST = 500
 NO_OUT = "data", "report", "compare", "TRAIN"
 HUMAN = "evaluate --human human.json"
 QUICK = "--metrics error --resamples 100"
-LEARNT = "--metrics lic --refits 0 --chance 0 --folds 2 --workers 1"
-JUDGED = f"{LEARNT} --resamples 100"
+LEARNT = "--refits 0 --chance 0 --folds 2 --workers 1"
+JUDGED = f"--metrics lic {LEARNT} --resamples 100"
 # What stands for the beginning of a command.
 MACROS = {
     "LABELS": f"{HUMAN} --captions much.json {QUICK} --labels",
@@ -383,7 +383,7 @@ MISTAKES = [
         "trains counts",
         "TRAIN OUT --metrics error",
         r"no judge to train.*Name a metric that asks judges, such as lic",
-        "TRAIN OUT",
+        "TRAIN OUT --metrics lic",
     ),
     Mistake(
         "file for checkpoints",
@@ -618,7 +618,7 @@ def write_mistaken(folder: Path) -> None:
 def run_commands(folder: Path) -> None:
     """Three runs, and trained judges."""
     other = f"{HUMAN} --captions none.json --labels labels.csv {JUDGED} --out learnt2"
-    for command in ("RUN --out done", "LIC --out learnt", other, "TRAIN kept"):
+    for command in ("RUN --out done", "LIC --out learnt", other, "TRAIN kept --metrics lic"):
         done_well(*words_of(command, folder))
 
 
@@ -629,7 +629,7 @@ def words_of(command: str, folder: Path, out: Path | None = None) -> list[str]:
         kept = json.loads(index.read_text(encoding="utf-8"))[0]
     known = {**MACROS, "QUICK": QUICK, "OUT": str(out)}
     known |= {name.upper(): f"kept/{kept[name]}" for name in ("answers", "weights") if name in kept}
-    if "--out " not in command and "OUT" not in command and not command.startswith(NO_OUT):
+    if "--out " not in command and not command.startswith(NO_OUT):
         command += " --out OUT"
     return shlex.split(re.sub(r"\b[A-Z]{3,}\b", lambda found: known.get(found[0], found[0]), command))
 
