@@ -169,7 +169,7 @@ class EvidenceBuilder:
             what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
             raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
         if judged:
-            _check_classes(classes, labels, where, overlap(self.corpus.human, captioner, labels))
+            _check_classes(classes, labels, where, partial(overlap, self.corpus.human, captioner, labels))
         sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
         images = tuple(classes)
         if images not in self._people:
@@ -402,19 +402,19 @@ def _indices(rows: Sequence[Row], images: int) -> tuple[list[int], int]:
     return kept, sum(count for index, count in counts.items() if index not in kept)
 
 
-def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, shared: str) -> None:
-    """``shared``: how many images files have in common, told where labels alone would do."""
+def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, shared: Callable[[], str]) -> None:
+    """``shared`` says how many images the files have in common, which is told where the labels alone would do."""
     counts, labelled = Counter(classes.values()), Counter(labels.by_image.values())
     enough = sum(number >= MINIMUM_IMAGES for number in labelled.values())
     if len(counts) == 1:
         what, mend = f"all {len(classes)} images are '{next(iter(counts))}'", "a judge needs two classes or more"
         if enough > 1:
-            what, mend = f"{what} ({shared})", _SAME
+            what, mend = f"{what} ({shared()})", _SAME
         raise JudgeError(what, where=where, mend=mend)
     rare = min(counts, key=lambda name: counts[name])
     if counts[rare] < MINIMUM_IMAGES:
         what = f"class '{rare}' of {labels.attribute} has {counts[rare]} images; {MINIMUM_IMAGES} are needed"
         mend = "add labelled images, or leave the class out of the labels"
         if labelled[rare] >= MINIMUM_IMAGES:
-            what, mend = f"{what} ({shared})", _SAME
+            what, mend = f"{what} ({shared()})", _SAME
         raise JudgeError(what, where=where, mend=mend)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from helpers import GENDER, make_glimpses, make_samples, save_captioner
@@ -20,7 +21,7 @@ class Watched(Materials):
     """Materials that note what is read of them."""
 
     __slots__ = ()
-    read: set[str] = set()
+    read: ClassVar[set[str]] = set()
 
     def __getattribute__(self, name: str) -> object:
         Watched.read.add(name)
