@@ -114,7 +114,8 @@ def _little_in_common(people: Captions, captioner: Captions, labels: Labels | No
     images = [people.by_image, captioner.by_image, *([labels.by_image] if labels else [])]
     common = len(set.intersection(*map(set, images)))
     if 0 < common < _COMMON * min(map(len, images)):
-        yield f"{captioner.name}: {overlap(people, captioner, labels)}: see that image ids mean the same in all files"
+        told = f"{captioner.name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
+        yield f"{told}: see that image ids mean the same in all files"
 
 
 def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:

@@ -223,7 +223,7 @@ MISTAKES = [
         "ids that are shifted",
         "CAPTIONS shifted.json --verbose",
         "shifted: people's captions are of 60 images, shifted's of 60, labels of 60; "
-        "27 are in all three: see that image ids mean the same in all files",
+        "27 are in all three, fewer than half of the smallest: see that image ids mean the same in all files",
         "CAPTIONS much.json --verbose",
         code=0,
     ),
