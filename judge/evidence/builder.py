@@ -409,7 +409,7 @@ def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, share
     if len(counts) == 1:
         what, mend = f"all {len(classes)} images are '{next(iter(counts))}'", "a judge needs two classes or more"
         if enough > 1:
-            what, mend = f"{what} ({shared()})", _SAME
+            what, mend = f"{what}, and {mend} ({shared()})", _SAME
         raise JudgeError(what, where=where, mend=mend)
     rare = min(counts, key=lambda name: counts[name])
     if counts[rare] < MINIMUM_IMAGES:

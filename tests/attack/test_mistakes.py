@@ -216,7 +216,7 @@ MISTAKES = [
     Mistake(
         "captions of images alike",
         "CAPTIONS one.json",
-        r"all 3 images are 'female' \(people's captions are of 60 images, one's of 3, .*\)\. Give files of the same",
+        r"all 3 images are 'female', .* \(people's captions are of 60 images, one's of 3, .*\)\. Give files of the same",
         "CAPTIONS much.json",
     ),
     Mistake(

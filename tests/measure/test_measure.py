@@ -241,7 +241,7 @@ def test_faulty_corpora(world: World) -> None:
         (elsewhere, world.labels, {}, r"no image in common \(human '1', generated 'x1', labels '1'\)"),
         (captioner, alone, {}, r"all 120 images are 'female'\. A judge needs two classes or more"),
         (captioner, few, {}, "class 'male' of gender has 9 images; 10 are needed"),
-        (captioner, None, {"attribute": "skin"}, "no labels, and no lexicon"),
+        (captioner, None, {"attribute": "skin"}, "no labels of skin, and no lexicon"),
     ):
         with pytest.raises(JudgeError, match=message):
             evaluate(Corpus(world.human, (captions,), labels), **settings)
