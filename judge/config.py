@@ -940,6 +940,10 @@ def read_settings(path: Path) -> dict[str, Any]:
     return parse_settings(read_text(path), where=str(path))
 
 
+# Endings of files that are no settings: `--captions a.json b.json` gives the second for them.
+_DATA = ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".xlsx"
+
+
 def parse_settings(text: str, *, where: str) -> dict[str, Any]:
     """The mapping in a YAML text.
 
@@ -947,6 +951,8 @@ def parse_settings(text: str, *, where: str) -> dict[str, Any]:
         JudgeError: not YAML, not a mapping.
     """
     mend = "write lines like 'human: captions.json'"
+    if where.endswith(_DATA):
+        mend = f"a file that no option stands before is read as settings: write --captions {where}, or what it is"
     data = parse_yaml(text, where=where, mend=mend)
     if not isinstance(data, dict):
         raise JudgeError("not a mapping of settings", where=where, mend=mend)

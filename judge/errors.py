@@ -37,7 +37,7 @@ class JudgeError(Exception):
         what, where, mend = parts
         line = f"{where}: {what}" if where else what
         if mend:
-            line = f"{line}. {mend[0].upper()}{mend[1:]}"
+            line = f"{line.removesuffix('.')}{'' if line.endswith('?') else '.'} {mend[0].upper()}{mend[1:]}"
         return line if line.endswith(("?", "!")) else f"{line.rstrip('.')}."
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -41,7 +41,9 @@ def people_as_captioner(
     usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) >= needed)
     if len(usable) < images:
         what = f"{len(usable)} images have {needed} human captions and a label"
-        mend = f"draw {len(usable)} images or fewer" if usable else "give several people's captions of each image"
+        mend = "give several people's captions of each image"
+        if usable:
+            mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
         raise JudgeError(what, where=corpus.human.source, mend=mend)
     generator = np.random.default_rng(seed)
     chosen = sorted(generator.choice(usable, images, replace=False).tolist())

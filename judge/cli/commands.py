@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -27,10 +30,30 @@ from judge.cli.report import report
 from judge.cli.shared import told_in_one_line
 from judge.cli.train import train
 from judge.cli.train_detector import train_detector
+from judge.errors import JudgeError
 from judge.utils.launch import is_main_process, tells_fault
 
 # A misspelt option, and the like: Typer has a class of its own for it, and no name.
 _USAGE: Any = typer.BadParameter.__base__
+
+
+@contextmanager
+def _misuse_in_one_line() -> Iterator[None]:
+    """A misspelt option or command is told as other faults are; a command without any still shows its help."""
+    try:
+        yield
+    except _USAGE as error:
+        if type(error).show is _USAGE.show:
+            fault = _misuse(error)
+            error.show = lambda file=None: typer.echo(f"judge: {fault}", err=True, file=file)
+        raise
+
+
+def _misuse(error: Any) -> JudgeError:
+    command, what = error.ctx.command_path if error.ctx else "judge", error.format_message()
+    extra = "repeat the option before each value, as in --captions A --captions B; "
+    mend = f"{extra if 'extra argument' in what else ''}see {command} --help"
+    return JudgeError(what[0].lower() + what[1:], where=command if " " in command else "", mend=mend)
 
 
 class _Judge(TyperGroup):
@@ -49,11 +72,11 @@ class _Judge(TyperGroup):
         sys.exit(found if isinstance(found, int) else 0)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        with told_in_one_line():
+        with told_in_one_line(), _misuse_in_one_line():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with told_in_one_line():
+        with told_in_one_line(), _misuse_in_one_line():
             return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -66,6 +89,10 @@ class _TrainGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            from difflib import get_close_matches
+
+            if get_close_matches(args[0], self.commands, cutoff=0.8) and not Path(args[0]).exists():
+                return super().parse_args(ctx, args)  # It is no command either, which is then told.
             args = ["judges", *args]
         return super().parse_args(ctx, args)
 

@@ -134,9 +134,8 @@ def _parse(kind: type[Settings], name: str, value: Any) -> Any:
     for entry in value:
         key, equals, text = entry.partition("=")
         if not (equals and key and text):
-            raise JudgeError(
-                f"'{entry}' is not KEY=VALUE", where=flag_of(kind, name), mend="write it like caption=text"
-            )
+            flag = flag_of(kind, name)
+            raise JudgeError(f"'{entry}' is not KEY=VALUE", where=flag, mend=f"write it as {flag} {repeated}")
         found.setdefault(key, []).append(text)
     if name == "label_values":
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -145,14 +146,18 @@ def say(line: str) -> None:
 
 
 def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, what: str) -> None:
-    """Faults in lines on standard error, one that many share once, with five names; exit code 1 if there are any."""
-    alike: dict[str, list[tuple[str, JudgeError]]] = {}
-    for name, fault in [(printable(name), fault) for name, fault in failures]:
-        alike.setdefault(str(fault).replace(name, ""), []).append((name, fault))
+    """Faults in lines on standard error, one that many share once, with five names; exit code 1 if there are any.
+
+    Faults that differ in numbers alone (of a size, of a record) are one: the first stands for them.
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, fault in [(printable(name), str(fault)) for name, fault in failures]:
+        alike.setdefault(re.sub(r"[0-9]+", "0", fault.replace(name, "")), []).append((name, fault))
     for group in alike.values():
         names = ", ".join(shortened(name, 100) for name, _ in group[:_NAMED])
         more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
-        typer.echo(f"judge: {names}{more}: {group[0][1]}", err=True)
+        first = ", the first" if len({fault.replace(name, "") for name, fault in group}) > 1 else ""
+        typer.echo(f"judge: {names}{more}{first}: {group[0][1]}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
         raise typer.Exit(1)

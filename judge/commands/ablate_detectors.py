@@ -12,6 +12,7 @@ import numpy as np
 from judge.commands.ablate_masks import metrics_with_images, open_ablation, run_each, write_ablation
 from judge.commands.evaluate import with_precision
 from judge.commands.pictures import choose_hiding, open_detector, picture_names
+from judge.commands.unread import tell_unread
 from judge.config import AblateDetectorsConfig
 from judge.masking.detectors import Detector, Failures, detect_pictures
 from judge.masking.detectors.ground_truth import GroundTruth
@@ -69,6 +70,8 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         JudgeError: what concerns all pictures; faults of single ones are in the result's ``failures``.
     """
     config, out = with_precision(config), open_ablation(config, "detectors")
+    if config.human:
+        tell_unread(config)
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or GroundTruth.read(config.instances, labels=hiding.labels)).only(hiding.labels)
     detectors = {

@@ -12,6 +12,7 @@ from typing import Any
 
 from judge.commands.caption import caption
 from judge.commands.evaluate import run, with_precision
+from judge.commands.unread import tell_unread
 from judge.config import (
     AblateDetectorsConfig,
     AblateMasksConfig,
@@ -95,6 +96,7 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
     config, out = with_precision(config), open_ablation(config, "masks")
     if not config.models:
         metrics_with_images(config.metrics)
+    tell_unread(config)
     with out.working(), telling(ToldInLog(out.log)):
         out.begin()
         variants = {

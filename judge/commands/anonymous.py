@@ -26,7 +26,7 @@ from judge.corpus.rating_sheet import (
 )
 from judge.corpus.ratings import Ratings, read_ratings
 from judge.corpus.reading import ReadOptions, read_captions
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import Anonymous, PeopleRow, Rated, anonymous_json, human_scores_csv
 from judge.report.rating_page import rating_page
@@ -41,7 +41,7 @@ from judge.statistics.naming import (
     naming_differences,
 )
 from judge.statistics.raters import krippendorff_alpha
-from judge.text.lexicon import Lexicon
+from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
 from judge.utils.folders import OutputFolder
@@ -98,9 +98,10 @@ def _lexicon(config: AnonymousConfig) -> Lexicon:
         raise JudgeError("one attribute is rated at a time", where=f"--attribute {config.attribute}", mend=mend)
     found = choose_lexicon(config)
     if found is None:
-        raise JudgeError(
-            f"no words of '{config.attribute_name}'", where="--lexicon", mend="give a lexicon, a .yaml file"
-        )
+        meant = nearest(config.attribute, shipped_lexicons())
+        mend = f"{meant} Else give" if meant.endswith("?") and config.lexicon is None else "give"
+        where = "--lexicon" if config.lexicon else f"--attribute {config.attribute}"
+        raise JudgeError(f"no words of '{config.attribute}'", where=where, mend=f"{mend} --lexicon FILE.yaml")
     return found
 
 

@@ -114,6 +114,10 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
         raise JudgeError(what, where="--judge-weights", mend="give either --judge-weights or --model")
     out = OutputFolder(config.out, what="attribution", overwrite=config.overwrite)
     out.check(config.inputs())
+    if config.model:
+        from judge.judges.hf_models import check_captioner
+
+        check_captioner(config.model, where=f"--model {config.model}")
     config = _with_attribute(config)
     labels = labels_of(config) if config.judge_weights else None
     out.begin()

@@ -25,6 +25,7 @@ from judge.commands.evaluate import make_setup, read_corpus, with_precision
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import load_detector
 from judge.commands.trials import COUNTED, Row, Work, measure_trials
+from judge.commands.unread import tell_unread
 from judge.config import CalibrateConfig, RunConfig, make_config
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
@@ -67,6 +68,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     for change in config.changes:
         check_name(change)
     read, seen = _groups(config)
+    tell_unread(config)
     # What is quickly refused first.
     on_scenes = _of_scenes(config, seen, folder.store) if seen else []
     work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]

@@ -48,8 +48,10 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     require("vision", "torch", "transformers", "PIL", "cv2")
     from judge.captioning import caption_pictures
     from judge.captioning.writer import Writing
+    from judge.judges.hf_models import check_captioner
     from judge.training.processes import in_main_process
 
+    check_captioner(config.model, where=f"--model {config.model}")
     pictures, failures = in_main_process(lambda: _pictures(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
     with _place(config.out) as notes:

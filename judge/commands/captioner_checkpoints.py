@@ -49,13 +49,17 @@ def models_to_caption(config: RunConfig, corpus: Corpus | None) -> dict[str, str
     """Captioner -> checkpoint, of those without captions; ``corpus``: None where files are still to be read.
 
     Raises:
-        JudgeError: neither captions nor models; no pictures to caption.
+        JudgeError: neither captions nor models; no such captioner; no pictures to caption.
     """
     known = {captions.name for captions in corpus.generated} if corpus else set(config.captions)
     silent = {name: model for name, model in config.models.items() if name not in known}
     if not known | silent.keys():
         mend = "give --captions, or the captioner's checkpoint with --model and pictures with --images"
         raise JudgeError("'captions' is missing", mend=mend)
+    for model in silent.values():
+        from judge.judges.hf_models import check_captioner
+
+        check_captioner(model, where=f"--model {model}")
     if silent and config.images is None:
         name, model = next(iter(silent.items()))
         what, mend = f"no captions of '{name}', and no pictures to caption", f"give --images, or --captions {name}=FILE"

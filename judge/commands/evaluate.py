@@ -18,6 +18,7 @@ from judge.commands.captioner_checkpoints import (
 )
 from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given, unused
 from judge.commands.pictures import RunPictures
+from judge.commands.unread import unread
 from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
@@ -133,7 +134,7 @@ def run(
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
     people, unknown = describe_people(config, corpus)
-    notes = [*corpus.notes, *unknown]
+    notes = [*corpus.notes, *unknown, *unread(config)]
     plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
     if store:
         setup = replace(setup, store=store)
@@ -285,6 +286,8 @@ def open_checkpoints(folder: Path) -> set[str]:
     Raises:
         JudgeError: it cannot be made, or nothing can be written into it.
     """
+    if folder.exists() and not folder.is_dir():
+        raise JudgeError("is a file", where=f"--checkpoints {folder}", mend="name a folder")
     with writing(f"--checkpoints {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".judge.", dir=folder):

@@ -8,6 +8,7 @@ from pathlib import Path
 from judge.config import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.training.saved import Saved, read_saved
+from judge.utils.files import named_alike
 from judge.utils.hub import first_line, quiet
 
 WEIGHTS = "judge.safetensors"
@@ -42,10 +43,12 @@ def _find(config: SavedJudgeSettings) -> Path:
     if not given.is_dir():
         name = config.judge_weights
         if given.is_absolute() or given.suffix == ".safetensors" or name.startswith((".", "~")) or name.count("/") > 1:
-            raise JudgeError("no such file or folder", where=where, mend="check the path")
+            raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
         given = _fetch(name, config.revision, where)
     if not (given / WEIGHTS).is_file():
         mend = "name a NAME.weights.safetensors in it; judges.json says which is whose"
+        if not any(given.glob("*.weights.safetensors")):
+            mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
         raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
     return given / WEIGHTS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from judge.commands.captioner_checkpoints import models_to_caption
 from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import RunPictures
+from judge.commands.unread import unread
 from judge.config import TrainConfig
 from judge.errors import JudgeError
 from judge.measure import Job, train
@@ -68,6 +70,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         name, model = next(iter(silent.items()))
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
+    new = not config.checkpoints.exists()
     before = open_checkpoints(config.checkpoints)
     looking = RunPictures(config, progress).hidden if config.images else None
     plan, setup = make_plan(config), make_setup(config)
@@ -79,12 +82,15 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
             work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
     except JudgeError as error:
         if open_checkpoints(config.checkpoints) == before:
+            if new:
+                with suppress(OSError):  # It holds something, such as a log.
+                    config.checkpoints.rmdir()
             raise
         raise with_way_on(error, f"{config.command} --checkpoints {config.checkpoints}") from error
     if is_main_process():
         _write_index(config.checkpoints, work.jobs)
     kept = {job.member.key for job in work.jobs} & before
-    notes = [*class_notes(describe_labels(work.truth.labels))]
+    notes = [*class_notes(describe_labels(work.truth.labels)), *corpus.notes, *unread(config)]
     return Training(work.jobs, len(kept), time.monotonic() - started, notes)
 
 

@@ -75,6 +75,7 @@ class Corpus:
                 raise JudgeError(what, where=str(path), mend=mend)
         notes = [_OWN_IDS] if has_own_ids(people) else []
         notes += [note for one in generated for note in _noticed(people, one, several=options.several)]
+        notes += [note for one in generated for note in _little_in_common(people, one, labels)]
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 
 
@@ -97,7 +98,34 @@ def _noticed(people: Captions, captioner: Captions, *, several: bool) -> Iterato
         yield f"{told}: see that {captioner.source or 'they'} holds what the captioner wrote"
     elif many and not several:
         told = f"{name} has several captions (up to {max(many)}) of {len(many):,} of {len(captions):,} images"
-        yield f"{told}, as people have: all count. Give --several if the captioner wrote them all"
+        if len(many) > len(captions) / 2 and people.total == len(people.by_image) > 0:
+            right = f"--human {captioner.source} --captions {people.source}"
+            yield f"{told}, and people one of each: the sides look swapped. Give {right}, or --several if they are not"
+        else:
+            yield f"{told}, as people have: all count. Give --several if the captioner wrote them all"
+
+
+# The share of the images of the smallest file below which it is told how few are in all files; of files that belong
+# together the smallest lies in the others.
+_COMMON = 0.5
+
+
+def _little_in_common(people: Captions, captioner: Captions, labels: Labels | None) -> Iterator[str]:
+    images = [people.by_image, captioner.by_image, *([labels.by_image] if labels else [])]
+    common = len(set.intersection(*map(set, images)))
+    if 0 < common < _COMMON * min(map(len, images)):
+        told = f"{captioner.name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
+        yield f"{told}: see that image ids mean the same in all files"
+
+
+def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:
+    """How many images each side and the labels have, and how many are in all of them."""
+    common = human.by_image.keys() & generated.by_image.keys()
+    told = f"people's captions are of {len(human.by_image):,} images, {generated.name}'s of {len(generated.by_image):,}"
+    if labels is None:
+        return f"{told}; {len(common):,} are in both"
+    common &= labels.by_image.keys()
+    return f"{told}, labels of {len(labels.by_image):,}; {len(common):,} are in all three"
 
 
 def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:

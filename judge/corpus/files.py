@@ -15,6 +15,7 @@ from judge.corpus.pickles import load_pickle
 from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import Row, load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
+from judge.utils.files import named_alike
 from judge.utils.limits import file_limit, memory_limit, refuse_large
 
 # Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
@@ -104,7 +105,7 @@ def _read_bytes(path: Path, source: str) -> bytes:
         refuse_large(state.st_size * memory_limit() / file_limit(), source, instead="keep only ids and captions")
         return path.read_bytes()
     except FileNotFoundError:
-        raise JudgeError("no such file", where=source, mend="check the path") from None
+        raise JudgeError("no such file", where=source, mend=named_alike(path)) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         what = f"cannot be read ({reason})"

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
 from judge.corpus.columns import find_column, wanted_columns
@@ -16,7 +17,7 @@ from judge.corpus.entries import MISSING, Entry, chosen_rows, image_id, mapping_
 from judge.corpus.files import Document, read_document
 from judge.corpus.ids import kind_of
 from judge.errors import JudgeError, nearest
-from judge.text.lexicon import Lexicon
+from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.types import Labels
 
 #: Values that say "no class" (compared without case); counted in ``Labels.ignored``.
@@ -250,6 +251,8 @@ def _entries(
     image = column_of_ids(rows, image, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
     option = "--label-column" if alone else f"--label-column {name}"
+    if attribute not in shipped_lexicons() and (meant := get_close_matches(name, shipped_lexicons(), n=1)):
+        option = f"--attribute {meant[0]}, if that is meant, else with {option}"
     kept = chosen_rows(rows, options.where, source=source, needed=False)
     column = find_column(rows, tiers, label, what=what, source=source, option=option)
     return column, row_entries(rows, image, column, numbered=kept)
@@ -308,12 +311,13 @@ def _label(value: str, spelled: dict[str, str], lexicon: Lexicon | None, where: 
         if key in IGNORED:
             return None
         if _CODE.fullmatch(value):
-            name, number = max(spelled.values(), default="NAME")[:60], value[:60]
-            what = f"label is the number {number}, and published tables disagree on what numbers mean"
-            raise JudgeError(what, where=where, mend=f"say which class it is, as in --label-value {name}={number}")
+            what = f"label is the number {value[:60]}, and published tables disagree on what numbers mean"
+            of = f" (CLASS: {' or '.join(sorted(lexicon.classes))})" if lexicon else ""
+            mend = f"look up what the table's numbers mean, and say it of each: --label-value CLASS={value[:60]}{of}"
+            raise JudgeError(what, where=where, mend=mend)
         if lexicon is not None:
-            known, hint = sorted(lexicon.classes), f"{min(lexicon.classes)}={value[:60]}"
-            mend = f"known classes: {', '.join(known)}; mend it, or say which it is: --label-value {hint}"
+            known = ", ".join(sorted(lexicon.classes))
+            mend = f"known classes: {known}; mend it, or say which it is: --label-value CLASS={value[:60]}"
             raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
         spelled[key] = value
     return spelled[key]

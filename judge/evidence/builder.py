@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from judge.corpus import Corpus, common_images
+from judge.corpus import Corpus, common_images, overlap
 from judge.corpus.labels import derive_labels
 from judge.corpus.products import ProductLabels
 from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
@@ -33,6 +33,7 @@ PEOPLE = frozenset({PERSON})
 MINIMUM_IMAGES = 10
 # An image's 6th or 7th caption has too few companions to train a judge on.
 INDEX_COVERAGE = 0.9
+_SAME = "give files of the same images, and see that image ids mean the same in all"
 
 T = TypeVar("T")
 Row = tuple[str, int, Words]
@@ -168,7 +169,7 @@ class EvidenceBuilder:
             what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
             raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
         if judged:
-            _check_classes(classes, labels, where)
+            _check_classes(classes, labels, where, partial(overlap, self.corpus.human, captioner, labels))
         sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
         images = tuple(classes)
         if images not in self._people:
@@ -401,13 +402,20 @@ def _indices(rows: Sequence[Row], images: int) -> tuple[list[int], int]:
     return kept, sum(count for index, count in counts.items() if index not in kept)
 
 
-def _check_classes(classes: Mapping[str, str], labels: Labels, where: str) -> None:
-    counts = Counter(classes.values())
+def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, shared: Callable[[], str]) -> None:
+    """``shared`` says how many images the files have in common, which is told where the labels alone would do."""
+    counts, labelled = Counter(classes.values()), Counter(labels.by_image.values())
+    enough = sum(number >= MINIMUM_IMAGES for number in labelled.values())
     if len(counts) == 1:
-        what = f"all {len(classes)} images are '{next(iter(counts))}'"
-        raise JudgeError(what, where=where, mend="a judge needs two classes or more")
+        what, mend = f"all {len(classes)} images are '{next(iter(counts))}'", "a judge needs two classes or more"
+        if enough > 1:
+            what, mend = f"{what}, and {mend} ({shared()})", _SAME
+        raise JudgeError(what, where=where, mend=mend)
     if rare := sorted((count, name) for name, count in counts.items() if count < MINIMUM_IMAGES):
         (count, name), *others = rare
         also = "".join(f", '{other}' {number}" for number, other in others)
         what = f"class '{name}' of {labels.attribute} has {count} images{also}; {MINIMUM_IMAGES} of each are needed"
-        raise JudgeError(what, where=where, mend="add labelled images, or leave such classes out of the labels")
+        mend = "add labelled images, or leave such classes out of the labels"
+        if labelled[name] >= MINIMUM_IMAGES:
+            what, mend = f"{what} ({shared()})", _SAME
+        raise JudgeError(what, where=where, mend=mend)

@@ -9,7 +9,7 @@ logits are the log-probabilities of the answers after the prompt.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -204,6 +204,8 @@ class Materials:
 
 
 NOTHING = Materials()
+#: Settings of judges that answer a prompt with a word.
+PROMPTED = frozenset({"template", "answers", "answer_softmax"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +336,7 @@ class Blueprint:
         fingerprint: what its numbers depend on beside name and materials: the weights that it starts from.
         tuned: recipes of their own for ways of tuning.
         blanked: modalities that it is denied, to find where bias enters ("sat-image-only").
+        reads: settings of a run that its network reads through :class:`Materials`, beside those of a backbone.
     """
 
     name: str
@@ -353,6 +356,19 @@ class Blueprint:
     fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()
+    reads: frozenset[str] = frozenset()
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The run's settings of judges and training that reach this one, as YAML calls them."""
+        found = set(self.reads)
+        if self.recipe:
+            found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers", "log_with"}
+        if self.stacked:
+            found.add("stack")
+        if self.backbone:
+            found |= {"backbone", "backbone_weights", "image_size"}
+        return frozenset(found)
 
     def perceive(self, sample: Sample) -> Sample:
         """What is left of a sample once the modalities that are denied are blanked."""

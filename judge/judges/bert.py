@@ -68,6 +68,7 @@ BLUEPRINTS = {
         network=_bert_ft,
         recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64),
         fingerprint=fingerprint,
+        reads=frozenset({"reader"}),
     ),
     "bert-pre": Blueprint(
         "bert-pre",
@@ -75,5 +76,6 @@ BLUEPRINTS = {
         network=_bert_pre,
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
         reader=_first_token,
+        reads=frozenset({"reader"}),
     ),
 }

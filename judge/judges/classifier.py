@@ -84,6 +84,7 @@ BLUEPRINTS = {
         modalities=frozenset({"caption", "image"}),
         backbone=_backbone,
         fingerprint=fingerprint,
+        reads=frozenset({"reader"}),
     ),
     "vl-lic-lstm": Blueprint(
         "vl-lic-lstm",

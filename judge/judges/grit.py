@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from judge.judges import Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
+from judge.judges import PROMPTED, Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
 from judge.judges.cloze import ClozeReader, maker
 from judge.judges.encoders import positions
@@ -234,6 +234,7 @@ BLUEPRINTS = {
         network=maker(Grit),
         recipe=Recipe(epochs=40, learning_rate=1e-4, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
+        reads=PROMPTED,
         backbone=_backbone,
         regions=True,
     )

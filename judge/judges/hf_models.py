@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -59,6 +60,8 @@ FAMILIES = {
 _RANK = 16
 _ENDLESS = 2**31
 _AGAIN = "fetch or save the checkpoint again"
+_NO_WEIGHTS = "no weights in safetensors are there"
+_CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,20 @@ def load_captioner(reference: str, *, where: str | None = None, how: Loading | N
     return Captioner(reference, model, tokenizer, images, processor)
 
 
+def check_captioner(reference: str, *, where: str) -> None:
+    """Refuse at once what :func:`load_captioner` would refuse after other work; no weights are read.
+
+    Raises:
+        JudgeError: no such folder or name; not a captioner of images; a folder without weights.
+    """
+    require("vision", "transformers", "PIL")
+    name = locate(reference, where)
+    with quiet():
+        _check_kind(name, where)
+    if Path(name).is_dir() and not any(Path(name).glob("*.safetensors")):
+        raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT)
+
+
 def load_processors(reference: str) -> tuple[Any, Any]:
     """Tokenizer and image processor of the captioner that :func:`load_captioner` loads, without its weights.
 
@@ -233,8 +250,7 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
         if "trust_remote_code" in str(error):
             raise _needs_code(where) from error
         if "safetensors" in str(error) and isinstance(error, OSError):
-            mend = "convert them with transformers' save_pretrained; pickles are never loaded"
-            raise JudgeError("no weights in safetensors are there", where=where, mend=mend) from error
+            raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT) from error
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
 

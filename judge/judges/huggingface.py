@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, Batch, Blueprint, Materials, Recipe
+from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe
 from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import (
     Captioner,
@@ -305,4 +305,5 @@ def make_blueprint(reference: str) -> Blueprint:
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
         modalities=frozenset({"caption", "image"}),
+        reads=PROMPTED | {"tuning", "dtype", "checkpointing", "attn_implementation"},
     )

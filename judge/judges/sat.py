@@ -23,7 +23,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from judge.judges import Answering, Batch, Blueprint, Features, Recipe
+from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Recipe
 from judge.judges.backbones import RESNET101, make_backbone
 from judge.judges.cloze import ClozeReader, maker
 from judge.types import Sample, Words
@@ -118,6 +118,7 @@ BLUEPRINTS = {
         network=maker(ShowAttendTell),
         recipe=Recipe(epochs=40, learning_rate=4e-4, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
+        reads=PROMPTED,
         backbone=partial(make_backbone, default=RESNET101),
     )
 }

@@ -125,7 +125,8 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
         text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
     else:
         extending = f"{within[-1]}, 'extends'" if within else ""
-        mend = f"{nearest(name_or_path, shipped_lexicons())}; or give a .yaml path"
+        meant = nearest(name_or_path, shipped_lexicons())
+        mend = f"{meant} Else give a .yaml path" if meant.endswith("?") else f"{meant}; or give a .yaml path"
         raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
     data = parse_yaml(text, where=where, mend="write 'classes: {class: [words]}'")
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where

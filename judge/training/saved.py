@@ -237,7 +237,8 @@ def _metadata(path: Path, where: str) -> tuple[dict[str, str], list[str]]:
         what = f"cannot be read ({error.strerror or 'no such file'})"
         raise JudgeError(what, where=where, mend="check the path") from error
     except (SafetensorError, DamagedError) as error:
-        raise JudgeError("is no safetensors file, or damaged", where=where, mend=_AGAIN) from error
+        mend = _AGAIN if path.suffix == ".safetensors" else "give a NAME.weights.safetensors that judge train left"
+        raise JudgeError("is no safetensors file, or damaged", where=where, mend=mend) from error
 
 
 def _parse(path: Path, told: Mapping[str, str]) -> Saved:

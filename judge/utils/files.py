@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,18 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
     known = bool(reference) and folder.is_dir()  # Of "" pathlib makes the folder that one happens to be in.
     files = sorted(path for path in folder.iterdir() if path.is_file()) if known else []
     return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+
+
+def named_alike(path: Path) -> str:
+    """What to do where there is no ``path``: to give the file beside it that is called nearly so, or to check it."""
+    import difflib
+
+    try:
+        names = [entry.name for entry in islice(os.scandir(path.parent), 10_000)]
+    except (OSError, ValueError):  # ValueError: a NUL in the path.
+        names = []
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"did you mean '{path.with_name(close[0])}'?" if close else "check the path"
 
 
 def with_way_on(error: JudgeError, command: str) -> JudgeError:

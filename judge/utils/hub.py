@@ -80,5 +80,6 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
     except Exception as error:
         raise JudgeError(f"cannot be found ({first_line(error)})", where=where, mend=mend) from error
     if not config.get("model_type"):
-        raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend="check the name")
+        mend = "name the folder that holds it"
+        raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend=mend)
     return config

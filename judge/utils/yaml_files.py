@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from judge.errors import FAULTS, JudgeError
+from judge.utils.files import named_alike
 
 MAX_BYTES = 4 * 2**20
 MAX_DEPTH = 40
@@ -61,13 +62,15 @@ def read_text(path: Path) -> str:
     """
     where = str(path)
     try:
+        if path.is_dir():
+            raise JudgeError("is a folder", where=where, mend=f"name the file in it, such as {path / 'run.yaml'}")
         size = path.stat().st_size
         if size > MAX_BYTES:
             what = f"has {size:,} bytes, over the limit of {MAX_BYTES:,}"
             raise JudgeError(what, where=where, mend="keep captions and labels in files of their own")
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise JudgeError("no such file", where=where, mend="check the path") from None
+        raise JudgeError("no such file", where=where, mend=named_alike(path)) from None
     except UnicodeDecodeError as error:
         raise JudgeError(f"not UTF-8 (at byte {error.start})", where=where, mend="save it as UTF-8") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path.

@@ -578,6 +578,12 @@ def test_faults_of_models(
 
 
 def test_models_need_pictures(world: WorldFiles, tmp_path: Path) -> None:
-    told = refusal("evaluate", "--human", world.human, "--model", "me/mine", "--out", tmp_path / "out")
+    """Of a checkpoint that could caption; that there is none is told first."""
+    asked = ("evaluate", "--human", world.human, "--model", tmp_path / "mine", "--out", tmp_path / "out")
+    assert refusal(*asked) == f"judge: --model {tmp_path / 'mine'}: no such folder. Check the path.\n"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text('{"model_type": "blip"}', encoding="utf-8")
+    assert f"--model {tmp_path / 'mine'}: no weights in safetensors are there. Convert them" in refusal(*asked)
+    (tmp_path / "mine" / "model.safetensors").touch()
     missing = "no captions of 'mine', and no pictures to caption. Give --images, or --captions mine=FILE."
-    assert told == f"judge: --model me/mine: {missing}\n"
+    assert refusal(*asked) == f"judge: --model {tmp_path / 'mine'}: {missing}\n"

@@ -92,9 +92,9 @@ def test_numbers_are_no_classes(write: Write, value: object) -> None:
     path = write([{"id": 1, "gender": "1"}, {"id": 2, "gender": value}])
     assert fault(path, lexicon=GENDER) == (
         "record 1, field 'gender': label is the number 1, and published tables disagree on what numbers mean. "
-        "Say which class it is, as in --label-value male=1."
+        "Look up what the table's numbers mean, and say it of each: --label-value CLASS=1 (CLASS: female or male)."
     )
-    assert "--label-value NAME=1" in fault(path)
+    assert "--label-value CLASS=1" in fault(path)
     assert fault(path, lexicon=GENDER, spellings={"male": ["1"]}).startswith(
         "record 2, field 'gender': label is the number 0,"
     )
@@ -110,7 +110,7 @@ def test_spellings(write: Write) -> None:
     labels = read_labels(path, spellings={"mixed": ["Both"]})
     assert labels.by_image == {"1": "Frau", "2": "Mann", "3": "mixed"}
     assert labels.classes == ("Frau", "Mann", "mixed")
-    known = "Known classes: female, male; mend it, or say which it is: --label-value female=Frau."
+    known = "Known classes: female, male; mend it, or say which it is: --label-value CLASS=Frau."
     assert fault(path, lexicon=GENDER) == f"record 1, field 'gender': unknown label 'Frau'. {known}"
     assert fault(path, lexicon=GENDER, spellings={"man": ["Mann"]}).startswith("'man' is no class of gender.")
     message = "'x' is given as a spelling of 'male' and of 'female'. Keep one of the two."

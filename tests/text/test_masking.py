@@ -66,7 +66,7 @@ def test_entries_are_cut_as_captions_are() -> None:
         assert set(mask(words, skin)) == {"a", "<skin>", "waits"}
 
 
-MEANT = "Did you mean 'gender'?; or give a .yaml path."
+MEANT = "Did you mean 'gender'? Else give a .yaml path."
 
 
 AB = "classes: {a: [x], b: [y]}\ncounterparts: "

@@ -1,0 +1,59 @@
+"""Settings of judges that none of a run's judges reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from helpers import GENDER, make_glimpses, make_samples, save_captioner
+from tiny_bert import save_bert
+
+from judge.commands.unread import OF_SOME, readers, unread
+from judge.config import RunConfig, make_config
+from judge.judges import Materials, find_judge
+
+# How settings of a run are called among the materials of judges.
+CALLED = {"prompt": {"template", "answers"}, "answering": {"answer_softmax"}, "attention": {"attn_implementation"}}
+
+
+class Watched(Materials):
+    """Materials that note what is read of them."""
+
+    __slots__ = ()
+    read: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str) -> object:
+        Watched.read.add(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("name", ["sat", "grit", "vl-lic-lstm", "vl-lic", "bert-ft", "lstm", "hf"])
+def test_what_a_judge_says_it_reads_is_what_it_reads(name: str, tmp_path: Path) -> None:
+    samples = make_samples(4)
+    blueprint = find_judge(f"hf:{save_captioner(tmp_path / 'git')}" if name == "hf" else name)
+    features = make_glimpses(samples, regions=3 if blueprint.regions else 0)
+    reader = str(save_bert(tmp_path / "bert")) if "reader" in blueprint.reads else None
+    materials = Watched(features=None if name in {"hf", "bert-ft", "lstm"} else features, reader=reader)
+    Watched.read.clear()
+    assert blueprint.network
+    blueprint.network(GENDER, samples, materials)
+    known = {part for kept in Watched.read for part in CALLED.get(kept, {kept})}
+    assert known & {*OF_SOME} == blueprint.reads
+
+
+def test_settings_that_reach_no_judge() -> None:
+    """Each reaches some judge; what is as it is by default, and what another judge of the run reads, is none."""
+    assert [name for name in OF_SOME if not readers(name)] == []
+    given = {"human": "a.json", "captions": ["b.json"], "epochs": 3, "reader": "r", "backbone_weights": "pretrained"}
+
+    def told(**more: object) -> list[str]:
+        return list(unread(make_config(given | more, RunConfig)))
+
+    assert [line.split(" not used by ")[0] for line in told()] == ["--reader is", "--epochs is"]
+    assert told(judge="linear,bert-ft") == []
+    assert told(judge="lstm") == ["--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"]
+    assert told(metrics="vl-lic", judge="self", reader=None, tuning="lora") == []
+    assert told(judge="lstm", metrics="error", reader=None, epochs=None) == [
+        "--judge is not used by error, but by metrics that ask a judge"
+    ]
