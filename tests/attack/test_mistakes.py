@@ -209,14 +209,14 @@ MISTAKES = [
     Mistake(
         "captions of three images",
         "CAPTIONS three.json",
-        r"10 are needed \(people's captions are of 60 images, "
+        r"10 of each are needed \(people's captions are of 60 images, "
         r"three's of 3, labels of 60; 3 are in all three\)\. Give files of the same images",
         "CAPTIONS much.json",
     ),
     Mistake(
         "captions of images alike",
         "CAPTIONS one.json",
-        r"all 3 images are 'female', .* \(people's captions are of 60 images, one's of 3, .*\)\. Give files of the same",
+        r"all 3 images are 'female', .* \(people's captions are of 60 images, one's of 3, .*\)\. Give files of",
         "CAPTIONS much.json",
     ),
     Mistake(
@@ -276,7 +276,7 @@ MISTAKES = [
     Mistake(
         "few labels",
         "LABELS ten.csv",
-        r"class '(fe)?male' of gender has \d images; 10 are needed\. Add labelled images",
+        r"class '(fe)?male' of gender has \d images.*; 10 of each are needed\. Add labelled images",
         "LABELS labels.csv",
     ),
     Mistake(
