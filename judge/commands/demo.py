@@ -76,6 +76,7 @@ def run_demo(
     Raises:
         JudgeError: ``out`` holds anything else, or cannot be written.
     """
+    OutputFolder(out / "world", what="world").tidy()
     again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
     RunDirectory(out / "results" if again else out, overwrite=again).check()
     require("images", "cv2", "PIL", "pycocotools")
