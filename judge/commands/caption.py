@@ -19,7 +19,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.types import Progress
-from judge.utils.files import write_whole, writing
+from judge.utils.files import remove_empty, write_whole, writing
 from judge.utils.launch import is_main_process
 from judge.utils.locks import Lock, is_left, short
 
@@ -88,11 +88,10 @@ def _place(out: Path) -> Iterator[Path]:
     finally:
         lock.release()
         if is_main_process():
-            with suppress(OSError):  # Folders that hold something by now stay.
+            with suppress(OSError):
                 if notes.is_file() and not notes.stat().st_size:
                     notes.unlink()
-                for folder in made:
-                    folder.rmdir()
+            remove_empty(made)
 
 
 def _notes(out: Path) -> Path:

@@ -20,7 +20,7 @@ from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.report.several_runs import check_places, join_runs
 from judge.report.text_report import latex_report, markdown_report
 from judge.report.verification import check_run
-from judge.utils.files import writing
+from judge.utils.files import remove_empty, writing
 from judge.utils.listed import write_again
 from judge.utils.locks import Lock, is_left, scratch
 
@@ -101,9 +101,9 @@ def report(
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if kind == "html" and out is None:
         out = _own_page(folders)
-    if out is not None:
-        _check_out(out, folders, overwrite=overwrite)
     with _new_folder(shown.figures) as figures:
+        if out is not None:
+            _check_out(out, folders, overwrite=overwrite)
         saved = open_runs(folders)
         text = _page(saved, shown, figures) if kind == "html" else _TEXTS[kind](saved)
         if out is None:
@@ -128,7 +128,9 @@ def _new_folder(figures: Path | None) -> Iterator[Path | None]:
         raise _there_already(figures)
     with ExitStack() as stack:
         with writing(where):
+            new = [folder for folder in figures.absolute().parents if not folder.exists()]
             figures.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(remove_empty, new)
             lock.acquire()
             stack.callback(lock.release)
             made = stack.enter_context(scratch(figures.parent)) / "figures"

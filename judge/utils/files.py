@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,13 @@ def _half_written(folder: Path) -> Iterator[Path]:
     finally:
         lock.release()
         lock.path.unlink(missing_ok=True)  # Where there are no locks.
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, those that hold something by now apart."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def sweep(folder: Path) -> None:

@@ -20,6 +20,7 @@ from judge.utils.files import (
     as_mendable,
     check_writable,
     is_half_written,
+    remove_empty,
     sweep,
     with_way_on,
     writing,
@@ -182,9 +183,7 @@ class OutputFolder:
     def _close(self) -> None:
         """Let others work here."""
         self.lock.release()
-        with suppress(OSError):  # A folder that holds something stays.
-            for folder in self.made:
-                folder.rmdir()
+        remove_empty(self.made)
 
     def publish(self) -> None:
         """Give the working folder its name; of what lay there what its list names goes.
