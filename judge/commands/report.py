@@ -108,9 +108,8 @@ def report(
         text = _page(saved, shown, figures) if kind == "html" else _TEXTS[kind](saved)
         if out is None:
             return text
-        if figures and shown.figures:
-            _publish(figures, shown.figures)
-        with writing(f"--out {out}", "name a file in a folder that is there, on a disk with room"):
+        mend = "name a file in a folder that is there, on a disk with room"
+        with _published(figures, shown.figures), writing(f"--out {out}", mend):
             write_again(out, text.encode())
         return out
 
@@ -138,15 +137,28 @@ def _new_folder(figures: Path | None) -> Iterator[Path | None]:
         yield made
 
 
-def _publish(made: Path, figures: Path) -> None:
-    """Give the figures their place, unless the same are there."""
-    with writing(f"--figures {figures}"):
-        if not figures.exists():
+@contextmanager
+def _published(made: Path | None, figures: Path | None) -> Iterator[None]:
+    """Give the figures their place, where at most the same may be; they leave it if the page cannot be written."""
+    if made is None or figures is None:
+        yield
+        return
+    if figures.exists() and _contents(figures) != _contents(made):
+        raise _there_already(figures)
+    try:
+        with writing(f"--figures {figures}"):
+            if figures.exists():
+                figures.rename(made.with_name("same"))
             made.rename(figures)
-        elif {path.name: path.read_bytes() for path in figures.iterdir()} != {
-            path.name: path.read_bytes() for path in made.iterdir()
-        }:
-            raise _there_already(figures)
+        yield
+    except BaseException:
+        if not made.exists():
+            figures.rename(made)
+        raise
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def _there_already(figures: Path) -> JudgeError:

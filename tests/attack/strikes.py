@@ -11,16 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import judge.commands
+from attack.kills import SIGNALS, Attack
 from judge.cli import main
 
-from attack.kills import SIGNALS, Attack
-
+STEP = "itself, at a step"
 _STEPS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
 _LIBRARIES = "torch sklearn.linear_model transformers cv2 timm pyarrow.parquet matplotlib.figure judge.cli.commands"
 
@@ -66,22 +66,19 @@ class Struck(Attack):
         super().__init__(name, folder)
         self.steps = int((folder / "steps").read_text())
 
-    def strike(self, which: str, *numbers: int) -> int:
-        """A signal at a step of the command (1: its first), then at one of what it does when it is given again, ...
-
-        Returns:
-            How many there were: it may have ended before.
-        """
-        how, struck = f"{which} at step {' and '.join(map(str, numbers))} of {self.steps}", 0
+    def kill(self, which: str, whom: str, shares: Sequence[float]) -> int:
+        """As of every attack, but at shares of the steps; ``whom`` is itself."""
+        numbers = [1 + int(share * self.steps) for share in shares]
+        how, kills = f"{which} at step {' and '.join(map(str, numbers))} of {self.steps}", 0
+        self.which = which
         with self._place() as place:
             for self.number in numbers:
-                self.which = which
                 process: Any = self._start(place)
                 self._check(process, which, 60, place, how)
-                struck += 1
+                kills += process.returncode != 0
             self.number = 0
             self._finish(place, how)
-        return struck
+        return kills
 
     def _start(self, place: Path) -> Any:
         sys.stdout.flush()
