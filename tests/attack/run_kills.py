@@ -1,7 +1,7 @@
 """Kills in their long form: ``python tests/attack/run_kills.py --seed 1 --moments 20 --minutes 30``; their table.
 
-Each command is killed by each signal, all its processes or it alone, at moments drawn by the seed, and given again. Ends
-with code 1 if anything was found.
+Each command is killed by each signal, all its processes or it alone, at moments drawn by the seed, or at steps on the
+disk, and given again. Ends with code 1 if anything was found.
 """
 
 from __future__ import annotations
