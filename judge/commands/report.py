@@ -109,7 +109,7 @@ def report(
         if out is None:
             return text
         mend = "name a file in a folder that is there, on a disk with room"
-        with _published(figures, shown.figures), writing(f"--out {out}", mend):
+        with _published(figures, shown.figures, out), writing(f"--out {out}", mend):
             write_again(out, text.encode())
         return out
 
@@ -138,13 +138,14 @@ def _new_folder(figures: Path | None) -> Iterator[Path | None]:
 
 
 @contextmanager
-def _published(made: Path | None, figures: Path | None) -> Iterator[None]:
-    """Give the figures their place, where at most the same may be; they leave it if the page cannot be written."""
+def _published(made: Path | None, figures: Path | None, page: Path) -> Iterator[None]:
+    """Give the figures their place, where at most the same may be; they leave it if the page is not written."""
     if made is None or figures is None:
         yield
         return
     if figures.exists() and _contents(figures) != _contents(made):
         raise _there_already(figures)
+    before = page.exists() and page.stat().st_ino
     try:
         with writing(f"--figures {figures}"):
             if figures.exists():
@@ -152,7 +153,7 @@ def _published(made: Path | None, figures: Path | None) -> Iterator[None]:
             made.rename(figures)
         yield
     except BaseException:
-        if not made.exists():
+        if not made.exists() and before == (page.exists() and page.stat().st_ino):
             figures.rename(made)
         raise
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError, lack_of_memory
-from judge.utils.locks import Lock, is_left
+from judge.utils.locks import Lock, remove_left
 
 LOG = "log.jsonl"
 TRACKING = "tracking"  # Folder of what experiment trackers write.
@@ -96,17 +96,21 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def _half_written(folder: Path) -> Iterator[Path]:
-    """A file in ``folder`` that this process holds, and that goes if it is still there."""
+    """A file in ``folder`` that this process holds, and that goes if it is still there.
+
+    Its lock is a file of its own: libraries put others in place of those that they write.
+    """
     if folder not in _swept:
         _swept.add(folder)
         sweep(folder)
-    lock = Lock(folder / f"{HALF_WRITTEN}{secrets.token_hex(8)}")  # No longer than names may be.
+    written = folder / f"{HALF_WRITTEN}{secrets.token_hex(8)}"  # No longer than names may be.
+    lock = Lock(written.with_name(f"{written.name}.lock"))
     try:
         lock.acquire()
-        yield lock.path
+        yield written
     finally:
+        written.unlink(missing_ok=True)
         lock.release()
-        lock.path.unlink(missing_ok=True)  # Where there are no locks.
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
@@ -120,13 +124,13 @@ def sweep(folder: Path) -> None:
     """Remove what killed processes were writing in ``folder``."""
     with suppress(OSError):
         for path in folder.iterdir():
-            if is_half_written(path.name) and is_left(path):
-                path.unlink(missing_ok=True)
+            if is_half_written(path.name) and path.suffix:
+                remove_left(path.with_suffix(""), path)
 
 
 def is_half_written(name: str) -> bool:
-    """Whether a file of this name was never completed."""
-    return re.fullmatch(re.escape(HALF_WRITTEN) + "[0-9a-f]{16}", name) is not None
+    """Whether a file of this name was never completed, or is the lock of one."""
+    return re.fullmatch(re.escape(HALF_WRITTEN) + r"[0-9a-f]{16}(\.lock)?", name) is not None
 
 
 def append(log: Path, event: str, **facts: Any) -> None:

@@ -303,9 +303,16 @@ class ResumableFolder(OutputFolder):
         """
         with self.writing():
             self._replace()
+        try:
+            self._forget()
+        except BaseException:  # An interrupt: it is soon done.
+            self._forget()
+            raise
+        self._close()
+
+    def _forget(self) -> None:
         with suppress(OSError):
             forget_folder(self.path, self.store.name)
-        self._close()
 
     def _sweep(self) -> None:
         """Also what is left in the folder itself of a command that was killed when it had made it."""

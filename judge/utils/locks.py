@@ -128,6 +128,18 @@ def is_left(path: Path) -> bool:
     return is_held(path) is False
 
 
+def remove_left(path: Path, lock: Path) -> None:
+    """Remove a file and its lock, if the process that held this was killed."""
+    with suppress(OSError):
+        file = os.open(lock, os.O_RDWR)
+        try:
+            if _lock(file) and _is_at(file, lock):  # Held meanwhile: whoever has just made it makes another one.
+                path.unlink(missing_ok=True)
+                lock.unlink()
+        finally:
+            os.close(file)
+
+
 @contextmanager
 def scratch(place: Path | None = None) -> Iterator[Path]:
     """A temporary folder for as long as this process needs it; what killed processes left of theirs goes too.

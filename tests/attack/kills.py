@@ -129,7 +129,7 @@ class Attack:
             which: of ``SIGNALS``.
             whom: of ``WHOM``: all its processes, or the command alone.
         """
-        moments = [max(0.1, share * self.seconds) for share in shares]
+        moments = [max(0.3, share * self.seconds) for share in shares]
         how = f"{which} to the {whom} after {', '.join(f'{moment:.2f} s' for moment in moments)}"
         kills = 0
         with self._place() as place:
