@@ -19,9 +19,9 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.types import Progress
-from judge.utils.files import write_whole, writing
+from judge.utils.files import remove_empty, write_whole, writing
 from judge.utils.launch import is_main_process
-from judge.utils.locks import Lock, short
+from judge.utils.locks import Lock, is_left, short
 
 _NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
 
@@ -90,11 +90,10 @@ def _place(out: Path) -> Iterator[Path]:
     finally:
         lock.release()
         if is_main_process():
-            with suppress(OSError):  # Folders that hold something by now stay.
+            with suppress(OSError):
                 if notes.is_file() and not notes.stat().st_size:
                     notes.unlink()
-                for folder in made:
-                    folder.rmdir()
+            remove_empty(made)
 
 
 def _notes(out: Path) -> Path:
@@ -107,7 +106,10 @@ def _check_out(config: CaptionConfig) -> None:
     if out.is_dir():
         raise JudgeError("is a folder", where=where, mend="name a file")
     if is_main_process():
-        Lock.beside(out, where).check()
+        lock = Lock.beside(out, where)
+        lock.check()
+        if is_left(lock.path):
+            _tidy(out, lock)
     # Settings are written before captions: alone, beside notes, they are those of a run that was killed in between.
     killed = _notes(out).exists() and not out.exists()
     for path in (out, settings_beside(out)):
@@ -116,6 +118,21 @@ def _check_out(config: CaptionConfig) -> None:
             raise JudgeError(which, where=where, mend="name another file, or add --overwrite")
         if path.resolve() in {read.resolve() for read in config.inputs()}:
             raise JudgeError(f"{path.name} is read", where=where, mend="name another file")
+
+
+def _tidy(out: Path, lock: Lock) -> None:
+    """What a killed command has left goes, unless the same command can go on from it."""
+    from judge.captioning.notes import notes_files
+
+    with writing(f"--out {out}"):
+        lock.acquire()
+        try:
+            notes = _notes(out)
+            if out.exists() and notes.exists() and notes.stat().st_mtime_ns <= out.stat().st_mtime_ns:
+                for file in notes_files(notes):
+                    file.unlink()
+        finally:
+            lock.release()
 
 
 def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:

@@ -18,7 +18,7 @@ from judge.calibration.anonymous import NAMERS, write_anonymous_world
 from judge.calibration.grammar import WorldFiles, make_world, world_files, write_world
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import CAPTIONERS, FAITHFUL
-from judge.commands.anonymous import SUMMARY, measure_anonymous
+from judge.commands.anonymous import measure_anonymous
 from judge.commands.evaluate import run
 from judge.config import AnonymousConfig, RunConfig, make_config
 from judge.errors import require
@@ -28,6 +28,7 @@ from judge.report.anonymous import Anonymous
 from judge.report.directory import RunDirectory
 from judge.types import Progress
 from judge.utils.folders import OutputFolder
+from judge.utils.listed import read_list
 
 PIXELS = 160
 # The heading of what is expected of these judges at this size.
@@ -76,6 +77,7 @@ def run_demo(
     Raises:
         JudgeError: ``out`` holds anything else, or cannot be written.
     """
+    OutputFolder(out / "world", what="world").tidy()
     again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
     RunDirectory(out / "results" if again else out, overwrite=again).check()
     require("images", "cv2", "PIL", "pycocotools")
@@ -108,7 +110,8 @@ def run_anonymous_demo(
         JudgeError: ``out`` holds anything else, or cannot be written.
     """
     require("images", "cv2", "PIL", "pycocotools")
-    again = (out / "world" / "truth.json").is_file() and (out / "results" / SUMMARY).is_file()
+    OutputFolder(out / "world", what="anonymous world").tidy()
+    again = read_list(out / "world", "anonymous world") is not None
     place, what = (out / "results", "anonymous benchmark") if again else (out, "anonymous demo")
     OutputFolder(place, what=what, overwrite=again).check()
     files = write_anonymous_world(out / "world", images=images, seed=seed, overwrite=again, progress=progress)

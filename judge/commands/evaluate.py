@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from judge.commands.captioner_checkpoints import (
@@ -41,7 +40,7 @@ from judge.text.products import AND
 from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
 from judge.types import Progress
-from judge.utils.files import TRACKING, writing
+from judge.utils.files import TRACKING, check_writable, writing
 from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process
 
@@ -290,8 +289,8 @@ def open_checkpoints(folder: Path) -> set[str]:
         raise JudgeError("is a file", where=f"--checkpoints {folder}", mend="name a folder")
     with writing(f"--checkpoints {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".judge.", dir=folder):
-            return {path.stem for path in folder.glob("*.safetensors") if path.stat().st_size}
+        check_writable(folder)
+        return {path.stem for path in folder.glob("*.safetensors") if path.stat().st_size}
 
 
 def read_corpus(config: RunConfig) -> Corpus:

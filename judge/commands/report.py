@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from judge.commands.pictures import RunPictures
@@ -20,8 +20,9 @@ from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.report.several_runs import check_places, join_runs
 from judge.report.text_report import latex_report, markdown_report
 from judge.report.verification import check_run
-from judge.utils.files import writing
+from judge.utils.files import remove_empty, writing
 from judge.utils.listed import write_again
+from judge.utils.locks import Lock, is_left, scratch
 
 AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
@@ -98,19 +99,71 @@ def report(
     """
     if kind != "html" and shown != EVERYTHING:
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
-    if shown.figures is not None and shown.figures.exists():
-        raise JudgeError("is there already", where=f"--figures {shown.figures}", mend="name a new folder")
     if kind == "html" and out is None:
         out = _own_page(folders)
-    if out is not None:
-        _check_out(out, folders, overwrite=overwrite)
-    saved = open_runs(folders)
-    text = _page(saved, shown) if kind == "html" else _TEXTS[kind](saved)
-    if out is None:
-        return text
-    with writing(f"--out {out}", "name a file in a folder that is there, on a disk with room"):
-        write_again(out, text.encode())
-    return out
+    with _new_folder(shown.figures) as figures:
+        if out is not None:
+            _check_out(out, folders, overwrite=overwrite)
+        saved = open_runs(folders)
+        text = _page(saved, shown, figures) if kind == "html" else _TEXTS[kind](saved)
+        if out is None:
+            return text
+        mend = "name a file in a folder that is there, on a disk with room"
+        with _published(figures, shown.figures, out), writing(f"--out {out}", mend):
+            write_again(out, text.encode())
+        return out
+
+
+@contextmanager
+def _new_folder(figures: Path | None) -> Iterator[Path | None]:
+    """A folder beside that of the figures, for them; nobody else makes figures there meanwhile."""
+    if figures is None:
+        yield None
+        return
+    where = f"--figures {figures}"
+    lock = Lock.beside(figures.absolute(), where)
+    # Of a command that was killed before it had written its page, the figures may be there.
+    if figures.exists() and not is_left(lock.path):
+        raise _there_already(figures)
+    with ExitStack() as stack:
+        with writing(where):
+            new = [folder for folder in figures.absolute().parents if not folder.exists()]
+            figures.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(remove_empty, new)
+            lock.acquire()
+            stack.callback(lock.release)
+            made = stack.enter_context(scratch(figures.parent)) / "figures"
+            made.mkdir()
+        yield made
+
+
+@contextmanager
+def _published(made: Path | None, figures: Path | None, page: Path) -> Iterator[None]:
+    """Give the figures their place, where at most the same may be; they leave it if the page is not written."""
+    if made is None or figures is None:
+        yield
+        return
+    if figures.exists() and _contents(figures) != _contents(made):
+        raise _there_already(figures)
+    before = page.exists() and page.stat().st_ino
+    try:
+        with writing(f"--figures {figures}"):
+            if figures.exists():
+                figures.rename(made.with_name("same"))
+            made.rename(figures)
+        yield
+    except BaseException:
+        if not made.exists() and before == (page.exists() and page.stat().st_ino):
+            figures.rename(made)
+        raise
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def _there_already(figures: Path) -> JudgeError:
+    return JudgeError("is there already", where=f"--figures {figures}", mend="name a new folder")
 
 
 def _own_page(folders: Sequence[Path]) -> Path:
@@ -119,8 +172,8 @@ def _own_page(folders: Sequence[Path]) -> Path:
     return folders[0] / REPORT
 
 
-def _page(saved: SavedRun, shown: Shown) -> str:
-    """The page; its figures too, where a folder is named."""
+def _page(saved: SavedRun, shown: Shown, figures: Path | None) -> str:
+    """The page; its figures too, into a folder that is named."""
     pictures: Mapping[str, bytes] = saved.pictures if shown.images else {}
     if shown.people and shown.images and shown.examples:
         pictures = _with_people(saved)
@@ -133,16 +186,8 @@ def _page(saved: SavedRun, shown: Shown) -> str:
         people=shown.people,
         attributed=_attributed(shown),
     )
-    if shown.figures is None:
-        return make_page(contents)
-    with writing(f"--figures {shown.figures}"):
-        shown.figures.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".figures.", dir=shown.figures.parent) as beside:
-            made = Path(beside) / "figures"
-            made.mkdir()
-            page = make_page(contents, made)
-            made.rename(shown.figures)
-    return page
+    with writing(f"--figures {shown.figures}") if figures else nullcontext():
+        return make_page(contents, figures)
 
 
 def _attributed(shown: Shown) -> Attributed | None:

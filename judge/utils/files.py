@@ -8,17 +8,19 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError, lack_of_memory
+from judge.utils.locks import Lock, remove_left
 
 LOG = "log.jsonl"
 TRACKING = "tracking"  # Folder of what experiment trackers write.
 HALF_WRITTEN = ".judge-"  # Begins the names of files that are being written.
+_swept = set[Path]()  # Folders in which this process writes: looked through once.
 _MEND = "name a folder that you own, on a disk with room"
 _FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 
@@ -71,15 +73,65 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A file to write, which is then renamed to ``path``; nothing is left of it where writing fails."""
-    written = path.with_name(f"{HALF_WRITTEN}{secrets.token_hex(8)}")  # No longer than names may be.
-    try:
+    """A file to write, which is then renamed to ``path``; nothing is left of it where writing fails.
+
+    Of a process that is killed it stays, and goes when the next one writes into that folder.
+    """
+    with _half_written(path.parent) as written:
         yield written
         with written.open("rb+") as file:
             os.fsync(file.fileno())
         written.replace(path)
+
+
+def check_writable(folder: Path) -> None:
+    """Make a file in ``folder``, and remove it.
+
+    Raises:
+        OSError: that cannot be done.
+    """
+    _swept.discard(folder)
+    with _half_written(folder):
+        pass
+
+
+@contextmanager
+def _half_written(folder: Path) -> Iterator[Path]:
+    """A file in ``folder`` that this process holds, and that goes if it is still there.
+
+    Its lock is a file of its own: libraries put others in place of those that they write.
+    """
+    if folder not in _swept:
+        _swept.add(folder)
+        sweep(folder)
+    written = folder / f"{HALF_WRITTEN}{secrets.token_hex(8)}"  # No longer than names may be.
+    lock = Lock(written.with_name(f"{written.name}.lock"))
+    try:
+        lock.acquire()
+        yield written
     finally:
         written.unlink(missing_ok=True)
+        lock.release()
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, those that hold something by now apart."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes were writing in ``folder``."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if is_half_written(path.name) and path.suffix:
+                remove_left(path.with_suffix(""), path)
+
+
+def is_half_written(name: str) -> bool:
+    """Whether a file of this name was never completed, or is the lock of one."""
+    return re.fullmatch(re.escape(HALF_WRITTEN) + r"[0-9a-f]{16}(\.lock)?", name) is not None
 
 
 def append(log: Path, event: str, **facts: Any) -> None:

@@ -12,10 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError
-from judge.utils.files import HALF_WRITTEN, LOG, TRACKING, append, as_mendable, with_way_on, writing
+from judge.utils.files import (
+    HALF_WRITTEN,
+    LOG,
+    TRACKING,
+    append,
+    as_mendable,
+    check_writable,
+    is_half_written,
+    remove_empty,
+    sweep,
+    with_way_on,
+    writing,
+)
 from judge.utils.launch import is_main_process
-from judge.utils.listed import LIST, Listed, find_stranger, read_list, remove_listed, write_list
-from judge.utils.locks import AtWorkError, Lock, short
+from judge.utils.listed import LIST, Listed, find_stranger, forget_folder, read_list, remove_listed, write_list
+from judge.utils.locks import AtWorkError, Lock, is_left, short
 
 
 class OutputFolder:
@@ -61,6 +73,7 @@ class OutputFolder:
         with self.writing():
             if is_main_process():
                 self.lock.check()
+                self.tidy()
             listed = self._listed(self.path)
             for path in reads:
                 if path.resolve().is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
@@ -68,9 +81,16 @@ class OutputFolder:
                     raise JudgeError(what, where=self.where, mend=mend)
             self._check_replaced(self.path, listed)
             parent = next(folder for folder in [*self.path.parents, self.path] if folder.exists())
-            probe = parent / f"{HALF_WRITTEN}{secrets.token_hex(8)}"
-            probe.mkdir()
-            probe.rmdir()
+            check_writable(parent)
+
+    def tidy(self) -> None:
+        """What a killed command has left goes, or back to its place, unless the same command can go on from it."""
+        if is_left(self.lock.path):
+            self.lock.acquire()
+            try:
+                self._sweep()
+            finally:
+                self.lock.release()
 
     def _listed(self, folder: Path) -> Listed | None:
         """What the list of ``folder`` names, which lies at the output's place; None where nothing is in it.
@@ -135,7 +155,7 @@ class OutputFolder:
             return
         for path in self.path.parent.iterdir():
             kind = left.fullmatch(path.name)
-            if kind is None or read_list(path) is None:
+            if kind is None or not _is_ours(path):
                 continue
             if kind[1] == "partial":
                 shutil.rmtree(path, ignore_errors=True)
@@ -163,9 +183,7 @@ class OutputFolder:
     def _close(self) -> None:
         """Let others work here."""
         self.lock.release()
-        with suppress(OSError):  # A folder that holds something stays.
-            for folder in self.made:
-                folder.rmdir()
+        remove_empty(self.made)
 
     def publish(self) -> None:
         """Give the working folder its name; of what lay there what its list names goes.
@@ -217,7 +235,7 @@ class ResumableFolder(OutputFolder):
             JudgeError: a place that cannot be used.
         """
         super().check(reads)
-        if is_main_process() and self.partial.exists() and read_list(self.partial, self.what) is None:
+        if is_main_process() and self.partial.exists() and not _is_ours(self.partial, self.what):
             what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
             raise JudgeError(what, where=self.where, mend="name another folder")
 
@@ -227,9 +245,10 @@ class ResumableFolder(OutputFolder):
             super().begin()
 
     def _make(self) -> None:
-        resumed = self.partial.exists()
+        resumed = read_list(self.partial) is not None
         if not resumed:
-            super()._make()
+            self.partial.mkdir(exist_ok=True)
+            write_list(self.partial, self.what)
         for half in self.partial.rglob(f"{HALF_WRITTEN}*"):
             with suppress(OSError):  # A folder of that name.
                 half.unlink()
@@ -284,11 +303,31 @@ class ResumableFolder(OutputFolder):
         """
         with self.writing():
             self._replace()
-        shutil.rmtree(self.path / self.store.name, ignore_errors=True)
-        with suppress(OSError):
-            write_list(self.path, self.what)
+        try:
+            self._forget()
+        except BaseException:  # An interrupt: it is soon done.
+            self._forget()
+            raise
         self._close()
+
+    def _forget(self) -> None:
+        with suppress(OSError):
+            forget_folder(self.path, self.store.name)
+
+    def _sweep(self) -> None:
+        """Also what is left in the folder itself of a command that was killed when it had made it."""
+        super()._sweep()
+        if self.lock.held and read_list(self.path, self.what) is not None:
+            sweep(self.path)
+            forget_folder(self.path, self.store.name)
 
     def log(self, event: str, **facts: Any) -> None:
         """Append one line to ``log.jsonl``; see :func:`~judge.utils.files.append`."""
         append(self.partial / LOG, event, **facts)
+
+
+def _is_ours(folder: Path, kind: str | None = None) -> bool:
+    """Whether a command made it; one that was killed meanwhile may have left no list, but nothing else either."""
+    if read_list(folder, kind) is not None:
+        return True
+    return folder.is_dir() and all(is_half_written(path.name) for path in folder.iterdir())

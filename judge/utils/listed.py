@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -39,6 +40,15 @@ def write_again(path: Path, data: bytes) -> None:
         content = json.loads((path.parent / LIST).read_bytes())
         content["files"][path.name] = len(data)
         write_whole(path.parent / LIST, (json.dumps(content, indent=0) + "\n").encode())
+
+
+def forget_folder(folder: Path, name: str) -> None:
+    """Remove a folder in ``folder``, where its list names it, and then from the list; nothing of any other."""
+    if f"{name}/" in (read_list(folder) or ()):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        content = json.loads((folder / LIST).read_bytes())
+        content["files"] = {one: size for one, size in content["files"].items() if not one.startswith(f"{name}/")}
+        write_whole(folder / LIST, (json.dumps(content, indent=0) + "\n").encode())
 
 
 def find_stranger(folder: Path, listed: Listed) -> tuple[str, str] | None:

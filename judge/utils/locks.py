@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -19,7 +20,9 @@ from judge.errors import JudgeError
 _LONGEST = 200
 # Whoever only asks whether a lock is held holds it for a moment.
 _TRIES, _PAUSE = 10, 0.02
-_OWNED = ".owned"
+_OWNED, _NEW = ".owned", ".owned.new"
+_SCRATCH = "judge-"
+_LONG = 60.0  # Seconds: nobody takes so long to lock the folder that he has made.
 
 
 class AtWorkError(JudgeError):
@@ -120,14 +123,35 @@ def is_held(path: Path) -> bool | None:
         os.close(file)
 
 
+def is_left(path: Path) -> bool:
+    """Whether ``path`` is a lock whose holder was killed."""
+    return is_held(path) is False
+
+
+def remove_left(path: Path, lock: Path) -> None:
+    """Remove a file and its lock, if the process that held this was killed."""
+    with suppress(OSError):
+        file = os.open(lock, os.O_RDWR)
+        try:
+            if _lock(file) and _is_at(file, lock):  # Held meanwhile: whoever has just made it makes another one.
+                path.unlink(missing_ok=True)
+                lock.unlink()
+        finally:
+            os.close(file)
+
+
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A temporary folder for as long as this process needs it; what killed processes left of theirs goes too."""
-    for left in Path(tempfile.gettempdir()).glob("judge-*"):
-        if is_held(left / _OWNED) is False:
+def scratch(place: Path | None = None) -> Iterator[Path]:
+    """A temporary folder for as long as this process needs it; what killed processes left of theirs goes too.
+
+    ``place``: the folder to make it in, under a hidden name; the system's own for such folders unless given.
+    """
+    prefix = f".{_SCRATCH}" if place else _SCRATCH
+    for left in (place or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
+        if is_left(left / _OWNED) or _is_deserted(left):
             shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix="judge-"))
-    lock = Lock(folder / f"{_OWNED}.new")
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    lock = Lock(folder / _NEW)
     try:
         # Held before it has the name by which others tell that nobody holds it any more.
         lock.acquire()
@@ -137,6 +161,14 @@ def scratch() -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         lock.release()
+
+
+def _is_deserted(folder: Path) -> bool:
+    """Whether its maker was killed before it had its lock."""
+    with suppress(OSError):
+        own = re.fullmatch(r".*-[a-z0-9_]{8}", folder.name) and {one.name for one in folder.iterdir()} <= {_NEW}
+        return bool(own) and time.time() - folder.stat().st_mtime > _LONG
+    return False
 
 
 def _lock(file: int) -> bool | None:

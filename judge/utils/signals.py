@@ -18,6 +18,7 @@ _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 _AGAIN = 1.0
 _first: tuple[int, float] | None = None
 _reminding = False
+_reminder: threading.Timer | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -37,6 +38,8 @@ def heed_signals() -> None:
 
 def leave_signals() -> None:
     """From now on a signal ends this process at once, as is the system's way: it has nothing more to do."""
+    if _reminder is not None:
+        _reminder.cancel()
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -90,6 +93,7 @@ def _heed(number: int, frame: FrameType | None) -> None:
 
 def _remind(number: int) -> None:
     """Some libraries drop whatever is raised while they are imported: the interrupt is raised again, a little later."""
+    global _reminder  # noqa: PLW0603
 
     def again() -> None:
         global _reminding  # noqa: PLW0603
@@ -99,7 +103,7 @@ def _remind(number: int) -> None:
         else:
             signal.raise_signal(number)
 
-    timer = threading.Timer(_AGAIN, again)
+    _reminder = timer = threading.Timer(_AGAIN, again)
     timer.daemon = True
     with suppress(RuntimeError):  # The interpreter is ending, and with it this process.
         timer.start()
