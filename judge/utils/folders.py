@@ -14,7 +14,7 @@ from typing import Any
 from judge.errors import JudgeError
 from judge.utils.files import HALF_WRITTEN, LOG, TRACKING, append, as_mendable, with_way_on, writing
 from judge.utils.launch import is_main_process
-from judge.utils.listed import LIST, Listed, find_stranger, read_list, remove_listed, write_list
+from judge.utils.listed import LIST, Listed, find_stranger, is_begun, read_list, remove_listed, write_list
 from judge.utils.locks import AtWorkError, Lock, short
 
 
@@ -121,12 +121,16 @@ class OutputFolder:
                 self.begun = True
                 self._make()
             except BaseException:
-                self._close()
+                self._abandon()
                 raise
 
     def _make(self) -> None:
         self.partial.mkdir()
         write_list(self.partial, self.what)
+
+    def _abandon(self) -> None:
+        """``begin`` has failed."""
+        self.discard()
 
     def _sweep(self) -> None:
         """Of killed commands: what they were about to replace goes back to its place, all else of theirs goes."""
@@ -135,7 +139,7 @@ class OutputFolder:
             return
         for path in self.path.parent.iterdir():
             kind = left.fullmatch(path.name)
-            if kind is None or read_list(path) is None:
+            if kind is None or (read_list(path) is None and not is_begun(path)):
                 continue
             if kind[1] == "partial":
                 shutil.rmtree(path, ignore_errors=True)
@@ -217,7 +221,8 @@ class ResumableFolder(OutputFolder):
             JudgeError: a place that cannot be used.
         """
         super().check(reads)
-        if is_main_process() and self.partial.exists() and read_list(self.partial, self.what) is None:
+        taken = self.partial.exists() and read_list(self.partial, self.what) is None and not is_begun(self.partial)
+        if is_main_process() and taken:
             what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
             raise JudgeError(what, where=self.where, mend="name another folder")
 
@@ -227,14 +232,19 @@ class ResumableFolder(OutputFolder):
             super().begin()
 
     def _make(self) -> None:
-        resumed = self.partial.exists()
+        resumed = read_list(self.partial, self.what) is not None
         if not resumed:
-            super()._make()
+            self.partial.mkdir(exist_ok=True)
+            write_list(self.partial, self.what)
         for half in self.partial.rglob(f"{HALF_WRITTEN}*"):
             with suppress(OSError):  # A folder of that name.
                 half.unlink()
         self.log("resumed" if resumed else "started")
         self.store.mkdir(exist_ok=True)
+
+    def _abandon(self) -> None:
+        """``begin`` has failed; what is finished stays."""
+        self.discard() if self.begun and not self.holds_work() else self._close()
 
     @contextmanager
     def working(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from judge.utils.files import write_whole
+from judge.utils.files import HALF_WRITTEN, write_whole
 
 LIST = ".caption-judge"
 Listed = Mapping[str, int]
@@ -30,6 +30,11 @@ def read_list(folder: Path, kind: str | None = None) -> Listed | None:
         return {str(name): int(size) for name, size in content["files"].items()} if known else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether a folder without a list is what a command leaves that ended before it could write one."""
+    return folder.is_dir() and all(path.name.startswith(HALF_WRITTEN) for path in folder.iterdir())
 
 
 def write_again(path: Path, data: bytes) -> None:
