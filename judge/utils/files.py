@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,8 @@ def beside(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         written.replace(path)
     finally:
-        written.unlink(missing_ok=True)
+        with suppress(OSError):  # It has its name, or is half written and may not go.
+            written.unlink()
 
 
 def append(log: Path, event: str, **facts: Any) -> None:

@@ -1,4 +1,4 @@
-"""The demo in a loop, in one process: ``python tests/attack/run_soak.py --minutes 30``.
+"""The demo in a loop, in one process: ``python tests/attack/run_soak.py --minutes 30``; ``--small``: other commands.
 
 A line a loop: seconds, memory of this process and of its workers, open files, threads, children, what is left in the
 temporary folder. Ends with code 1 where anything of these grows:
@@ -6,7 +6,9 @@ temporary folder. Ends with code 1 where anything of these grows:
 - memory of this process: its slope over the last two thirds of the loops, less twice its standard error, exceeds 0.1 %
   of its mean a loop;
 - open files, threads and children: more after the last loop than after the third;
-- temporary files and folders: any is left after a loop that was not there before the first.
+- temporary files and folders: any is left after a loop that was not there before the first. Torch's folder of compiled
+  programs is a cache; joblib leaves an empty folder a call with workers, which goes with the process, and is counted
+  apart.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import psutil
 
+_SHARED = Path("/dev/shm")  # Where joblib puts its folders.
 SHARE = 1e-3
 """Of the mean, by which memory may grow in a loop."""
 
@@ -41,6 +45,7 @@ class Loop:
     threads: int
     children: int
     left: int
+    of_joblib: int = 0
 
 
 def growing(loops: Sequence[Loop]) -> list[str]:
@@ -74,11 +79,42 @@ def measure(seconds: float, before: set[str], temporary: Path) -> Loop:
     process = psutil.Process()
     children = process.children(recursive=True)
     workers = sum(child.memory_info().rss for child in children)
-    left = {path.name for path in temporary.iterdir()} - before
-    # Kept by joblib for as long as its workers wait for further work, and removed with them.
-    left = {name for name in left if not name.startswith("joblib_memmapping_folder_")}
-    counts = process.num_fds(), process.num_threads(), len(children), len(left)
+    others = {path.name for place in (temporary, _SHARED) if place.is_dir() for path in place.iterdir()} - before
+    of_joblib = {name for name in others if name.startswith(f"joblib_memmapping_folder_{process.pid}_")}
+    left = [name for name in others if name.startswith(("judge-", "tmp"))]
+    counts = process.num_fds(), process.num_threads(), len(children), len(left), len(of_joblib)
     return Loop(seconds, process.memory_info().rss / 1e6, workers / 1e6, *counts)
+
+
+def demo(place: Path, images: int) -> Callable[[], None]:
+    """``judge demo`` as the command line does it."""
+    from judge.cli import app
+
+    def run() -> None:
+        with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+            app(["demo", "--images", str(images), "--out", str(place / "demo")], standalone_mode=False)
+
+    return run
+
+
+def small(place: Path) -> Callable[[], None]:
+    """Several commands that write, in small, each of which once meets a full disk before it succeeds."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from attack.faults import Faults, injected
+    from attack.writers import Writers
+
+    writers = Writers(place / "root")
+    writers.prepare()
+    names = "anonymous", "mask", "align", "report", "caption", "evaluate", "train"
+
+    def run() -> None:
+        writers.reset()
+        for name in names:
+            with injected(Faults(writers.root, at=60, disk="full")):
+                assert writers.run(writers.commands()[name]).exit_code in {0, 2}
+            assert writers.run([*writers.commands()[name]]).exit_code in {0, 2}
+
+    return run
 
 
 def main() -> int:
@@ -86,32 +122,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30, help="when no further loop begins")
     parser.add_argument("--images", type=int, default=300, help="of the demo's world")
+    parser.add_argument("--small", action="store_true", help="other commands in place of the demo, with full disks")
     given = parser.parse_args()
     logging.disable()
-    from judge.cli import app
-
     loops: list[Loop] = []
-    end = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as place:
         temporary = Path(place, "temporary")
         temporary.mkdir()
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-        before = {path.name for path in temporary.iterdir()}
-        sys.stdout.write("loop | seconds | MB | MB of workers | files | threads | children | temporary\n")
+        run = small(Path(place)) if given.small else demo(Path(place), given.images)
+        before = {path.name for path in _SHARED.iterdir()} if _SHARED.is_dir() else set()
+        sys.stdout.write("| loop | " + " | ".join(field.name for field in fields(Loop)) + " |\n")
+        end = time.monotonic() + 60 * given.minutes
         while time.monotonic() < end or len(loops) < 4:
             begun = time.monotonic()
-            printed = sys.stdout
-            with Path(os.devnull).open("w") as nowhere:
-                sys.stdout = nowhere
-                try:
-                    app(
-                        ["demo", "--images", str(given.images), "--out", str(Path(place, "demo"))],
-                        standalone_mode=False,
-                    )
-                finally:
-                    sys.stdout = printed
+            run()
             loops.append(measure(time.monotonic() - begun, before, temporary))
-            sys.stdout.write(" | ".join(f"{value:.0f}" for value in (len(loops), *astuple(loops[-1]))) + "\n")
+            sys.stdout.write("| " + " | ".join(f"{value:.0f}" for value in (len(loops), *astuple(loops[-1]))) + " |\n")
             sys.stdout.flush()
     found = growing(loops)
     slope, error = slope_of(np.array([loop.own for loop in loops[len(loops) // 3 :]]))

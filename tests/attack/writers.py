@@ -7,9 +7,11 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +78,7 @@ class Writers:
         seen += ["--features", place / "features", "--backbone", "resnet18", "--backbone-weights", "random"]
         hides = ["--instances", inputs / "instances.json", "--workers", 1]
         run, again, kept = inputs / "run", inputs / "again", inputs / "kept"
-        dose = ["--changes", "A->T", "--doses", "0.4", "--draws", 1, "--nulls", 2, "--sample", 40, "--folds", 2]
+        dose = ["--changes", "A->T", "--doses", "0.4", "--draws", 2, "--nulls", 2, "--sample", 40, "--folds", 2]
         model = ["--model", inputs / "git", "--images", inputs / "pictures", "--max-tokens", 4, "--caption-batch", 2]
         return {
             "evaluate": ["evaluate", *both, "--metrics", "lic,ba", *quick, "--out", place / "out"],
@@ -84,7 +86,7 @@ class Writers:
             "caption": ["caption", *model, "--out", place / "captions.json"],
             "mask": ["mask", "--images", inputs / "pictures", *hides, "--out", place / "masked"],
             "align": ["align", *both[:4], "--vectors", "corpus", "--meteor", 0, "--out", place / "aligned"],
-            "calibrate": ["calibrate", "--human", files.human, *labels, "--metrics", "lic,error", *dose, "--workers", 1,
+            "calibrate": ["calibrate", "--human", files.human, *labels, "--metrics", "lic", *dose, "--workers", 1,
                           "--resamples", 100, "--out", place / "calibration"],
             "anonymous": ["anonymous", "--captions", files.captions["much"], "--out", place / "rated"],
             "report": ["report", run, "--out", place / "page.html", "--figures", place / "figures"],
@@ -111,7 +113,7 @@ class Writers:
         """A place with nothing in it but what is somebody else's."""
         for folder in (self.place, self.temp):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)  # A mounted disk stays.
         (self.place / "thesis").mkdir()
         for name in ("thesis/thesis.tex", "notes.json", ".judge-mine", "out.partial.txt"):
             (self.place / name).write_text(f"years of work on {name}", encoding="utf-8")
@@ -125,36 +127,55 @@ class Writers:
     def undisturbed(self, name: str) -> tuple[Tree, Faults]:
         """What the command makes, and all its operations below the root."""
         self.reset()
-        self.run(self.commands()[name])  # What is imported, or cached in this process, is no operation later.
+        command = self.commands()[name]
+        self.run(command)  # What is imported, or cached in this process, is no operation later.
         self.reset()
         with injected(Faults(self.root)) as faults:
-            _well(self.run(self.commands()[name]))
+            _well(self.run(command))
         return tree(self.place), faults
 
     def attempt(self, name: str, at: int, disk: Disk, whole: Tree, *, seed: int = 0) -> Trial:
         """Disturb the command, then give it again; all that is wrong is in the trial's ``found``."""
-        command, before = self.commands()[name], states(self.inputs)
         self.reset()
-        foreign, mine = tree(self.place), states(self.place)
         rng = random.Random(f"{seed} {name} {at} {disk}")
-        with injected(Faults(self.root, at=at, disk=disk, choose=lambda kind: rng.choice(CODES[kind]))) as faults:
+        faults = Faults(self.root, at=at, disk=disk, choose=lambda kind: rng.choice(CODES[kind]))
+        trial, kept, more = self._disturbed(name, faults, whole)
+        return trial if trial.code == 0 else self._again(trial, whole, kept, more)
+
+    def on_disk(self, name: str, kilobytes: int, whole: Tree) -> Trial:
+        """As :meth:`attempt`: the place is a disk of so many kilobytes, which grows before the command is given again.
+
+        Raises:
+            PermissionError: this user may mount none.
+        """
+        with mounted(self.place, kilobytes) as enlarge:
+            self.reset()
+            trial, kept, more = self._disturbed(name, Faults(self.root), whole)
+            enlarge()
+            return trial if trial.code == 0 else self._again(trial, whole, kept, more)
+
+    def _disturbed(self, name: str, faults: Faults, whole: Tree) -> tuple[Trial, set[str], list[str]]:
+        """The first of both commands; what is finished after it, and options of the second."""
+        foreign, mine, before = tree(self.place), states(self.place), states(self.inputs)
+        command = self.commands()[name]
+        with injected(faults):
             done = self.run(command)
-        trial = Trial(name, at, disk, faults.told, done.exit_code, done.output)
-        trial.found += faults_of(done)
+        trial = Trial(name, faults.at, faults.disk, faults.told, done.exit_code, done.output, faults_of(done))
         if missing := [path for path, state in mine.items() if states(self.place).get(path) != state]:
             trial.found.append(f"files of somebody else's: {missing}")
         if states(self.inputs) != before:
             trial.found.append("inputs have changed")
         if done.exit_code == 0:
             trial.found += _differing(self._made(trial, whole), whole, "exit 0, and ")
-            return trial
         # Exit code 1: pictures at fault are left out, and told.
         if done.exit_code == 2 and (published := sorted((tree(self.place).keys() & whole.keys()) - foreign.keys())):
             trial.found += self._half(name, published, whole)
-        more = ["--overwrite"] if done.exit_code == 1 else []
-        kept = finished(self.place)
+        return trial, finished(self.place), ["--overwrite"] if done.exit_code == 1 else []
+
+    def _again(self, trial: Trial, whole: Tree, kept: set[str], more: Sequence[str]) -> Trial:
+        command = [*self.commands()[trial.command], *more]
         with injected(Faults(self.root)) as again:
-            last = self.run([*command, *more])
+            last = self.run(command)
         if last.exit_code != 0:
             trial.found.append(f"again: {last.exit_code} {last.output[-500:]} {last.exception!r}")
             return trial
@@ -173,6 +194,10 @@ class Writers:
             about = {name for name in found if stuck.is_relative_to(self.place / name)}
             about |= {name for name in found if (self.place / name).is_relative_to(stuck)}
             return {name: one for name, one in found.items() if name in whole or name not in about}
+        if trial.met and trial.met[0] == "list" and trial.disk == "once":  # What could not be found to be removed.
+            return {name: one for name, one in found.items() if name in whole or not name.startswith(".")}
+        if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows.
+            return {name: one for name, one in found.items() if name in whole or "/.judge-" not in name}
         return found
 
     def _half(self, name: str, published: Sequence[str], whole: Tree) -> list[str]:
@@ -200,7 +225,8 @@ def faults_of(done: Result) -> list[str]:
 
         where = "".join(traceback.format_exception(*done.exc_info)[-12:]) if done.exc_info else ""
         return [f"raised {done.exception!r}\n{where[-1800:]}"]
-    lines = [line for line in done.stderr.splitlines() if not line.endswith("it is made anew")]
+    notes = "it is made anew", "judge: what trainings tell cannot be kept"
+    lines = [line for line in done.stderr.splitlines() if not any(note in line for note in notes)]
     if "Traceback" in done.output:
         return [f"a traceback: {done.output[-800:]}"]
     if done.exit_code == 2 and (len(lines) != 1 or not lines[0].startswith("judge: ")):
@@ -251,6 +277,30 @@ def temporary(folder: Path) -> Iterator[None]:
         yield
     finally:
         tempfile.tempdir = before
+
+
+@contextmanager
+def mounted(place: Path, kilobytes: int) -> Iterator[Callable[[], None]]:
+    """A disk in memory at ``place``; yields what makes it large.
+
+    Raises:
+        PermissionError: this user may mount none.
+    """
+    if sys.platform != "linux" or _mount("-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(place)):
+        raise PermissionError("no right to mount a disk")
+    try:
+        yield lambda: assert_zero(_mount("-o", "remount,size=1g", str(place)))
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def _mount(*options: str) -> int:
+    return subprocess.run(["mount", *options], capture_output=True, check=False).returncode
+
+
+def assert_zero(code: int) -> None:
+    """It went well."""
+    assert code == 0
 
 
 def chosen(faults: Faults, *, seed: int, each: int = 1) -> list[int]:
