@@ -93,8 +93,8 @@ def _victim(process: Any, which: Which, ready: Callable[[], bool]) -> psutil.Pro
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """One of joblib's."""
-    return "loky.backend.popen_loky_posix" in " ".join(process.cmdline())
+    """One of joblib's that is at work: its interpreter has begun long since."""
+    return "loky.backend.popen_loky_posix" in " ".join(process.cmdline()) and process.memory_info().rss > 2**27
 
 
 def has_rank(number: int) -> Which:

@@ -20,7 +20,8 @@ from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-QUICK = "anonymous", "evaluate", "mask", "train"
+SINGLE = {"anonymous": 6, "evaluate": 2, "mask": 6, "train": 4}
+"""Command -> single faults."""
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +29,18 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> Writers:
     return Writers(tmp_path_factory.mktemp("faults") / "root")
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", SINGLE)
 def test_a_fault_of_the_disk_costs_one_line_and_the_same_command_goes_on(writers: Writers, name: str) -> None:
     """Single faults at places of the package by chance; disks that are full, read-only or gone from then on."""
     whole, faults = writers.undisturbed(name)
-    numbers = random.Random(0).sample(chosen(faults, seed=0), 9)
-    plan = [(at, "once") for at in numbers[:6]] + list(zip(numbers[6:], ("full", "read-only", "gone"), strict=True))
+    count = SINGLE[name]
+    numbers = random.Random(0).sample(chosen(faults, seed=0), count + 3)
+    plan = [(at, "once") for at in numbers[:count]]
+    plan += zip(numbers[count:], ("full", "read-only", "gone"), strict=True)
     trials = [writers.attempt(name, at, disk, whole) for at, disk in plan]  # type: ignore[arg-type]
     assert [trial for trial in trials if trial.found] == []
-    assert sum(trial.code == 2 for trial in trials) >= 4
-    assert sum(trial.met is not None for trial in trials) >= 7
+    assert sum(trial.code == 2 for trial in trials) >= 3
+    assert sum(trial.met is not None for trial in trials) > count
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ class Writers:
         seen += ["--features", place / "features", "--backbone", "resnet18", "--backbone-weights", "random"]
         hides = ["--instances", inputs / "instances.json", "--workers", 1]
         run, again, kept = inputs / "run", inputs / "again", inputs / "kept"
-        dose = ["--changes", "A->T", "--doses", "0.4", "--draws", 2, "--nulls", 2, "--sample", 40, "--folds", 2]
+        dose = ["--changes", "silence", "--doses", "0.4", "--draws", 2, "--nulls", 2, "--sample", 40, "--folds", 2]
         model = ["--model", inputs / "git", "--images", inputs / "pictures", "--max-tokens", 4, "--caption-batch", 2]
         return {
             "evaluate": ["evaluate", *both, "--metrics", "lic,ba", *quick, "--out", place / "out"],
@@ -91,9 +91,9 @@ class Writers:
             "anonymous": ["anonymous", "--captions", files.captions["much"], "--out", place / "rated"],
             "report": ["report", run, "--out", place / "page.html", "--figures", place / "figures"],
             "compare": ["compare", run, again, "--out", place / "compared.md"],
-            "predict": ["predict", kept / self._trained(), "--captions", files.captions["much"], "--out",
+            "predict": ["predict", "--judge-weights", kept / self._trained(), "--captions", files.captions["much"], "--out",
                         place / "predicted.csv"],
-            "export": ["export", kept / self._trained(), "--out", place / "exported"],
+            "export": ["export", "--judge-weights", kept / self._trained(), "--out", place / "exported"],
             "demo": ["demo", "--anonymous", "--images", 200, "--out", place / "demo"],
             "train-seen": ["train", *both, *seen, "--metrics", "imagecaptioner2", "--judge", "sat", *once,
                            "--image-size", 64, "--checkpoints", place / "kept"],
@@ -189,7 +189,7 @@ class Writers:
     def _made(self, trial: Trial, whole: Tree) -> Tree:
         """What lies there, without what could not be removed since this was the fault."""
         found = tree(self.place)
-        if trial.met and trial.met[0] in {"unlink", "rmdir"} and trial.disk == "once":
+        if trial.met and trial.met[0] in {"unlink", "rmdir", "open"} and trial.disk == "once":
             stuck = Path(trial.met[1])
             about = {name for name in found if stuck.is_relative_to(self.place / name)}
             about |= {name for name in found if (self.place / name).is_relative_to(stuck)}
