@@ -91,7 +91,7 @@ class Writers:
             "anonymous": ["anonymous", "--captions", files.captions["much"], "--out", place / "rated"],
             "report": ["report", run, "--out", place / "page.html", "--figures", place / "figures"],
             "compare": ["compare", run, again, "--out", place / "compared.md"],
-            "predict": ["predict", "--judge-weights", kept / self._trained(), "--captions", files.captions["much"], "--out",
+            "predict": ["predict", "--judge-weights", kept / self._trained(), *both[2:4], "--out",
                         place / "predicted.csv"],
             "export": ["export", "--judge-weights", kept / self._trained(), "--out", place / "exported"],
             "demo": ["demo", "--anonymous", "--images", 200, "--out", place / "demo"],
