@@ -241,7 +241,7 @@ def tree(place: Path) -> Tree:
         name = path.relative_to(place).as_posix()
         if path.is_dir():
             found[name + "/"] = ""
-        else:
+        elif path.name != "log.jsonl":  # Where nothing is left to be done nothing is logged.
             found[name] = "" if path.name in _UNEQUAL else hashlib.blake2b(path.read_bytes()).hexdigest()
     return found
 
