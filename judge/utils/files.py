@@ -22,7 +22,8 @@ TRACKING = "tracking"  # Folder of what experiment trackers write.
 HALF_WRITTEN = ".judge-"  # Begins the names of files that are being written.
 _swept = set[Path]()  # Folders in which this process writes: looked through once.
 _MEND = "name a folder that you own, on a disk with room"
-_FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+_FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_CHECK = "check its permissions and its disk; then give the same command again"
 
 
 @contextmanager
@@ -62,6 +63,9 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
         return JudgeError("the name is too long", where=where, mend="choose a shorter one")
     if fault and fault.errno in _FULL_OR_FOREIGN:
         return JudgeError(f"cannot be written ({fault.strerror})", where=where, mend=_MEND)
+    if fault and fault.errno is not None and not isinstance(fault, ConnectionError):
+        where = fault.filename if isinstance(fault.filename, str) else where
+        return JudgeError(f"cannot be read or written ({fault.strerror})", where=where, mend=_CHECK)
     return None
 
 
@@ -110,7 +114,8 @@ def _half_written(folder: Path) -> Iterator[Path]:
         lock.acquire()
         yield written
     finally:
-        written.unlink(missing_ok=True)
+        with suppress(OSError):  # It has its name, or is half written and may not go.
+            written.unlink()
         lock.release()
 
 

@@ -141,12 +141,16 @@ class OutputFolder:
                 self.begun = True
                 self._make()
             except BaseException:
-                self._close()
+                self._abandon()
                 raise
 
     def _make(self) -> None:
         self.partial.mkdir()
         write_list(self.partial, self.what)
+
+    def _abandon(self) -> None:
+        """``begin`` has failed."""
+        self.discard()
 
     def _sweep(self) -> None:
         """Of killed commands: what they were about to replace goes back to its place, all else of theirs goes."""
@@ -245,7 +249,7 @@ class ResumableFolder(OutputFolder):
             super().begin()
 
     def _make(self) -> None:
-        resumed = read_list(self.partial) is not None
+        resumed = read_list(self.partial, self.what) is not None
         if not resumed:
             self.partial.mkdir(exist_ok=True)
             write_list(self.partial, self.what)
@@ -254,6 +258,10 @@ class ResumableFolder(OutputFolder):
                 half.unlink()
         self.log("resumed" if resumed else "started")
         self.store.mkdir(exist_ok=True)
+
+    def _abandon(self) -> None:
+        """``begin`` has failed; what is finished stays."""
+        self.discard() if self.begun and not self.holds_work() else self._close()
 
     @contextmanager
     def working(self) -> Iterator[None]:

@@ -71,8 +71,13 @@ class Lock:
         """
         for _ in range(_TRIES):
             file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            locked = _lock(file)
-            if locked and _is_at(file, self.path):
+            try:
+                locked = _lock(file)
+                ours = bool(locked) and _is_at(file, self.path)
+            except BaseException:
+                os.close(file)
+                raise
+            if ours:
                 with suppress(OSError):  # Who holds it is told where there is room to write it.
                     os.truncate(file, 0)
                     os.write(file, _own_name().encode())
@@ -90,9 +95,11 @@ class Lock:
         """Let go of it, where it is held; nothing is left behind."""
         if self._file is not None:
             file, self._file = self._file, None
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # The next one takes a file that nobody holds.
+                self.path.unlink()
             _unlock(file)
-            os.close(file)
+            with suppress(OSError):
+                os.close(file)
 
     def _at_work(self) -> AtWorkError:
         holder = ""

@@ -1,0 +1,151 @@
+"""The demo in a loop, in one process: ``python tests/attack/run_soak.py --minutes 30``; ``--small``: other commands.
+
+A line a loop: seconds, memory of this process and of its workers, open files, threads, children, what is left in the
+temporary folder. Ends with code 1 where anything of these grows:
+
+- memory of this process: its slope over the last two thirds of the loops, less twice its standard error, exceeds 0.1 %
+  of its mean a loop;
+- open files, threads and children: more after the last loop than after the third;
+- temporary files and folders: any is left after a loop that was not there before the first. Torch's folder of compiled
+  programs is a cache; joblib leaves an empty folder a call with workers, which goes with the process, and is counted
+  apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+_SHARED = Path("/dev/shm")  # Where joblib puts its folders.
+SHARE = 1e-3
+"""Of the mean, by which memory may grow in a loop."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What one loop left."""
+
+    seconds: float
+    own: float
+    """Megabytes of memory."""
+    workers: float
+    files: int
+    threads: int
+    children: int
+    left: int
+    of_joblib: int = 0
+
+
+def growing(loops: Sequence[Loop]) -> list[str]:
+    """What grows, in a line each."""
+    found = []
+    own = np.array([loop.own for loop in loops[len(loops) // 3 :]])
+    slope, error = slope_of(own)
+    if slope - 2 * error > SHARE * own.mean():
+        found.append(f"memory: {slope:+.2f} MB a loop (standard error {error:.2f}), mean {own.mean():.0f} MB")
+    early, last = loops[min(2, len(loops) - 1)], loops[-1]
+    pairs = {name: (getattr(early, name), getattr(last, name)) for name in ("files", "threads", "children")}
+    told = "{}: {} after the third loop, {} after the last"
+    found += [told.format(name, *pair) for name, pair in pairs.items() if pair[1] > pair[0]]
+    if left := max(loop.left for loop in loops):
+        found.append(f"temporary files: {left} left")
+    return found
+
+
+def slope_of(values: np.ndarray) -> tuple[float, float]:
+    """Of the least-squares line through values at 0, 1, ..., and its standard error."""
+    places = np.arange(len(values)) - (len(values) - 1) / 2
+    spread = (places**2).sum()
+    slope = float(places @ values / spread)
+    rest = values - values.mean() - slope * places
+    return slope, float(np.sqrt((rest**2).sum() / max(1, len(values) - 2) / spread))
+
+
+def measure(seconds: float, before: set[str], temporary: Path) -> Loop:
+    """As things are."""
+    gc.collect()
+    process = psutil.Process()
+    children = process.children(recursive=True)
+    workers = sum(child.memory_info().rss for child in children)
+    others = {path.name for place in (temporary, _SHARED) if place.is_dir() for path in place.iterdir()} - before
+    of_joblib = {name for name in others if name.startswith(f"joblib_memmapping_folder_{process.pid}_")}
+    left = [name for name in others if name.startswith(("judge-", "tmp"))]
+    counts = process.num_fds(), process.num_threads(), len(children), len(left), len(of_joblib)
+    return Loop(seconds, process.memory_info().rss / 1e6, workers / 1e6, *counts)
+
+
+def demo(place: Path, images: int) -> Callable[[], None]:
+    """``judge demo`` as the command line does it."""
+    from judge.cli import app
+
+    def run() -> None:
+        with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+            app(["demo", "--images", str(images), "--out", str(place / "demo")], standalone_mode=False)
+
+    return run
+
+
+def small(place: Path) -> Callable[[], None]:
+    """Several commands that write, in small, each of which once meets a full disk before it succeeds."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from attack.faults import Faults, injected
+    from attack.writers import Writers
+
+    writers = Writers(place / "root")
+    writers.prepare()
+    names = "anonymous", "mask", "align", "report", "caption", "evaluate", "train"
+
+    def run() -> None:
+        writers.reset()
+        for name in names:
+            with injected(Faults(writers.root, at=60, disk="full")):
+                assert writers.run(writers.commands()[name]).exit_code in {0, 2}
+            assert writers.run([*writers.commands()[name]]).exit_code in {0, 2}
+
+    return run
+
+
+def main() -> int:
+    """Print a line a loop, then what grows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30, help="when no further loop begins")
+    parser.add_argument("--images", type=int, default=300, help="of the demo's world")
+    parser.add_argument("--small", action="store_true", help="other commands in place of the demo, with full disks")
+    given = parser.parse_args()
+    logging.disable()
+    loops: list[Loop] = []
+    with tempfile.TemporaryDirectory() as place:
+        temporary = Path(place, "temporary")
+        temporary.mkdir()
+        tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
+        run = small(Path(place)) if given.small else demo(Path(place), given.images)
+        before = {path.name for path in _SHARED.iterdir()} if _SHARED.is_dir() else set()
+        sys.stdout.write("| loop | " + " | ".join(field.name for field in fields(Loop)) + " |\n")
+        end = time.monotonic() + 60 * given.minutes
+        while time.monotonic() < end or len(loops) < 4:
+            begun = time.monotonic()
+            run()
+            loops.append(measure(time.monotonic() - begun, before, temporary))
+            sys.stdout.write("| " + " | ".join(f"{value:.0f}" for value in (len(loops), *astuple(loops[-1]))) + " |\n")
+            sys.stdout.flush()
+    found = growing(loops)
+    slope, error = slope_of(np.array([loop.own for loop in loops[len(loops) // 3 :]]))
+    sys.stdout.write(f"\n{len(loops)} loops; memory {slope:+.2f} MB a loop (standard error {error:.2f})\n")
+    sys.stdout.write("".join(f"grows: {line}\n" for line in found))
+    return min(len(found), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
