@@ -162,24 +162,6 @@ main(*sys.argv[2:])
         assert (process.returncode, told) == expected
 
 
-def test_a_worker_that_the_system_ends_costs_one_line(begin: Callable[..., Command]) -> None:
-    """And the same command goes on."""
-    command = begin()
-    command.until(lambda: command.members() >= 2)
-    command.workers()[0].kill()
-    code, told = command.ended()
-    assert code == 2
-    assert told == (
-        "judge: training lstm: a worker process was ended, as the system does when memory runs out. "
-        f"Take fewer --workers; then go on from what is finished with: judge evaluate --out {command.out}.\n"
-    )
-    done = command.members()
-    assert done >= 2
-    again = begin("--seeds", "1")
-    assert again.ended() == (0, "")
-    assert again.out.exists()
-
-
 def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = " ".join(map(str, (sys.executable, "-m", "judge", *arguments)))
     return subprocess.run(["bash", "-c", line.format(command)], capture_output=True, text=True, check=False)
