@@ -90,9 +90,14 @@ class Lock:
         """Let go of it, where it is held; nothing is left behind."""
         if self._file is not None:
             file, self._file = self._file, None
-            self.path.unlink(missing_ok=True)
-            _unlock(file)
-            os.close(file)
+            try:
+                self.path.unlink(missing_ok=True)
+            except KeyboardInterrupt:  # It is soon done.
+                self.path.unlink(missing_ok=True)
+                raise
+            finally:
+                _unlock(file)
+                os.close(file)
 
     def _at_work(self) -> AtWorkError:
         holder = ""
