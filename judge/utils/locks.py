@@ -95,11 +95,20 @@ class Lock:
         """Let go of it, where it is held; nothing is left behind."""
         if self._file is not None:
             file, self._file = self._file, None
-            with suppress(OSError):  # The next one takes a file that nobody holds.
-                self.path.unlink()
-            _unlock(file)
-            with suppress(OSError):
-                os.close(file)
+            try:
+                self._remove()
+            except KeyboardInterrupt:  # It is soon done.
+                self._remove()
+                raise
+            finally:
+                _unlock(file)
+                with suppress(OSError):
+                    os.close(file)
+
+    def _remove(self) -> None:
+        """The file, if it may go: the next one takes one that nobody holds."""
+        with suppress(OSError):
+            self.path.unlink()
 
     def _at_work(self) -> AtWorkError:
         holder = ""

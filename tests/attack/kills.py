@@ -175,7 +175,7 @@ class Attack:
         code = self._code(self._start(place))
         different = same_trees(tree(place), self.expected)
         # What was complete when the command was killed is refused, and only what else it had left goes.
-        if code != 0 and (different or "--overwrite" not in self.told):
+        if code != 0 and (different or ("another " not in self.told and "is there already" not in self.told)):
             self._find(how, f"given again it ended with {code}: {self.told[-1000:]}")
         if different:
             self._find(how, f"given again it made others: {', '.join(different[:8])}")
