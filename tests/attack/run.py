@@ -1,51 +1,37 @@
-"""The attack in its long form: ``python tests/attack/run.py --seed 1 --minutes 30``; its figures as a table.
+"""The attack in its long form: ``python tests/attack/run.py --seed 1 --minutes 60``; a table of each part.
 
-Each reader is attacked by damaged files in turn, until the time is over. Ends with code 1 if anything was found.
+Parts: ``fuzz`` (damaged files for every reader), ``faults`` (of the file system), ``kills`` (of commands, at seeded
+moments and steps), ``ranks`` (a process of a launch dies), ``soak`` (the demo in a loop). Each is a script of its own
+here, with options of its own. Ends with code 1 if anything was found.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
-import tempfile
-import time
-from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from attack.fuzz import Finding, all_targets, watched
+SHARES = {"fuzz": 0.3, "faults": 0.2, "kills": 0.3, "ranks": 0.05, "soak": 0.15}
+"""Part -> its share of the minutes."""
 
 
 def main() -> int:
-    """Print a line a reader, then what was found."""
+    """Run the parts one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=30, help="when no further round begins")
-    parser.add_argument("--count", type=int, default=500, help="damaged files a reader and round")
-    parser.add_argument("readers", nargs="*", help="names; all unless given")
+    parser.add_argument("--minutes", type=float, default=60, help="for all; a part ends what it has begun")
+    parser.add_argument("parts", nargs="*", choices=[[], *SHARES], help="all unless given")
     given = parser.parse_args()
-    names = given.readers or list(all_targets())
-    told: dict[str, Counter[str]] = {name: Counter() for name in names}
-    findings: list[Finding] = []
-    end, turn = time.monotonic() + 60 * given.minutes, 0
-    with tempfile.TemporaryDirectory() as folder:
-        while time.monotonic() < end:
-            for name in names:
-                done, found = watched(name, Path(folder, name), count=given.count, seed=1000 * given.seed + turn)
-                told[name] += done
-                findings += found
-            turn += 1
-    print("| reader | read | refused | found |\n| --- | --: | --: | --: |")
-    for name, counts in told.items():
-        print(
-            f"| {name} | {counts['read']:,} | {counts['refused']:,} | {sum(one.target == name for one in findings)} |"
-        )
-    total = sum(counts.total() for counts in told.values())
-    print(f"\n{total:,} inputs, {len(findings)} found; seed {given.seed}, {turn} rounds of {given.count}")
-    for one in findings:
-        print(f"\n{one.target}, seed {one.seed}, input {one.number}: {one.what}")
-    return min(len(findings), 1)
+    shares = {name: SHARES[name] for name in given.parts or SHARES}
+    found = 0
+    for name, share in shares.items():
+        minutes = given.minutes * share / sum(shares.values())
+        print(f"\n## {name} ({minutes:.0f} minutes)\n", flush=True)
+        seed = [] if name == "soak" else ["--seed", str(given.seed)]
+        script = Path(__file__).with_name(f"run_{name}.py")
+        found |= subprocess.run([sys.executable, script, *seed, "--minutes", str(minutes)], check=False).returncode
+    return min(found, 1)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--lasting", type=int, default=6, help="of each lasting fault, operations at which it begins")
     parser.add_argument("--disks", type=int, default=0, help="sizes of a small disk, for those who may mount one")
     parser.add_argument("--most", type=int, default=10_000, help="single faults of a command")
+    parser.add_argument("--minutes", type=float, default=600, help="when no further fault begins, shared by commands")
     parser.add_argument("commands", nargs="*", help="names; all unless given")
     given = parser.parse_args()
     trials: list[Trial] = []
@@ -35,15 +36,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         writers = Writers(Path(folder, "root"))
         writers.prepare()
-        for name in given.commands or writers.commands():
-            trials += _disturb(writers, name, given)
+        names, end = given.commands or list(writers.commands()), time.monotonic() + 60 * given.minutes
+        for place, name in enumerate(names):
+            share = (end - time.monotonic()) / (len(names) - place)
+            trials += _disturb(writers, name, given, end=time.monotonic() + share)
     counts = Counter(trial.command for trial in trials)
     told = sum(bool(trial.found) for trial in trials)
     sys.stdout.write(f"\n{len(trials)} faults in {len(counts)} commands, {told} found; seed {given.seed}\n")
     return min(told, 1)
 
 
-def _disturb(writers: Writers, name: str, given: argparse.Namespace) -> list[Trial]:
+def _disturb(writers: Writers, name: str, given: argparse.Namespace, *, end: float) -> list[Trial]:
     begun = time.monotonic()
     whole, faults = writers.undisturbed(name)
     numbers = chosen(faults, seed=given.seed, each=given.each)
@@ -53,8 +56,11 @@ def _disturb(writers: Writers, name: str, given: argparse.Namespace) -> list[Tri
     plan = [(number, "once") for number in numbers]
     if given.lasting:
         plan += [(at, disk) for disk in ("full", "read-only", "gone") for at in range(0, len(faults.seen), step)]
+    random.Random(given.seed).shuffle(plan)  # Of all kinds something, also where time is short.
     trials = []
     for at, disk in plan:
+        if time.monotonic() > end:
+            break
         trials.append(writers.attempt(name, at, disk, whole, seed=given.seed))  # type: ignore[arg-type]
         _tell(trials[-1], f"{at} {disk} at {faults.seen[at][2]}")
     needed = sum(path.stat().st_size for path in writers.place.rglob("*") if path.is_file()) // 1024

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,8 +35,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=600, help="when no further rank is killed")
     given = parser.parse_args()
-    rng, found = random.Random(given.seed), 0
+    rng, found, done, end = random.Random(given.seed), 0, 0, time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
         files = few(write_world(make_world(80, seed=5), {"much": Captioner(stereotype=0.9)}, Path(folder, "world")))
@@ -52,6 +54,9 @@ def main() -> int:
 
         whole = launched()
         for number in range(given.count):
+            if time.monotonic() > end:
+                break
+            done += 1
             rank, least = rng.randrange(2), rng.randrange(1, 5)
             ended = harmed(launcher(*script), out, harm=kill, which=has_rank(rank), ready=_at_work(out, least))
             wrong = [
@@ -72,7 +77,7 @@ def main() -> int:
                 f"after {ended.seconds:.1f} s: {told_now}\n" + "".join(f"  FOUND {one}\n" for one in wrong)
             )
             sys.stdout.flush()
-    sys.stdout.write(f"{given.count} deaths, {found} found; seed {given.seed}\n")
+    sys.stdout.write(f"{done} deaths, {found} found; seed {given.seed}\n")
     return min(found, 1)
 
 
