@@ -71,6 +71,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     """
     config, out = with_precision(config), open_ablation(config, "detectors")
     if config.human:
+        metrics_with_images(config.metrics)
         tell_unread(config)
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or GroundTruth.read(config.instances, labels=hiding.labels)).only(hiding.labels)

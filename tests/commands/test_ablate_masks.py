@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import done_well, refusal, save_captioner
+from helpers import done_well, judge, refusal, save_captioner
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -126,7 +126,11 @@ def test_masks_change_what_a_checkpoint_writes(
 
     monkeypatch.setattr(ablate_masks, "caption", captioned)
     told = f"no room. Go on from what is finished with: judge ablate masks --out {out}."
-    assert refusal(*ablation) == f"judge: --model git: {told}\n"
+    stopped = judge(*ablation)
+    assert stopped.exit_code == 2
+    *notes, line = stopped.stderr.splitlines()
+    assert line == f"judge: --model git: {told}"
+    assert all("not used by linear" in note for note in notes)  # Settings of the other tests' judges.
     done_well(*ablation)
     assert written == ["none", "box", "box"]
     assert sorted(path.name for path in out.iterdir()) == [LIST, "ablate.yaml", "log.jsonl", "masks.json"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, few, judge, refusal
+from helpers import done_well, few, judge, refusal, save_captioner
 from safetensors import safe_open
 from test_scripts import ROOT, launch
 
@@ -179,12 +179,15 @@ def test_faults(settings: dict[str, object], tmp_path: Path) -> None:
     run_file = written(settings, tmp_path)
     (tmp_path / "file").write_text("")
     for extra, message in [
-        (["--checkpoints", tmp_path / "file"], "file: cannot be written (File exists)"),
+        (["--checkpoints", tmp_path / "file"], "file: is a file. Name a folder"),
         (["--micro-batch", "0"], "'micro_batch': input should be greater than or equal to 1"),
-        (["--model", "mine=nowhere"], "captioner 'mine' has no captions. Write them first: judge caption"),
+        (
+            ["--model", f"mine={save_captioner(tmp_path / 'git')}"],
+            "captioner 'mine' has no captions. Write them first: judge caption",
+        ),
     ]:
         assert message in refusal("train", run_file, *extra)
     assert judge("train", "nowhere.yaml").exit_code == 2
     told = refusal("evaluate", run_file, "--checkpoints", tmp_path / "file", "--out", tmp_path / "out")
-    assert "file: cannot be written (File exists)" in told
+    assert "file: is a file. Name a folder" in told
     assert not list(tmp_path.glob("out*"))
