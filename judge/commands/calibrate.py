@@ -64,7 +64,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
     folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
-    folder.check(config.inputs())
+    in_main_process(lambda: folder.check(config.inputs()))
     for change in config.changes:
         check_name(change)
     read, seen = _groups(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
+from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import remove_empty, write_whole, writing
 from judge.utils.launch import is_main_process
@@ -44,12 +45,11 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
         JudgeError: what concerns the whole folder; nothing is written. Faults of single pictures are in the result's
             ``failures``; where none could be captioned, nothing is written either.
     """
-    _check_out(config)
+    in_main_process(lambda: _check_out(config))
     require("vision", "torch", "transformers", "PIL", "cv2")
     from judge.captioning import caption_pictures
     from judge.captioning.writer import Writing
     from judge.judges.hf_models import check_captioner
-    from judge.training.processes import in_main_process
 
     check_captioner(config.model, where=f"--model {config.model}")
     pictures, failures = in_main_process(lambda: _pictures(config, progress))
@@ -57,43 +57,38 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     with _place(config.out) as notes:
         done = caption_pictures(config.model, pictures, how, device=config.device, notes=notes, progress=progress)
         if done.captions:
-            in_main_process(lambda: _write(config, done.captions))
+            in_main_process(lambda: _finish(config, done.captions, notes))
     empty = sum(not text for text in done.captions.values())
     return CaptionedFolder(len(done.captions), empty, failures + done.failures)
 
 
 @contextmanager
 def _place(out: Path) -> Iterator[Path]:
-    """The folder of ``out``, made if need be, and the file of notes beside it, gone once the captions are written.
+    """The folder of ``out``, made if need be, and the file of notes beside it, which stays if captions are in it.
 
-    Whatever else ends the work leaves the notes, if there are any captions in them. The main process sees to it.
+    The main process sees to it.
     """
-    from judge.captioning.notes import notes_files
-    from judge.training.processes import in_main_process
-
     made = [folder for folder in out.absolute().parents if not folder.exists()]
     notes, lock = _notes(out), Lock.beside(out, f"--out {out}")
 
     def begin() -> None:
         with writing(f"--out {out}"):
             out.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(remove_empty, made)
             lock.acquire()
+            stack.callback(lock.release)
             notes.touch()
+            stack.callback(_remove_blank, notes)
 
-    try:
+    with ExitStack() as stack:
         in_main_process(begin)
         yield notes
-        if is_main_process():
-            with suppress(OSError):  # The captions are there: notes that may not go do no harm.
-                for file in notes_files(notes):
-                    file.unlink()
-    finally:
-        lock.release()
-        if is_main_process():
-            with suppress(OSError):
-                if notes.is_file() and not notes.stat().st_size:
-                    notes.unlink()
-            remove_empty(made)
+
+
+def _remove_blank(notes: Path) -> None:
+    with suppress(OSError):
+        if not notes.stat().st_size:
+            notes.unlink()
 
 
 def _notes(out: Path) -> Path:
@@ -124,15 +119,11 @@ def _tidy(out: Path, lock: Lock) -> None:
     """What a killed command has left goes, unless the same command can go on from it."""
     from judge.captioning.notes import notes_files
 
-    with writing(f"--out {out}"):
-        lock.acquire()
-        try:
-            notes = _notes(out)
-            if out.exists() and notes.exists() and notes.stat().st_mtime_ns <= out.stat().st_mtime_ns:
-                for file in notes_files(notes):
-                    file.unlink()
-        finally:
-            lock.release()
+    with writing(f"--out {out}"), lock.holding():
+        notes = _notes(out)
+        if out.exists() and notes.exists() and notes.stat().st_mtime_ns <= out.stat().st_mtime_ns:
+            for file in notes_files(notes):
+                file.unlink()
 
 
 def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
@@ -202,9 +193,14 @@ def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[HiddenP
     return pictures, failures
 
 
-def _write(config: CaptionConfig, captions: Mapping[str, str]) -> None:
+def _finish(config: CaptionConfig, captions: Mapping[str, str], notes: Path) -> None:
+    """Write the captions; the notes of them may go."""
     from judge.captioning import write_captions
+    from judge.captioning.notes import notes_files
 
     with writing(f"--out {config.out}"):
         write_whole(settings_beside(config.out), config.to_yaml().encode())
     write_captions(config.out, captions)
+    with suppress(OSError):  # The captions are there: notes that may not go do no harm.
+        for file in notes_files(notes):
+            file.unlink()

@@ -37,6 +37,7 @@ from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.products import AND
+from judge.training.processes import in_main_process
 from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
 from judge.types import Progress
@@ -128,7 +129,7 @@ def run(
     config = with_precision(config)
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
-        directory.check(config.inputs())
+        in_main_process(lambda: directory.check(config.inputs()))
     silent = models_to_caption(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
@@ -342,7 +343,6 @@ def with_precision(config: S) -> S:
     if config.precision != "auto":
         return config
     from judge.training.precision import find_precision
-    from judge.training.processes import in_main_process
 
     return config.model_copy(update={"precision": in_main_process(find_precision)})
 

@@ -76,7 +76,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             _remove_others(out.partial, {row.masked for row in masked.rows})
             _write(masked, config, out.partial)
             out.publish()
-        else:
+        elif not out.holds_work():
             out.discard()
     return MaskedFolder(masked, left_out, hiding.labels, correlated)
 
@@ -93,12 +93,13 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
 
 def _remove_others(folder: Path, wanted: Collection[str]) -> None:
     """Remove pictures that a killed run of other settings, or on other pictures, has left; and the log."""
+    kept = {*wanted, LIST}
     for base, folders, files in os.walk(folder, topdown=False):
         place = Path(base).relative_to(folder)
         if _STORE in place.parts:
             continue
         for name in files:
-            if (place / name).as_posix() not in {*wanted, LIST}:
+            if (place / name).as_posix() not in kept:
                 (folder / place / name).unlink()
         for name in folders:
             with suppress(OSError):  # It is wanted.

@@ -159,7 +159,8 @@ def _published(made: Path | None, figures: Path | None, page: Path) -> Iterator[
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    inner = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    return {name: path.read_bytes() if path.is_file() else b"" for name, path in inner.items()}
 
 
 def _there_already(figures: Path) -> JudgeError:

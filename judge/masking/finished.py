@@ -36,7 +36,7 @@ class Finished:
         self._known: dict[str, Mapping[str, Any]] = {}
         if (path := folder / _BATCHES).is_file():
             for line in path.read_bytes().splitlines():
-                with suppress(DamagedError):  # A kill may have cut it.
+                with suppress(DamagedError, LookupError, TypeError):  # A kill may have cut it, or it is no batch.
                     entry = unseal(line)
                     self._known[entry["key"]] = entry
 

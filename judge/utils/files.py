@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ HALF_WRITTEN = ".judge-"  # Begins the names of files that are being written.
 _swept = set[Path]()  # Folders in which this process writes: looked through once.
 _MEND = "name a folder that you own, on a disk with room"
 _FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_TOO_MANY_OPEN = {errno.EMFILE, errno.ENFILE}
+_FEWER = "raise the limit (ulimit -n), or let fewer work at a time (--workers 1); then give the same command again"
 _CHECK = "check its permissions and its disk; then give the same command again"
 
 
@@ -59,33 +62,46 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
     if lack := lack_of_memory(error):
         return lack
     fault = _of_system(error)
-    if fault and fault.errno == errno.ENAMETOOLONG:
-        return JudgeError("the name is too long", where=where, mend="choose a shorter one")
-    if fault and fault.errno in _FULL_OR_FOREIGN:
-        return JudgeError(f"cannot be written ({fault.strerror})", where=where, mend=_MEND)
-    if fault and fault.errno is not None and not isinstance(fault, ConnectionError):
-        where = fault.filename if isinstance(fault.filename, str) else where
-        return JudgeError(f"cannot be read or written ({fault.strerror})", where=where, mend=_CHECK)
-    return None
+    if fault is None or fault.errno is None or isinstance(fault, ConnectionError):
+        return None
+    if isinstance(fault, socket.gaierror):
+        return JudgeError(f"a server cannot be found ({fault.strerror})", mend="check the connection")
+    if fault.errno in _TOO_MANY_OPEN:
+        return JudgeError(f"no more files can be opened ({fault.strerror})", mend=_FEWER)
+    what, mend = f"cannot be read or written ({fault.strerror})", _CHECK
+    if fault.errno == errno.ENAMETOOLONG:
+        what, mend = "the name is too long", "choose a shorter one"
+    elif fault.errno in _FULL_OR_FOREIGN:
+        what, mend = f"{'' if where else 'a file '}cannot be written ({fault.strerror})", _MEND
+    elif isinstance(fault.filename, str):
+        where = fault.filename
+    return JudgeError(what, where=where, mend=mend)
 
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it."""
-    with beside(path) as file:
-        file.write_bytes(data)
+    with _half_written(path.parent) as written:
+        written.write_bytes(data)
+        _place(written, path)
 
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
     """A file to write, which is then renamed to ``path``; nothing is left of it where writing fails.
 
-    Of a process that is killed it stays, and goes when the next one writes into that folder.
+    Of a process that is killed it stays, and goes when the next one writes into that folder; but where the file system
+    knows no locks, nobody can tell, and it stays.
     """
-    with _half_written(path.parent) as written:
+    # Its lock is a file of its own: libraries put others in place of those that they write.
+    with _half_written(path.parent, ".lock") as written:
         yield written
-        with written.open("rb+") as file:
-            os.fsync(file.fileno())
-        written.replace(path)
+        _place(written, path)
+
+
+def _place(written: Path, path: Path) -> None:
+    with written.open("rb+") as file:
+        os.fsync(file.fileno())
+    written.replace(path)
 
 
 def check_writable(folder: Path) -> None:
@@ -100,16 +116,16 @@ def check_writable(folder: Path) -> None:
 
 
 @contextmanager
-def _half_written(folder: Path) -> Iterator[Path]:
+def _half_written(folder: Path, lock_ending: str = "") -> Iterator[Path]:
     """A file in ``folder`` that this process holds, and that goes if it is still there.
 
-    Its lock is a file of its own: libraries put others in place of those that they write.
+    ``lock_ending``: ends the name of its lock; without any it is its own.
     """
     if folder not in _swept:
         _swept.add(folder)
         sweep(folder)
     written = folder / f"{HALF_WRITTEN}{secrets.token_hex(8)}"  # No longer than names may be.
-    lock = Lock(written.with_name(f"{written.name}.lock"))
+    lock = Lock(written.with_name(f"{written.name}{lock_ending}"), str(folder))
     try:
         lock.acquire()
         yield written
@@ -130,8 +146,9 @@ def sweep(folder: Path) -> None:
     """Remove what killed processes were writing in ``folder``."""
     with suppress(OSError):
         for path in folder.iterdir():
-            if is_half_written(path.name) and path.suffix:
-                remove_left(path.with_suffix(""), path)
+            if is_half_written(path.name):
+                lock = path.with_name(f"{path.name}.lock")
+                remove_left(path.with_suffix(""), lock if lock.exists() else path)
 
 
 def is_half_written(name: str) -> bool:

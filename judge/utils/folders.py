@@ -86,11 +86,8 @@ class OutputFolder:
     def tidy(self) -> None:
         """What a killed command has left goes, or back to its place, unless the same command can go on from it."""
         if is_left(self.lock.path):
-            self.lock.acquire()
-            try:
+            with self.lock.holding():
                 self._sweep()
-            finally:
-                self.lock.release()
 
     def _listed(self, folder: Path) -> Listed | None:
         """What the list of ``folder`` names, which lies at the output's place; None where nothing is in it.
@@ -205,14 +202,16 @@ class OutputFolder:
         if not self.path.exists():
             self.partial.rename(self.path)
             return
-        self.path.rename(old)
         try:
+            self.path.rename(old)
             self._check_replaced(old, self._listed(old))
             self.partial.rename(self.path)
         except BaseException:
-            old.rename(self.path)
+            if old.exists() and not self.path.exists():
+                old.rename(self.path)
             raise
-        remove_listed(old)
+        with suppress(OSError):  # The new one is in its place.
+            remove_listed(old)
 
 
 class ResumableFolder(OutputFolder):

@@ -19,8 +19,7 @@ Listed = Mapping[str, int]
 
 def write_list(folder: Path, kind: str) -> None:
     """Write ``.caption-judge`` into ``folder``: its kind, this package's version, and what lies in it by now."""
-    content = {"kind": kind, "version": version("caption-judge"), "files": _within(folder)}
-    write_whole(folder / LIST, (json.dumps(content, indent=0) + "\n").encode())
+    _save(folder, {"kind": kind, "version": version("caption-judge"), "files": _within(folder)})
 
 
 def read_list(folder: Path, kind: str | None = None) -> Listed | None:
@@ -39,16 +38,18 @@ def write_again(path: Path, data: bytes) -> None:
     if path.name in (read_list(path.parent) or ()):
         content = json.loads((path.parent / LIST).read_bytes())
         content["files"][path.name] = len(data)
-        write_whole(path.parent / LIST, (json.dumps(content, indent=0) + "\n").encode())
+        _save(path.parent, content)
 
 
 def forget_folder(folder: Path, name: str) -> None:
     """Remove a folder in ``folder``, where its list names it, and then from the list; nothing of any other."""
     if f"{name}/" in (read_list(folder) or ()):
         shutil.rmtree(folder / name, ignore_errors=True)
+        if (folder / name).exists():
+            return
         content = json.loads((folder / LIST).read_bytes())
         content["files"] = {one: size for one, size in content["files"].items() if not one.startswith(f"{name}/")}
-        write_whole(folder / LIST, (json.dumps(content, indent=0) + "\n").encode())
+        _save(folder, content)
 
 
 def find_stranger(folder: Path, listed: Listed) -> tuple[str, str] | None:
@@ -75,6 +76,10 @@ def remove_listed(folder: Path) -> None:
         if not _within(folder):
             (folder / LIST).unlink(missing_ok=True)
             folder.rmdir()
+
+
+def _save(folder: Path, content: Mapping[str, object]) -> None:
+    write_whole(folder / LIST, (json.dumps(content, indent=0) + "\n").encode())
 
 
 def _within(folder: Path) -> dict[str, int]:

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,8 +21,10 @@ from judge.errors import JudgeError
 _LONGEST = 200
 # Whoever only asks whether a lock is held holds it for a moment.
 _TRIES, _PAUSE = 10, 0.02
+_HOLDER = re.compile(rb"(process \d+ on .+)?", re.DOTALL)
+_NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK}
 _OWNED, _NEW = ".owned", ".owned.new"
-_SCRATCH = "judge-"
+_SCRATCH = "caption-judge-scratch-"
 _LONG = 60.0  # Seconds: nobody takes so long to lock the folder that he has made.
 
 
@@ -46,7 +49,7 @@ class Lock:
     @classmethod
     def beside(cls, out: Path, where: str) -> Lock:
         """The lock of an output, a file or a folder, which lies beside it while a command works."""
-        return cls(out.parent / f".{short(out.name)}.lock", where)
+        return cls(out.parent / f".{short(out.name)}.judge-lock", where)
 
     @property
     def held(self) -> bool:
@@ -67,29 +70,47 @@ class Lock:
 
         Raises:
             AtWorkError: another process holds it.
-            OSError: the file cannot be made.
+            JudgeError: the file is no lock.
+            OSError: the file cannot be made, or locked.
         """
         for _ in range(_TRIES):
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = _open(self.path, os.O_CREAT)
             try:
+                self._check_own(file)
                 locked = _lock(file)
-                ours = bool(locked) and _is_at(file, self.path)
-            except BaseException:
-                os.close(file)
-                raise
-            if ours:
-                with suppress(OSError):  # Who holds it is told where there is room to write it.
-                    os.truncate(file, 0)
-                    os.write(file, _own_name().encode())
-                self._file = file
-                return
-            os.close(file)
+                if locked and _is_at(file, self.path):
+                    self._file = file
+                    _held.add(self)
+                    with suppress(OSError):  # Who holds it is told where there is room to write it.
+                        os.truncate(file, 0)
+                        os.write(file, _own_name().encode())
+                    return
+            finally:
+                if self._file is None:
+                    os.close(file)
             if locked is None:
                 self.path.unlink(missing_ok=True)
                 return
             if not locked:  # Else whoever held it has just removed it.
                 time.sleep(_PAUSE)
         raise self._at_work()
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Hold it meanwhile; raises as ``acquire`` does."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def _check_own(self, file: int) -> None:
+        """Refuse a file that somebody else has given this name."""
+        said = os.read(file, 1000)
+        os.lseek(file, 0, os.SEEK_SET)
+        if not _HOLDER.fullmatch(said):
+            what, mend = f"{self.path.name} beside it is no lock of this program", "move that file elsewhere"
+            raise JudgeError(what, where=self.where, mend=mend)
 
     def release(self) -> None:
         """Let go of it, where it is held; nothing is left behind."""
@@ -105,6 +126,13 @@ class Lock:
                 with suppress(OSError):
                     os.close(file)
 
+    def forget(self) -> None:
+        """Hold it no more in this process, which another one has forked off that holds it still."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                os.close(file)
+
     def _remove(self) -> None:
         """The file, if it may go: the next one takes one that nobody holds."""
         with suppress(OSError):
@@ -115,7 +143,8 @@ class Lock:
         with suppress(OSError, ValueError):
             holder = self.path.read_text(encoding="utf-8")
         what = f"another command is at work there ({holder or 'a process'})"
-        return AtWorkError(what, where=self.where, mend="wait for it, or name another --out")
+        option = self.where.partition(" ")[0] or "place"
+        return AtWorkError(what, where=self.where, mend=f"wait for it, or name another {option}")
 
 
 def short(name: str) -> str:
@@ -128,15 +157,14 @@ def short(name: str) -> str:
 
 def is_held(path: Path) -> bool | None:
     """Whether a process, this one too, holds the lock ``path``; None where there is no such file, or no locks."""
-    try:
-        file = os.open(path, os.O_RDWR)
-    except OSError:
-        return None
-    try:
-        locked = _lock(file)
-        return None if locked is None else not locked
-    finally:
-        os.close(file)
+    with suppress(OSError):
+        file = _open(path)
+        try:
+            locked = _lock(file)
+            return None if locked is None else not locked
+        finally:
+            os.close(file)
+    return None
 
 
 def is_left(path: Path) -> bool:
@@ -147,11 +175,11 @@ def is_left(path: Path) -> bool:
 def remove_left(path: Path, lock: Path) -> None:
     """Remove a file and its lock, if the process that held this was killed."""
     with suppress(OSError):
-        file = os.open(lock, os.O_RDWR)
+        file = _open(lock)
         try:
             if _lock(file) and _is_at(file, lock):  # Held meanwhile: whoever has just made it makes another one.
                 path.unlink(missing_ok=True)
-                lock.unlink()
+                lock.unlink(missing_ok=True)
         finally:
             os.close(file)
 
@@ -163,16 +191,16 @@ def scratch(place: Path | None = None) -> Iterator[Path]:
     ``place``: the folder to make it in, under a hidden name; the system's own for such folders unless given.
     """
     prefix = f".{_SCRATCH}" if place else _SCRATCH
-    for left in (place or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
-        if is_left(left / _OWNED) or _is_deserted(left):
-            shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     lock = Lock(folder / _NEW)
     try:
         # Held before it has the name by which others tell that nobody holds it any more.
         lock.acquire()
-        if lock.held:
+        if lock.held:  # Where there are no locks, nobody can tell what is left.
             lock.path.rename(folder / _OWNED)
+            for left in folder.parent.glob(f"{prefix}*"):
+                if is_left(left / _OWNED) or _is_deserted(left):
+                    shutil.rmtree(left, ignore_errors=True)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -187,8 +215,17 @@ def _is_deserted(folder: Path) -> bool:
     return False
 
 
+def _open(path: Path, flags: int = 0) -> int:
+    """A lock's file; never one that a link leads to."""
+    return os.open(path, os.O_RDWR | flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def _lock(file: int) -> bool | None:
-    """Whether it could be locked; None where there are no locks."""
+    """Whether it could be locked; None where there are no locks.
+
+    Raises:
+        OSError: whether there are any cannot be told.
+    """
     if sys.platform == "win32":
         return None
     import fcntl
@@ -196,7 +233,11 @@ def _lock(file: int) -> bool | None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return False if error.errno in {errno.EWOULDBLOCK, errno.EACCES} else None
+        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+            return False
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
     return True
 
 
@@ -210,7 +251,7 @@ def _unlock(file: int) -> None:
 
 def _is_at(file: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(file), path.stat())
+        return os.path.samestat(os.fstat(file), path.lstat())
     except FileNotFoundError:
         return False
 
@@ -219,3 +260,16 @@ def _own_name() -> str:
     import socket
 
     return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+_held = weakref.WeakSet[Lock]()
+
+
+def _let_go_in_child() -> None:
+    """A process that was forked off holds nothing: it may live longer than this one."""
+    for lock in list(_held):
+        lock.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)

@@ -170,7 +170,7 @@ class Attack:
     def _finish(self, place: Path, how: str) -> None:
         """The same command once more: what it makes must be what was expected, and nothing else be left."""
         for folder in (place, place.parent / "temporary"):
-            for path in folder.glob("*judge-????????"):  # A minute is given to who has just made one, to lock it.
+            for path in folder.glob("*judge-scratch-????????"):  # Who has just made one has a minute to lock it.
                 os.utime(path, (time.time() - 120,) * 2)
         code = self._code(self._start(place))
         different = same_trees(tree(place), self.expected)
@@ -179,7 +179,7 @@ class Attack:
             self._find(how, f"given again it ended with {code}: {self.told[-1000:]}")
         if different:
             self._find(how, f"given again it made others: {', '.join(different[:8])}")
-        if left := [path.name for path in (place.parent / "temporary").glob("judge-*")]:
+        if left := [path.name for path in (place.parent / "temporary").glob("caption-judge-*")]:
             self._find(how, f"left in the temporary folder: {left}")
 
     def _find(self, how: str, what: str) -> None:

@@ -81,7 +81,7 @@ def measure(seconds: float, before: set[str], temporary: Path) -> Loop:
     workers = sum(child.memory_info().rss for child in children)
     others = {path.name for place in (temporary, _SHARED) if place.is_dir() for path in place.iterdir()} - before
     of_joblib = {name for name in others if name.startswith(f"joblib_memmapping_folder_{process.pid}_")}
-    left = [name for name in others if name.startswith(("judge-", "tmp"))]
+    left = [name for name in others if name.startswith(("caption-judge-", "tmp"))]
     counts = process.num_fds(), process.num_threads(), len(children), len(left), len(of_joblib)
     return Loop(seconds, process.memory_info().rss / 1e6, workers / 1e6, *counts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -543,6 +544,13 @@ def test_a_killed_run_goes_on(world: World) -> None:
     with (partial / ".finished" / "batches.jsonl").open("a") as file:
         file.write('\n{"key": "cut')
     before = {row[1]: (partial / row[1]).stat().st_mtime_ns for row in finished}
+    there = world.images.rename(world.root / "there")  # As if the disk were away for a while.
+    world.images.mkdir()
+    for path in there.iterdir():
+        (world.images / path.name).touch()
+    assert world.run().exit_code == 1
+    shutil.rmtree(world.images)
+    there.rename(world.images)
     assert world.run().exit_code == 0
     again = [name for name, written in before.items() if (world.out / name).stat().st_mtime_ns != written]
     assert 1 <= len(again) <= 8 < len(before)  # A batch.

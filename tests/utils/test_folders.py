@@ -22,7 +22,7 @@ from judge.calibration.world import Captioner
 from judge.errors import JudgeError
 from judge.utils.folders import OutputFolder, ResumableFolder
 from judge.utils.listed import LIST, write_again
-from judge.utils.locks import scratch
+from judge.utils.locks import is_left, scratch
 
 FAST = [
     *("--metrics", "lic", "--judge", "linear", "--resamples", "100"),
@@ -158,6 +158,55 @@ def test_killed_between_both_renames(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"out/figures/one.svg": "second"}
 
 
+def test_an_interrupt_between_both_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C as soon as the earlier run lies aside: it is in its place again, and the new one goes on."""
+    make(tmp_path / "out")
+    rename = Path.rename
+
+    def interrupted(path: Path, to: Path) -> None:
+        rename(path, to)
+        if path.name == "out":
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "out", "second", overwrite=True)
+    left = {"figures/one.svg": "second", "members/finished": "second"}
+    assert tree(tmp_path / "out") == {"figures/one.svg": "first"}
+    assert tree(tmp_path / "out.partial") == left
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_file_that_is_called_like_a_lock_stays(tmp_path: Path, linked: bool) -> None:
+    """A user's own: never emptied, never removed; nor what a link of that name leads to."""
+    thesis = tmp_path / "thesis.tex"
+    lock = tmp_path / ".out.judge-lock"
+    (thesis if linked else lock).write_text("years of work", encoding="utf-8")
+    if linked:
+        lock.symlink_to(thesis)
+    with pytest.raises(JudgeError, match="symbolic links" if linked else r"no lock of this program\. Move that file"):
+        make(tmp_path / "out")
+    assert lock.read_text(encoding="utf-8") == "years of work"
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_lock_goes_with_its_process_not_with_the_children(tmp_path: Path) -> None:
+    """A process that was forked off, as a DataLoader's worker is, lives on after its parent was killed."""
+    code = "import os, signal, sys, time\nfrom pathlib import Path\nfrom judge.utils.locks import Lock\n"
+    code += f"lock = Lock(Path({str(tmp_path / 'lock')!r}))\nlock.acquire()\n"
+    code += "if os.fork(): os.kill(os.getpid(), signal.SIGKILL)\nprint(os.getpid(), flush=True)\ntime.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    child = int(process.stdout.readline())
+    try:
+        process.wait()
+        assert is_left(tmp_path / "lock")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.stdout.close()
+
+
 def test_leftovers_of_killed_commands_go_and_nothing_else(tmp_path: Path) -> None:
     """Of the same folder, recognised by name and list; not another folder's, not what only looks like one.
 
@@ -174,7 +223,7 @@ def test_leftovers_of_killed_commands_go_and_nothing_else(tmp_path: Path) -> Non
     (tmp_path / ".out.0123456789abcdef.partial").mkdir()
     (tmp_path / ".out.0123456789abcdef.partial" / "thesis.tex").write_text("years of work", encoding="utf-8")
     assert len(list(tmp_path.glob(".out.*.partial"))) == 2
-    assert (tmp_path / ".out.lock").exists()
+    assert (tmp_path / ".out.judge-lock").exists()
     killed.check()
     with killed.working():
         killed.begin()
@@ -232,7 +281,8 @@ def test_where_the_file_system_has_no_locks(tmp_path: Path, monkeypatch: pytest.
 def test_temporary_folders_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One is at work, one was killed; a user's own of the same name stays."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    (tmp_path / "judge-mine").mkdir()
+    mine = tmp_path / "caption-judge-scratch-mine"
+    mine.mkdir()
     code = "import sys\nfrom judge.utils.locks import scratch\n"
     code += "with scratch() as folder: print(folder, flush=True); sys.stdin.read()"
     several = [
@@ -245,9 +295,9 @@ def test_temporary_folders_of_killed_processes_go(tmp_path: Path, monkeypatch: p
     assert killed.is_dir()
     monkeypatch.setattr("tempfile.tempdir", None)
     with scratch() as own:
-        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["judge-mine", own.name, working.name])
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.name, own.name, working.name])
     several[1].communicate()
-    assert [path.name for path in tmp_path.iterdir()] == ["judge-mine"]
+    assert list(tmp_path.iterdir()) == [mine]
 
 
 @pytest.fixture(scope="module")
