@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.masking.images import read_bytes
 from judge.masking.sheet import Tile
 from judge.utils.files import write_whole
@@ -36,7 +36,7 @@ class Finished:
         self._known: dict[str, Mapping[str, Any]] = {}
         if (path := folder / _BATCHES).is_file():
             for line in path.read_bytes().splitlines():
-                with suppress(DamagedError, LookupError, TypeError):  # A kill may have cut it, or it is no batch.
+                with suppress(DamagedError, *FAULTS):  # A kill may have cut it, or it is no batch.
                     entry = unseal(line)
                     self._known[entry["key"]] = entry
 

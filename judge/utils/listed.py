@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
+from judge.errors import FAULTS
 from judge.utils.files import write_whole
 
 LIST = ".caption-judge"
@@ -28,7 +29,7 @@ def read_list(folder: Path, kind: str | None = None) -> Listed | None:
         content = json.loads((folder / LIST).read_bytes())
         known = isinstance(content["kind"], str) and kind in {None, content["kind"]}
         return {str(name): int(size) for name, size in content["files"].items()} if known else None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, *FAULTS):
         return None
 
 
