@@ -58,7 +58,7 @@ class Finished:
     def take(self, key: str) -> tuple[list[Any], list[Tile]] | None:
         """The rows and tiles of a batch, if it is finished, and what was written of it is there, unchanged."""
         entry = self._known.get(key)
-        with suppress(OSError):
+        with suppress(OSError, *FAULTS):
             if entry and all(digest((self.out / row[1]).read_bytes()) == found for row, found in entry["rows"]):
                 panels = (self.folder / f"{key}.npz").read_bytes() if entry["tiles"] else b""
                 if digest(panels) == entry["panels"]:

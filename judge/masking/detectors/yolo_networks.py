@@ -291,7 +291,7 @@ def _check_architecture(architecture: Mapping[str, Any], where: str) -> None:
     if not re.fullmatch(r"(torch\.)?nn\.\w+\(\)", str(architecture.get("activation") or "nn.SiLU()")):
         raise refuse("has an activation that is no plain torch.nn class")
     parts = [architecture.get(part) for part in ("backbone", "head")]
-    rows = [row for part in parts for row in (part if part and isinstance(part, list) else [None])]
+    rows: list[Any] = [row for part in parts for row in (part if part and isinstance(part, list) else [None])]
     for row in rows:
         if not isinstance(row, list) or len(row) != 4 or not isinstance(row[2], str) or not isinstance(row[3], list):
             raise refuse("has a row that is not [from, repeats, module, arguments]")
