@@ -29,5 +29,4 @@ def align(config: AlignConfig) -> None:
     say(f"METEOR: aligned against original captions, both masked. Vectors: {found.vectors}.")
     for line in found.notes:
         say(f"NOTE: {line}")
-    plot = config.out / PLOT
-    say(f"The results are in {config.out}" + (f"; look at {plot}" if plot.exists() else ""))
+    say(f"The results are in {config.out}; look at {config.out / PLOT}")

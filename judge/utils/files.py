@@ -130,8 +130,10 @@ def _half_written(folder: Path, lock_ending: str = "") -> Iterator[Path]:
         lock.acquire()
         yield written
     finally:
-        with suppress(OSError):  # It has its name, or is half written and may not go.
-            written.unlink()
+        try:
+            written.unlink(missing_ok=True)
+        except OSError:  # It may not go: the next one that is written here tries again.
+            _swept.discard(folder)
         lock.release()
 
 

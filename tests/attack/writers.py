@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ Tree = dict[str, str]
 """Name -> checksum of each file, folders with none."""
 _UNEQUAL = {"log.jsonl", ".caption-judge"}
 """Files that tell times, or the sizes of those that do."""
+_STORES = {"members", ".finished"}
 
 
 @dataclass
@@ -94,6 +96,10 @@ class Writers:
             "predict": ["predict", "--judge-weights", kept / self._trained(), *both[2:4], "--out",
                         place / "predicted.csv"],
             "export": ["export", "--judge-weights", kept / self._trained(), "--out", place / "exported"],
+            "attribute": ["attribute", "--judge-weights", kept / self._trained(), *both[2:4], "--methods", "occlusion",
+                          "--out", place / "attributed"],
+            "ablate": ["ablate", "detectors", "--images", inputs / "pictures", *hides[:2], "--detectors", "gt",
+                       "--resamples", 100, "--out", place / "ablated"],
             "demo": ["demo", "--anonymous", "--images", 200, "--out", place / "demo"],
             "train-seen": ["train", *both, *seen, "--metrics", "imagecaptioner2", "--judge", "sat", *once,
                            "--image-size", 64, "--checkpoints", place / "kept"],
@@ -196,8 +202,12 @@ class Writers:
             return {name: one for name, one in found.items() if name in whole or name not in about}
         if trial.met and trial.met[0] == "list" and trial.disk == "once":  # What could not be found to be removed.
             return {name: one for name, one in found.items() if name in whole or not name.startswith(".")}
-        if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows.
-            return {name: one for name, one in found.items() if name in whole or "/.judge-" not in name}
+        if trial.code != 2 and trial.met and {".caption-judge", *_STORES} & {*Path(trial.met[1]).parts}:
+            # Behind the result, which is whole: what was kept to go on stays until the next command.
+            return {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
+        if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, and locks.
+            stuck = re.compile(r"(.*/)?\.(judge-[0-9a-f]+(\.lock)?|.+\.judge-lock|caption-judge-scratch-.*)")
+            return {name: one for name, one in found.items() if name in whole or not stuck.fullmatch(name)}
         return found
 
     def _half(self, name: str, published: Sequence[str], whole: Tree) -> list[str]:
