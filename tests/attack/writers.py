@@ -59,6 +59,7 @@ class Writers:
             folder.mkdir(parents=True)
         captioners = {"much": Captioner(stereotype=0.9), "some": Captioner(stereotype=0.4)}
         self.files = few(write_world(make_world(60, seed=5), captioners, self.inputs / "world", pictures=64))
+        self.large = write_world(make_world(200, seed=6), {}, self.inputs / "large")
         save_captioner(self.inputs / "git", "git", seed=3)
         (self.inputs / "pictures").mkdir()
         for path in sorted((self.files.folder / "images").iterdir())[:6]:
@@ -88,7 +89,8 @@ class Writers:
             "caption": ["caption", *model, "--out", place / "captions.json"],
             "mask": ["mask", "--images", inputs / "pictures", *hides, "--out", place / "masked"],
             "align": ["align", *both[:4], "--vectors", "corpus", "--meteor", 0, "--out", place / "aligned"],
-            "calibrate": ["calibrate", "--human", files.human, *labels, "--metrics", "lic", *dose, "--workers", 1,
+            "calibrate": ["calibrate", "--human", self.large.human, "--labels", self.large.labels,
+                          "--metrics", "lic", *dose, "--workers", 1,
                           "--resamples", 100, "--out", place / "calibration"],
             "anonymous": ["anonymous", "--captions", files.captions["much"], "--out", place / "rated"],
             "report": ["report", run, "--out", place / "page.html", "--figures", place / "figures"],
@@ -195,6 +197,9 @@ class Writers:
     def _made(self, trial: Trial, whole: Tree) -> Tree:
         """What lies there, without what could not be removed since this was the fault."""
         found = tree(self.place)
+        if trial.code != 2 and trial.met and {".caption-judge", *_STORES} & {*Path(trial.met[1]).parts}:
+            # Behind the result, which is whole: what was kept to go on stays until the next command.
+            return {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
         if trial.met and trial.met[0] in {"unlink", "rmdir", "open"} and trial.disk == "once":
             stuck = Path(trial.met[1])
             about = {name for name in found if stuck.is_relative_to(self.place / name)}
@@ -202,9 +207,6 @@ class Writers:
             return {name: one for name, one in found.items() if name in whole or name not in about}
         if trial.met and trial.met[0] == "list" and trial.disk == "once":  # What could not be found to be removed.
             return {name: one for name, one in found.items() if name in whole or not name.startswith(".")}
-        if trial.code != 2 and trial.met and {".caption-judge", *_STORES} & {*Path(trial.met[1]).parts}:
-            # Behind the result, which is whole: what was kept to go on stays until the next command.
-            return {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
         if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, and locks.
             stuck = re.compile(r"(.*/)?\.(judge-[0-9a-f]+(\.lock)?|.+\.judge-lock|caption-judge-scratch-.*)")
             return {name: one for name, one in found.items() if name in whole or not stuck.fullmatch(name)}
