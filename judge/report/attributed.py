@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pandas as pd
 
 from judge.attribution.mass import AttributionScore
 from judge.errors import FAULTS, JudgeError
+from judge.masking.images import read_picture
 from judge.report.attribution import MapRow, map_table
 from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
@@ -81,8 +81,7 @@ def _readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Pillow's, of what is no picture, have neither.
-        why = f"{Path(str(error.filename)).name}: {error.strerror}" if error.filename else "a map is no picture"
+        why = f"{Path(str(error.filename)).name}: {error.strerror}"
         what = f"no attributions can be read there ({why})"
         raise JudgeError(what, where=f"--attributions {folder}", mend=mend) from error
     except (*FAULTS, JudgeError) as error:
@@ -136,12 +135,7 @@ def _captions(table: pd.DataFrame) -> Iterator[ShadedCaption]:
 def _as_jpeg(path: Path) -> bytes:
     from PIL import Image
 
-    try:
-        bombs = warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning)
-        with bombs, Image.open(path, formats=["PNG"]) as picture:
-            small = picture.convert("RGB")
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ValueError(path) from error
+    small = Image.fromarray(read_picture(path.parent, path.name).pixels)
     small.thumbnail((_SIDE, _SIDE))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=_QUALITY)

@@ -141,6 +141,8 @@ def _limited(most: int, where: str) -> Iterator[None]:
 
     def add(module: Any, name: str, parameter: Any) -> None:
         nonlocal count
+        if parameter is not None and not parameter.numel():
+            raise JudgeError("its architecture has a layer without weights", where=where, mend=_AGAIN)
         count += 0 if parameter is None else parameter.numel()
         if count > most:
             what = "its architecture is of a network much larger than its weights"
