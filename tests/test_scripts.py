@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,45 +16,19 @@ import psutil
 import pytest
 import yaml
 from accelerate.commands import launch as accelerate_launch
-from helpers import done_well, few, judge, pictures_of, refusal, save_captioner
+from helpers import done_well, judge, pictures_of, refusal, save_captioner
+from launching import ROOT, launch, launcher, write_run_file
 
 from judge.calibration.grammar import make_world, write_world
-from judge.calibration.world import FAITHFUL, Captioner
+from judge.calibration.world import FAITHFUL
 from judge.commands.caption import caption
 from judge.config import CaptionConfig, make_config
 from judge.masking.images import encode
 
-ROOT = Path(__file__).parents[1]
-
-
-def launch(
-    *arguments: object, config: Path = ROOT / "accelerate_config.yaml", timeout: float = 300
-) -> subprocess.CompletedProcess[str]:
-    command = launcher(*arguments, config=config)
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-
-
-def launcher(*arguments: object, config: Path = ROOT / "accelerate_config.yaml") -> list[str]:
-    # Tests run side by side: each launch meets at a port of its own.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    launching = ["-m", "accelerate.commands.launch", "--config_file", config, "--main_process_port", port]
-    return [str(part) for part in [sys.executable, *launching, *arguments]]
-
 
 @pytest.fixture(scope="module")
 def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scripts")
-    files = few(write_world(make_world(120, seed=5), {"much": Captioner(stereotype=0.9)}, folder / "world"))
-    settings = {
-        "human": str(files.human), "captions": [*map(str, files.captions.values())], "labels": str(files.labels),
-        "judge": ["lstm", "linear"], "protocol": "paper", "seeds": 2, "epochs": 2, "learning_rate": 0.002,
-        "resamples": 100, "out": str(folder / "one"),
-    }  # fmt: skip
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    return path
+    return write_run_file(tmp_path_factory.mktemp("scripts"))
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -153,44 +125,6 @@ def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:
     done = launch("--num_processes", 2, ROOT / "tests" / "data_parallel.py", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "equal" in done.stdout
-
-
-@pytest.mark.parametrize(("rank", "told"), [("1", 1), ("all", 0)])
-def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank: str, told: int) -> None:
-    """In the midst of a sum; said once, by the main process where it has met it too. No process waits for ever."""
-    script, out = ROOT / "tests" / "fault_in_one.py", run_file.parent / f"fault-{rank}"
-    launched = ["--num_processes", 2, script, rank, run_file, "--judge", "lstm", "--sharing", "data", "--out", out]
-    done = launch(*launched, timeout=90)
-    assert done.returncode != 0
-    lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
-    assert lines == [f"judge: rank {told}: no room."]
-    # Of its own the launcher has one to tell, of ours there is none.
-    assert "judge/training" not in done.stderr
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("victim", ["0", "1", "launcher"])
-def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path, victim: str) -> None:
-    """In the midst of sums of gradients: one line, of whoever is left to tell it, and nobody is left behind."""
-    given = [run_file, "--judge", "lstm", "--sharing", "data", "--epochs", 500, "--out", tmp_path / "out"]
-    command = launcher("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    log, deadline = tmp_path / "out.partial" / "log.jsonl", time.monotonic() + 120
-    while not (log.is_file() and '"epoch"' in log.read_text()):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
-    children = psutil.Process(process.pid).children(recursive=True)
-    ranks = {child.environ().get("RANK"): child for child in children}
-    (process if victim == "launcher" else ranks[victim]).kill()
-    _, told = process.communicate(timeout=60)
-    assert psutil.wait_procs(children, timeout=10)[1] == []
-    assert process.returncode != 0
-    lines = [line for line in told.splitlines() if line.startswith("judge: ")]
-    # Who sees first that the launcher is gone ends in silence.
-    assert len(lines) in ({0, 1} if victim == "launcher" else {1})
-    assert all("another process" in line and "ive the same command again" in line for line in lines)
-    assert "judge/training" not in told
 
 
 def test_a_fault_that_all_processes_meet_is_told_once(run_file: Path, tmp_path: Path) -> None:

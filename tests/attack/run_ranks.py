@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from helpers import few
-from test_scripts import ROOT, launcher
+from launching import ROOT, launcher
 
 from attack.deaths import harmed, has_rank, kill, members
 from attack.writers import tree

@@ -1,4 +1,4 @@
-"""Run by test_scripts.py under ``accelerate launch``: ``judge evaluate``, and one process meets a fault in training.
+"""Run by test_ranks.py under ``accelerate launch``: ``judge evaluate``, and one process meets a fault in training.
 
 The first argument is its rank, or "all". The fault stands for any that the others do not meet: memory that runs out.
 """
