@@ -74,7 +74,13 @@ def note_damaged(folder: Path, file: str, what: str) -> None:
 
 def _note(folder: Path, facts: Mapping[str, Any]) -> None:
     with suppress(OSError), (folder / _EVENTS).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(facts) + "\n")
+        file.write(f"\n{json.dumps(facts)}\n")  # Whatever the line before may have become.
+
+
+def _facts(lines: bytes) -> Iterator[dict[str, Any]]:
+    for line in lines.splitlines():
+        with suppress(ValueError):  # Between lines; or a full disk has cut it.
+            yield json.loads(line)
 
 
 @contextmanager
@@ -104,8 +110,7 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
                 events.seek(read)
                 whole = events.read().rpartition(b"\n")[0]
             read += len(whole) + bool(whole)
-            for line in whole.splitlines():
-                facts = json.loads(line)
+            for facts in _facts(whole):
                 if (event := facts.pop("event")) == _DAMAGED:
                     told(facts["file"], facts["what"])
                 else:

@@ -24,10 +24,11 @@ from typer.testing import Result
 from attack.faults import CODES, Disk, Faults, injected
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
+from judge.utils.listed import LIST
 
 Tree = dict[str, str]
 """Name -> checksum of each file, folders with none."""
-_UNEQUAL = {"log.jsonl", ".caption-judge"}
+_UNEQUAL = {"log.jsonl", LIST}
 """Files that tell times, or the sizes of those that do."""
 _STORES = {"members", ".finished"}
 
@@ -178,7 +179,7 @@ class Writers:
         # Exit code 1: pictures at fault are left out, and told.
         if done.exit_code == 2 and (published := sorted((tree(self.place).keys() & whole.keys()) - foreign.keys())):
             trial.found += self._half(name, published, whole)
-        return trial, finished(self.place), ["--overwrite"] if done.exit_code == 1 else []
+        return trial, finished(self.place), ["--overwrite"] if done.exit_code == 1 and "--out" in command else []
 
     def _again(self, trial: Trial, whole: Tree, kept: set[str], more: Sequence[str]) -> Trial:
         command = [*self.commands()[trial.command], *more]
@@ -197,7 +198,7 @@ class Writers:
     def _made(self, trial: Trial, whole: Tree) -> Tree:
         """What lies there, without what could not be removed since this was the fault."""
         found = tree(self.place)
-        if trial.code != 2 and trial.met and {".caption-judge", *_STORES} & {*Path(trial.met[1]).parts}:
+        if trial.code != 2 and trial.met and {LIST, *_STORES} & {*Path(trial.met[1]).parts}:
             # Behind the result, which is whole: what was kept to go on stays until the next command.
             return {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
         if trial.met and trial.met[0] in {"unlink", "rmdir", "open"} and trial.disk == "once":
@@ -219,8 +220,14 @@ class Writers:
         unlike = [path for path in published if found[path] != whole[path] and Path(path).name not in _UNEQUAL]
         if resumes:
             return [f"published otherwise: {unlike}"] if unlike else []
-        tops = {path.split("/")[0] for path in published}
-        lacking = [p for p in whole if p.split("/")[0] in tops and p not in found and not p.endswith("/")]
+        # Folders with a list of their own, and files beside them.
+        folders = [path.removesuffix(LIST) for path in whole if path.endswith(f"/{LIST}")]
+
+        def top(path: str) -> str:
+            return next((folder for folder in folders if path.startswith(folder)), path.split("/", maxsplit=1)[0])
+
+        tops = {top(path) for path in published if not path.endswith("/")}
+        lacking = [p for p in whole if top(p) in tops and p not in found and not p.endswith("/")]
         return [f"half published: {lacking[:5]} {unlike[:5]}"] if lacking or unlike else []
 
 
