@@ -294,7 +294,7 @@ SCENES, DRAWS, NULLS = 24, 2, 2
 ON_SCENES = (
     *("--metrics", "imagecaptioner2", "--judge", "sat", "--detectors", "gt,yolo", "--threshold", "0.05"),
     *("--changes", "A->T,T->A", "--doses", "0.8", "--scenes", SCENES, "--scene-draws", DRAWS, "--scene-nulls", NULLS),
-    *("--folds", 2, "--epochs", 1),
+    *("--folds", 2, "--epochs", 1, "--backbone", "test_resnet", "--backbone-weights", "random", "--image-size", 96),
 )
 
 
