@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -30,6 +31,7 @@ SOON, LATEST = 5.0, 120.0
 FOREIGN = ("out.partial.txt", "out.old/thesis.tex", ".out.mine.partial/thesis.tex", ".judge-notes", "notes/run.yaml")
 """Files beside the output, called much as ours are."""
 _BEGUN = 1.0  # Seconds in which Python itself may still be starting: a signal is then answered by Python.
+_FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.(json|npy)")
 _TOLD = "judge: interrupted; give the same command again\n"
 
 
@@ -235,8 +237,12 @@ def _members(session: int) -> list[psutil.Process]:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """What a folder holds, without what states times: file -> bytes, folder -> None."""
+    """What a folder holds, without what states times: file -> bytes, folder -> None.
+
+    Kept features count by what is made of them: an interrupt cuts a file of them short, and the rest is another file.
+    """
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    found = {name: path for name, path in found.items() if not _FEATURES.fullmatch(name)}
     return {name: _content(path) for name, path in sorted(found.items())}
 
 

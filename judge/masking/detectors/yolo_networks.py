@@ -179,10 +179,10 @@ def read_onnx(data: bytes, where: str, device: torch.device) -> Network:
     try:
         # From bytes: a graph then cannot have other files of the user's disk read as its weights.
         session = onnxruntime.InferenceSession(data, options, providers=providers)
+        notes = session.get_modelmeta().custom_metadata_map
     except Exception as error:  # ONNX Runtime has no base class for its errors.
         mend = "export it again, into one file"
         raise JudgeError("cannot be read as ONNX", where=where, mend=mend) from error
-    notes = session.get_modelmeta().custom_metadata_map
     if notes.get("task") not in {"detect", "segment"} or "names" not in notes:
         what = f"is made for the task '{notes['task']}'" if notes.get("task") else "has no metadata of Ultralytics"
         raise JudgeError(what, where=where, mend=_NOT_OURS)
