@@ -33,6 +33,16 @@ LONGEST = (
     "test_train.py",
     "test_contract.py",
     "test_sharding.py",
+    "test_papers.py",
+    "test_compare.py",
+    "test_caption.py",
+    "test_counted.py",
+    "test_ending.py",
+    "test_truth.py",
+    "test_page.py",
+    "test_saved_run.py",
+    "test_adding.py",
+    "test_huggingface.py",
 )
 
 
