@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError, lack_of_memory
-from judge.utils.locks import Lock, remove_left
+from judge.utils.locks import Lock, remove, remove_left
 
 LOG = "log.jsonl"
 TRACKING = "tracking"  # Folder of what experiment trackers write.
-HALF_WRITTEN = ".judge-"  # Begins the names of files that are being written.
+HALF_WRITTEN = ".judge-"  # Begins the names of files that are being written, and of folders for them.
 _swept = set[Path]()  # Folders in which this process writes: looked through once.
 _MEND = "name a folder that you own, on a disk with room"
 _FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
@@ -92,10 +92,12 @@ def beside(path: Path) -> Iterator[Path]:
     Of a process that is killed it stays, and goes when the next one writes into that folder; but where the file system
     knows no locks, nobody can tell, and it stays.
     """
-    # Its lock is a file of its own: libraries put others in place of those that they write.
-    with _half_written(path.parent, ".lock") as written:
-        yield written
-        _place(written, path)
+    # In a folder of its own, locked by a file beside this: libraries put others in place of the files that they write,
+    # and when they are killed leave those, under names that nobody knows.
+    with _half_written(path.parent, ".lock") as folder:
+        folder.mkdir()
+        yield folder / "written"
+        _place(folder / "written", path)
 
 
 def _place(written: Path, path: Path) -> None:
@@ -117,7 +119,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def _half_written(folder: Path, lock_ending: str = "") -> Iterator[Path]:
-    """A file in ``folder`` that this process holds, and that goes if it is still there.
+    """A file or a folder in ``folder`` that this process holds, and that goes if it is still there.
 
     ``lock_ending``: ends the name of its lock; without any it is its own.
     """
@@ -131,7 +133,7 @@ def _half_written(folder: Path, lock_ending: str = "") -> Iterator[Path]:
         yield written
     finally:
         try:
-            written.unlink(missing_ok=True)
+            remove(written)
         except OSError:  # It may not go: the next one that is written here tries again.
             _swept.discard(folder)
         lock.release()

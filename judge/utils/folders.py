@@ -27,7 +27,7 @@ from judge.utils.files import (
 )
 from judge.utils.launch import is_main_process
 from judge.utils.listed import LIST, Listed, find_stranger, forget_folder, read_list, remove_listed, write_list
-from judge.utils.locks import AtWorkError, Lock, is_left, short
+from judge.utils.locks import AtWorkError, Lock, is_left, remove, short
 
 
 class OutputFolder:
@@ -252,9 +252,9 @@ class ResumableFolder(OutputFolder):
         if not resumed:
             self.partial.mkdir(exist_ok=True)
             write_list(self.partial, self.what)
-        for half in self.partial.rglob(f"{HALF_WRITTEN}*"):
-            with suppress(OSError):  # A folder of that name.
-                half.unlink()
+        for half in [path for path in self.partial.rglob(f"{HALF_WRITTEN}*") if is_half_written(path.name)]:
+            with suppress(OSError):
+                remove(half)
         self.log("resumed" if resumed else "started")
         self.store.mkdir(exist_ok=True)
 

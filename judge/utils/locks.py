@@ -173,15 +173,27 @@ def is_left(path: Path) -> bool:
 
 
 def remove_left(path: Path, lock: Path) -> None:
-    """Remove a file and its lock, if the process that held this was killed."""
+    """Remove a file, or a folder, and its lock, if the process that held this was killed."""
     with suppress(OSError):
         file = _open(lock)
         try:
             if _lock(file) and _is_at(file, lock):  # Held meanwhile: whoever has just made it makes another one.
-                path.unlink(missing_ok=True)
+                remove(path)
                 lock.unlink(missing_ok=True)
         finally:
             os.close(file)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder and all that is in it, where there is one.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -209,7 +209,7 @@ class Writers:
         if trial.met and trial.met[0] in {"list", "stat"} and trial.disk == "once":  # What could not be found to go.
             return {name: one for name, one in found.items() if name in whole or not name.startswith(".")}
         if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, and locks.
-            stuck = re.compile(r"(.*/)?\.(judge-[0-9a-f]+(\.lock)?|.+\.judge-lock|caption-judge-scratch-.*)")
+            stuck = re.compile(r"(.*/)?\.(judge-[0-9a-f]+(\.lock|/.*)?|.+\.judge-lock|caption-judge-scratch-.*)")
             return {name: one for name, one in found.items() if name in whole or not stuck.fullmatch(name)}
         return found
 

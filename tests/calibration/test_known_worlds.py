@@ -116,7 +116,7 @@ def test_killed_in_an_epoch_and_started_again(knobs: WorldFiles, tmp_path: Path)
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     """Nothing goes with the attribute but the person."""
-    world = make_world(500, seed=7, parameters=Parameters(association=0.0))
+    world = make_world(400, seed=7, parameters=Parameters(association=0.0))
     return few(write_world(world, {"zero": Captioner()}, tmp_path_factory.mktemp("plain") / "world", pictures=SIZE))
 
 

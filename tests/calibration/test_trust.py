@@ -56,7 +56,7 @@ def wrong(rows: Sequence[Summary | Difference]) -> float:
 def test_people_against_people_judged(people: Corpus) -> None:
     """Six metrics, 8 trials: the sd of 8 values is known to a quarter, a mean of six metrics' to a sixth or so."""
     assert people.labels is not None
-    quick = {"folds": 3, "refits": 6, "chance": 0, "resamples": 100, "workers": 1}
+    quick = {"folds": 3, "refits": 4, "chance": 0, "resamples": 100, "workers": 1}
     everything: list[Summary] = []
     for seed in range(8):
         corpus = people_as_captioner(people, people.labels, images=240, seed=seed)

@@ -40,7 +40,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     told |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
     numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
     numbers |= {"refits": 0, "chance": 0}  # Scores are what is compared.
-    return told | {"backbone": "resnet18", "backbone_weights": "random"} | numbers
+    return told | {"backbone": "test_resnet", "backbone_weights": "random"} | numbers
 
 
 @pytest.fixture(scope="module")

@@ -256,9 +256,9 @@ def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None
     With training it is 0.008 to 0.011 by folds (20 refits of each of two seeds).
     """
     settings = {"human": coco / "captions_human.json", "captions": coco / "results" / "nic_equalizer.json"}
-    settings |= {"labels": coco / "gender.csv", "metrics": "lic,leakage"}
-    (folds, _) = evaluate(**settings, refits=8).summaries
-    (holdout, _) = evaluate(**settings, refits=0, chance=0, protocol="paper", seeds=1).summaries
+    settings |= {"labels": coco / "gender.csv", "metrics": "lic"}
+    (folds,) = evaluate(**settings, refits=8).summaries
+    (holdout,) = evaluate(**settings, refits=0, chance=0, protocol="paper", seeds=1).summaries
     widths = [row.these_judges.high - row.these_judges.low for row in (folds, holdout) if row.these_judges]
     assert widths[0] / 3.92 == pytest.approx(0.006, abs=0.0015)
     assert widths[1] / 3.92 == pytest.approx(0.021, abs=0.006)
@@ -272,10 +272,10 @@ def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None
 
 
 def test_lstm_by_the_papers_protocol(coco: Path, tmp_path: Path) -> None:
-    """A quick look at a quarter of the images, labels derived, one seed and epoch; the long run has the same parts."""
+    """A quick look at an eighth of the images, labels derived, one seed and epoch; the long run has the same parts."""
     out, some = tmp_path / "run", tmp_path / "some.json"
     told = json.loads((coco / "captions_human.json").read_text(encoding="utf-8"))["annotations"]
-    some.write_text(json.dumps({"annotations": [row for row in told if row["image_id"] % 4 == 0]}), encoding="utf-8")
+    some.write_text(json.dumps({"annotations": [row for row in told if row["image_id"] % 8 == 0]}), encoding="utf-8")
     arguments = ["--human", some, "--captions", coco / "results" / "nic_plus.json"]
     arguments += ["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "1", "--out", out]
     done = judge("evaluate", *arguments)
@@ -284,5 +284,5 @@ def test_lstm_by_the_papers_protocol(coco: Path, tmp_path: Path) -> None:
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     # One epoch at 5e-5 hardly moves the judge from chance, 0.25.
     assert found["results"][0]["human"] == pytest.approx(0.25, abs=0.06)
-    assert found["run"]["captioners"]["nic_plus"]["images"] == {"female": 257, "male": 663}
+    assert found["run"]["captioners"]["nic_plus"]["images"] == {"female": 118, "male": 327}
     assert found["run"]["labels"]["derived"] is True

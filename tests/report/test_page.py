@@ -94,7 +94,8 @@ def test_it_can_be_read_by_all(browser: Browser, run: Path, scheme: Any, width: 
     size = {"width": width, "height": 900}
     with page_of(browser, run / "report.html", color_scheme=scheme, viewport=size, bypass_csp=True) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        found = Axe().run(page).response["violations"]
+        # What is in order is not listed node by node: half the time.
+        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
         told = [(one["id"], one["impact"], one["nodes"][0]["html"][:200]) for one in found]
         assert [one for one in told if one[1] in {"serious", "critical"}] == []
 

@@ -85,7 +85,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_judges(name: str, target: Target, bert: Path) -> None:
     make = make_tasks if target == TASKS else make_samples
-    run = Run(make(12), make(5, seed=1), target)
+    run = Run(make(8), make(3, seed=1), target)
     blueprint, materials = find_judge(f"{SENTENCE}any" if name == SENTENCE else name), Materials(reader=str(bert))
     if blueprint.backbone:
         materials = replace(materials, features=make_glimpses(run.train, regions=3 * blueprint.regions))
@@ -116,9 +116,7 @@ def captions(count: int, *, seed: int = 0) -> list[Sample]:
 def test_captioners(family: str, tuning: Tuning, checkpoint: Callable[[str], Path]) -> None:
     materials = Materials(pictures=Pictures(), prompt=PROMPT, tuning=tuning)  # type: ignore[arg-type]
     waits = None if tuning == "zero-shot" or family in CUTTING else int(family in CHECKING)
-    device = Run(captions(12), captions(5, seed=1)).check(
-        find_judge(f"hf:{checkpoint(family)}"), materials, waits=waits
-    )
+    device = Run(captions(8), captions(3, seed=1)).check(find_judge(f"hf:{checkpoint(family)}"), materials, waits=waits)
     if family in CUTTING:
         # Where words stand is known beforehand: what is asked does not grow with the samples.
         assert not {line for line in device.waits if "mask as index" in line}

@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import judge, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.errors import JudgeError
+from judge.training.checkpoint import save_tensors
 from judge.utils.folders import OutputFolder, ResumableFolder
 from judge.utils.listed import LIST, write_again
 from judge.utils.locks import is_left, scratch
@@ -231,6 +233,25 @@ def test_leftovers_of_killed_commands_go_and_nothing_else(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.glob(".out.*")] == [".out.0123456789abcdef.partial"]
     assert (tmp_path / ".out.0123456789abcdef.partial" / "thesis.tex").exists()
     assert len(list(tmp_path.glob(".out2.*.partial"))) == 1
+
+
+@pytest.mark.parametrize("mine", ["notes.txt", ".judge-0123456789abcdef/notes.txt"])
+def test_what_a_library_was_writing_when_it_was_killed_goes(tmp_path: Path, mine: str) -> None:
+    """Under a name that the library chose (safetensors: ``.tmp`` and six letters); a folder without our lock stays."""
+    code = "import os, signal, sys\nfrom pathlib import Path\nfrom judge.utils.files import beside\n"
+    code += "with beside(Path(sys.argv[1])) as file:\n    file.with_name('.tmpAbCdEf').write_bytes(b'half')\n"
+    code += "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    folder = tmp_path / "checkpoints"
+    (folder / mine).parent.mkdir(parents=True)
+    (folder / mine).write_text("years of work", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", code, folder / "judge.safetensors"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list(folder.rglob(".tmp*"))) == 1
+    save_tensors(folder / "other.safetensors", {"values": np.zeros(3)}, {})
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == {
+        mine,
+        "other.safetensors",
+    }
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), MemoryError(), ValueError("a bug")])
