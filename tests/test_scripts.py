@@ -26,7 +26,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     """A run; calibration; a run that captions; an ablation that does so. One launch, one after the other."""
     # Refits of the run's judges are shared out like the judges themselves.
     given = [run_file, "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 1, "--seeds", 1]
-    given += ["--breakdown"]
+    given += ["--breakdown", "--epochs", 1]
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
     calibrate = ["calibrate", "--human", files.human, "--labels", files.labels]
     calibrate += ["--metrics", "lic,error,imagecaptioner2", "--changes", "T->A", "--doses", "0.5"]

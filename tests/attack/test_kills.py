@@ -22,7 +22,7 @@ time.sleep(3)
 
 
 @pytest.mark.parametrize(
-    ("options", "least"), [("--moments 1 mask", 4), ("--moments 0 --steps 2 mask linear report", 12)]
+    ("options", "least"), [("--moments 1 mask", 4), ("--moments 0 --steps 1 mask linear report", 7)]
 )
 def test_killed_and_given_again_is_undisturbed(options: str, least: int) -> None:
     """In a process of its own, which forks."""

@@ -20,7 +20,7 @@ from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.masking.regions import MOST
 
-SIZE, TINY, IMAGES, FEW = 96, 64, 400, 80
+SIZE, TINY, IMAGES, FEW = 96, 64, 320, 80
 # A random network sees settings well enough, and no test downloads one.
 EYES = ["--backbone", "resnet18", "--backbone-weights", "random", "--image-size", SIZE]
 QUICK = ["--epochs", "10", "--batch-size", "32", "--learning-rate", "0.0005", "--resamples", "200"]
