@@ -95,9 +95,10 @@ def beside(path: Path) -> Iterator[Path]:
     # In a folder of its own, locked by a file beside this: libraries put others in place of the files that they write,
     # and when they are killed leave those, under names that nobody knows.
     with _half_written(path.parent, ".lock") as folder:
+        written = folder / "written"
         folder.mkdir()
-        yield folder / "written"
-        _place(folder / "written", path)
+        yield written
+        _place(written, path)
 
 
 def _place(written: Path, path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -18,6 +19,7 @@ import pytest
 from helpers import judge, save_captioner
 from launching import ROOT, launch, launcher, write_run_file
 
+from attack.deaths import harmed, has_rank
 from judge.commands.caption import caption
 from judge.config import CaptionConfig, make_config
 from judge.masking.images import encode
@@ -88,19 +90,13 @@ def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path
     assert "judge/training" not in told
 
 
-def kill_when(command: list[str], files: list[Path], lines: int) -> None:
-    """Start a launch; SIGKILL all its processes once each of ``files`` has so many lines."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
-        end = time.monotonic() + 120
-        while not all(file.exists() and file.read_bytes().count(b"\n") >= lines for file in files):
-            assert started.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        processes = [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(processes, timeout=30)  # Until then their locks hold.
+def kill_launch(rank: psutil.Process) -> None:
+    """All its processes, the launcher first: it would end the others its own way."""
+    launched = rank.parent()
+    assert launched
+    for process in (launched, *launched.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -119,7 +115,12 @@ def test_captions_of_a_killed_launch_go_on_with_any_number_of_processes(tmp_path
 
     script = "--num_processes", 2, ROOT / "scripts" / "caption.py", *given
     notes = [tmp_path / ".out.json.partial", tmp_path / ".out.json.partial.1"]
-    kill_when(launcher(*script, "--out", out), notes, lines=4)
+
+    def begun() -> bool:
+        return all(file.exists() and file.read_bytes().count(b"\n") >= 4 for file in notes)
+
+    ended = harmed(launcher(*script, "--out", out), out, harm=kill_launch, which=has_rank(0), ready=begun)
+    assert ended.code == -signal.SIGKILL
     assert not out.exists()
     finished = sum(file.read_bytes().count(b"\n") - 1 for file in notes)
     for file in notes:

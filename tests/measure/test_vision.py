@@ -20,7 +20,7 @@ from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.masking.regions import MOST
 
-SIZE, TINY, IMAGES, FEW = 96, 64, 320, 80
+SIZE, TINY, IMAGES, FEW = 96, 64, 400, 80
 # A random network sees settings well enough, and no test downloads one.
 EYES = ["--backbone", "resnet18", "--backbone-weights", "random", "--image-size", SIZE]
 QUICK = ["--epochs", "10", "--batch-size", "32", "--learning-rate", "0.0005", "--resamples", "200"]
@@ -61,7 +61,7 @@ def evaluate(*arguments: object) -> Result:
 def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     """Issue: sat's score on the human side exceeds the text-only judge's by 0.15, image-blanked sat's does not."""
     arguments, out = given(told_by_the_setting(IMAGES, tmp_path / "world", 1), tmp_path), tmp_path / "out"
-    metrics, judges = "imagecaptioner2,imagecaptioner2-ratio,lic", "sat,sat-caption-only,sat-image-only"
+    metrics, judges = "imagecaptioner2,imagecaptioner2-ratio,lic", "sat,sat-caption-only,sat-image-only,vl-lic-lstm"
     done = evaluate(*arguments, "--metrics", metrics, "--judge", judges, "--out", out)
     found = results_of(out)
     names = ("sat", "sat-caption-only", "sat-image-only")
@@ -71,6 +71,7 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     assert reading["human"] == pytest.approx(0.5, abs=0.1)
     ratio = seeing["generated"] / seeing["human"]
     assert found["imagecaptioner2-ratio", "sat"]["amplification"] == pytest.approx(ratio)
+    assert found["imagecaptioner2", "vl-lic-lstm"]["human"] > 0.6
     # Text metrics are measured by a judge of text, whatever sees.
     assert found["lic", "linear"]["human"] == pytest.approx(0.25, abs=0.12)
     assert ("lic", "sat") not in found
