@@ -613,8 +613,7 @@ class AnonymousConfig(TextSettings):
     )
     run: Path | None = option(None, "folder of a finished judge evaluate, whose metrics are compared with the ratings")
     sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", ge=1)
-    seed: Seed = option(0, "seed of the sheet's sample and order, and of resamples")
-    resamples: int = option(2000, "resamples of the bootstrap of raters' agreement", ge=100)
+    seed: Seed = option(0, "seed of the sheet's sample and order, and of tests by sign changes")
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
     out: Path = option(..., RESULTS, "runs/anonymous")
 

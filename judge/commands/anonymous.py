@@ -172,13 +172,8 @@ def _sheet(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Capti
 
 def _rated(config: AnonymousConfig, found: Anonymous, ratings: Ratings, lexicon: Lexicon) -> Rated:
     (question,) = found.sheet.questions
-    agreement = krippendorff_alpha(
-        ratings.votes(question),
-        [item.image for item in found.sheet.items],
-        generator=np.random.default_rng(config.seed),
-        resamples=config.resamples,
-        level=config.level,
-    )
+    images = [item.image for item in found.sheet.items]
+    agreement = krippendorff_alpha(ratings.votes(question), images, level=config.level)
     words = TextOptions(config.contractions, config.text)
     named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in found.sheet.items}
     rows = measure_human_scores(ratings, question, found.classes, named, level=config.level)

@@ -192,12 +192,12 @@ def rating_notes(rated: Rated) -> list[str]:
     raters = ", ".join(f"{name} {count:,}" for name, count in rated.raters.items())
     found = rated.agreement
     if found.alpha is None:
-        why = "all of their answers are the same" if found.items else "no caption has two raters"
-        alpha = f"Krippendorff's alpha is not defined: {why}."
+        alpha = f"Krippendorff's alpha is not defined: {found.note}."
     else:
-        bounds = _bounds_text(found.interval)
+        bounds = f"[{found.interval.low:.3f}, {found.interval.high:.3f}]" if found.interval else "(no interval)"
         over = f"{how_many(found.items, 'caption')} rated by two or more"
-        alpha = f"Krippendorff's alpha {found.alpha:.3f}{bounds}, over {over}."
+        alpha = f"Krippendorff's alpha {found.alpha:.3f} {bounds}, over {over}."
+        alpha += f" {found.note[0].upper()}{found.note[1:]}." if found.note else ""
     check = rated.lexicon
     beside = (
         f"Lexicon and people agree on {how_many(check.both + check.neither, 'caption')}; it names a class in "
@@ -209,10 +209,6 @@ def rating_notes(rated: Rated) -> list[str]:
         f"Captions answered by {raters}. {alpha}",
         beside,
     ]
-
-
-def _bounds_text(interval: Interval | None) -> str:
-    return f" [{interval.low:.3f}, {interval.high:.3f}]" if interval else " (no interval)"
 
 
 def metric_table(rated: Rated) -> Table[PeopleRow]:

@@ -66,15 +66,28 @@ def measure_share(
 
 def _clustered(x: FloatArray, t: FloatArray, captions: int, level: float) -> Interval:
     """Of images' parts of a ratio, [N] each: the exact interval of the effective number of captions."""
-    from scipy import stats
-
     images, value = len(x), float(x.sum() / t.sum())
     variance = images / (images - 1) * float(((x - value * t) ** 2).sum()) / float(t.sum()) ** 2
+    return effective_interval(value, variance, images=images, most=captions, level=level)
+
+
+def effective_interval(value: float, variance: float, *, images: int, most: int, level: float) -> Interval:
+    """The exact interval of a share, of as many independent draws as its variance says (Korn and Graubard 1998).
+
+    Args:
+        value: the share, in [0, 1].
+        variance: of it, over samples of images; not looked at where the share is 0 or 1.
+        images: that it was estimated from, 2 or more.
+        most: draws that it is worth at most, such as captions; as many as images, or more.
+        level: of the interval.
+    """
+    from scipy import stats
+
     binomial = value * (1 - value)
     # Where all captions agree nothing tells how alike those of an image are: then an image is worth one.
-    worth = images if binomial <= 1e-12 else min(captions, binomial / variance if variance > 0 else math.inf)
+    worth = images if binomial <= 1e-12 else min(most, binomial / variance if variance > 0 else math.inf)
     tail = (1 - level) / 2
-    worth *= (stats.t.isf(tail, captions - 1) / stats.t.isf(tail, images - 1)) ** 2
+    worth *= (stats.t.isf(tail, most - 1) / stats.t.isf(tail, images - 1)) ** 2
     return _exact(value * worth, worth, level)
 
 
