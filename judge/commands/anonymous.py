@@ -139,12 +139,13 @@ def _measure(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Cap
         }
         for captions in captioners
     }
-    classes, level = tuple(lexicon.classes), config.level
+    classes, silent, level = tuple(lexicon.classes), tuple(lexicon.without_words_for(lexicon.classes)), config.level
     return Anonymous(
         attribute=config.attribute_name,
         classes=classes,
         lexicon=(lexicon.name if config.lexicon is None else str(config.lexicon), lexicon.source),
-        captioners=[measure_naming(name, of, classes, level=level) for name, of in mentions.items()],
+        captioners=[measure_naming(name, of, classes, silent=silent, level=level) for name, of in mentions.items()],
+        silent=silent,
         left_out={},
         differences=naming_differences(mentions, generator=np.random.default_rng(config.seed), level=level),
         sheet=Sheet("", (), ()),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
 # that many are left by 10, where 100 in the 33,140 of LIC's images would be 54, and leave 56.
 _OF_CAPTIONS = 1800
+_OBJECTS = "use ba-objects, which asks for no such words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +166,24 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
     least = vocabulary.threshold(sum(len(rows) for rows in joined.rows.values()))
     classes = sorted(set(joined.classes.values()))
+    _refuse_silent(builder, classes)
     together = {name: sum((part[name] for part in parts if name in part), Counter[str]()) for name in classes}
     kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
     if not kept:
         often = {name: sum(together[name][word] >= least for word in common) for name in classes}
         rare = min(classes, key=lambda name: often[name])
         what = f"no word stands in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
-        raise JudgeError(what, where="BA", mend="lower --least, or use ba-objects, which asks for no such words")
+        mend = f"lower --least, or {_OBJECTS}" if any(together[rare][word] for word in common) else _OBJECTS
+        raise JudgeError(what, where="BA", mend=mend)
     return kept, least
+
+
+def _refuse_silent(builder: EvidenceBuilder, classes: Sequence[str]) -> None:
+    """BA counts words that stand with every class that is named: a class that cannot be is never among them."""
+    lexicon = builder.truth.words.attribute
+    if lexicon and (silent := lexicon.without_words_for(classes)):
+        what = f"counts words that stand with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
+        raise JudgeError(what, where="BA", mend=f"{_OBJECTS}; or give a --lexicon with words for '{silent[0]}'")
 
 
 def _count_words(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> dict[str, Counter[str]]:

@@ -46,7 +46,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "seeds": list(plan.seed_numbers),
         "attribute": labels.attribute,
         "labels": describe_labels(labels) | _unnamed(labels, lexicon),
-        "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon)},
+        "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon, labels)},
         "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
@@ -90,8 +90,11 @@ def _rule(labels: Labels) -> dict[str, Any]:
     return {"rule": labels.rule} | ({"votes": dict(labels.votes)} if labels.votes else {})
 
 
-def _without_words(lexicon: Lexicon) -> dict[str, Any]:
-    return {"without_words": lexicon.without_words} if isinstance(lexicon, ProductLexicon) else {}
+def _without_words(lexicon: Lexicon, labels: Labels) -> dict[str, Any]:
+    """Attributes, and classes, that captions cannot name."""
+    silent = lexicon.without_words_for(labels.classes)
+    found = {"without_words": lexicon.without_words} if isinstance(lexicon, ProductLexicon) else {}
+    return found | ({"classes_without_words": silent} if silent else {})
 
 
 def _source(truth: Truth) -> str:

@@ -79,6 +79,7 @@ class Anonymous:
         differences: between captioners.
         sheet: what raters are given.
         rated: what came back; None before.
+        silent: classes that the lexicon has no words for.
         pictured: whether the benchmark's pictures say which captions count.
         level: of intervals.
     """
@@ -91,6 +92,7 @@ class Anonymous:
     differences: Sequence[ShareDifference]
     sheet: Sheet
     rated: Rated | None = None
+    silent: tuple[str, ...] = ()
     pictured: bool = True
     level: float = 0.95
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -136,7 +138,7 @@ def _balance_interval(name: str, row: Naming) -> Interval | None:
 
 
 def _share_notes(found: Anonymous) -> tuple[str, ...]:
-    name = found.classes[0]
+    name = next((name for name in found.classes if name not in found.silent), found.classes[0])
     exact = all(row.share.exact for row in found.captioners)
     how = (
         "exact (Clopper and Pearson), over captions, one an image"
@@ -227,6 +229,11 @@ def metric_table(rated: Rated) -> Table[PeopleRow]:
 def anonymous_notes(found: Anonymous) -> list[str]:
     """What a reader must know, a line each."""
     lines = list(NOT_FAIRNESS)
+    if found.silent:
+        lines.append(
+            f"The lexicon has no words for {', '.join(found.silent)}: no share tells how often captions name that, nor "
+            "does 'name a class' count it."
+        )
     if not found.pictured:
         lines.append(
             "No --images: captions of all images in the files count, whether or not these belong to the benchmark, and "

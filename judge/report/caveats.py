@@ -24,6 +24,7 @@ def warnings(result: Result) -> list[str]:
         *result.run.get("input_notes", ()),
         *_without_images(result.run),
         *_named_in_part(result),
+        *_class_never_named(result),
         *_training_noise(result),
         *_few_refits(result),
         *_learnt_nothing(result),
@@ -150,12 +151,28 @@ def _without_words(run: Mapping[str, Any]) -> list[str]:
 
 def _named_in_part(result: Result) -> Iterator[str]:
     """Metrics of the classes that captions name, where of some attributes the annotated class stands."""
-    rows = metrics_of(result)
-    reading = [row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T")]
+    reading = _reading_names(result)
     if (silent := _without_words(result.run)) and reading:
         yield (
             f"no words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
             f"{', '.join(reading)} can change by what is said of the other attributes alone."
+        )
+
+
+def _reading_names(result: Result) -> list[str]:
+    """Titles of the metrics of which classes captions name."""
+    rows = metrics_of(result)
+    return [row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T")]
+
+
+def _class_never_named(result: Result) -> Iterator[str]:
+    """Classes of images that the lexicon has no words for: that captions never name them is no finding."""
+    described = {name for entry in result.run["captioners"].values() for name in entry["images"]}
+    silent = [name for name in (result.run["lexicon"] or {}).get("classes_without_words", ()) if name in described]
+    if silent and (reading := _reading_names(result)):
+        yield (
+            f"the lexicon has no words for {', '.join(silent)}: no caption counts as naming that, so that "
+            f"{', '.join(reading)} cannot tell how images of it are described."
         )
 
 

@@ -6,8 +6,9 @@ score is the share of captions from which a human can guess it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -30,9 +31,9 @@ class Naming:
     Attributes:
         captioner: its name.
         share: of captions that name any class.
-        classes: class -> share of captions that name it, alone or with others.
+        classes: class -> share of captions that name it, alone or with others; NaN for one without words.
         several: share of captions that name more than one class.
-        balance: class -> its share of the captions that name exactly one class.
+        balance: class -> its share of the captions that name exactly one class; NaN for one without words.
     """
 
     captioner: str
@@ -42,8 +43,12 @@ class Naming:
     balance: Mapping[str, Share]
 
 
-def measure_naming(captioner: str, mentions: Mentions, classes: Sequence[str], *, level: float = 0.95) -> Naming:
-    """Shares of one captioner's captions, with intervals."""
+def measure_naming(
+    captioner: str, mentions: Mentions, classes: Sequence[str], *, silent: Collection[str] = (), level: float = 0.95
+) -> Naming:
+    """Shares of one captioner's captions, with intervals; none of classes that are ``silent``: without words."""
+    unknown = dict.fromkeys(silent, Share(math.nan, None, 0, 0, exact=True))
+    spoken = [name for name in classes if name not in unknown]
     named = list(mentions.values())
     sizes = [len(of) for of in named]
     one = [sum(len(caption) == 1 for caption in of) for of in named]
@@ -54,9 +59,9 @@ def measure_naming(captioner: str, mentions: Mentions, classes: Sequence[str], *
     return Naming(
         captioner,
         share([sum(bool(caption) for caption in of) for of in named]),
-        {name: share([sum(name in caption for caption in of) for of in named]) for name in classes},
+        {name: share([sum(name in caption for caption in of) for of in named]) for name in spoken} | unknown,
         share([sum(len(caption) > 1 for caption in of) for of in named]),
-        {name: share([sum(caption == {name} for caption in of) for of in named], one) for name in classes},
+        {name: share([sum(caption == {name} for caption in of) for of in named], one) for name in spoken} | unknown,
     )
 
 

@@ -86,6 +86,10 @@ class Lexicon:
         """The classes that a caption names, whatever class its image is ``annotated`` as."""
         return self.mentions(words)
 
+    def without_words_for(self, classes: Iterable[str]) -> list[str]:
+        """Those of ``classes`` that no caption can name: "something else" has no words."""
+        return [name for name in classes if not self.classes.get(name)]
+
 
 def shipped_lexicons() -> list[str]:
     """Names of the lexicons that come with the package."""

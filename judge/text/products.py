@@ -48,6 +48,11 @@ class ProductLexicon(Lexicon):
         known = zip(self.parts, annotated.split(AND), strict=True)
         return frozenset(join_classes([part.mentions(words) if part else {name} for part, name in known]))
 
+    def without_words_for(self, classes: Iterable[str]) -> list[str]:
+        """Those of ``classes`` of which one attribute's class has no words; attributes without any count as named."""
+        known = {name: zip(self.parts, name.split(AND), strict=True) for name in classes}
+        return [name for name, of in known.items() if any(part and part.without_words_for([one]) for part, one in of)]
+
 
 def multiply_lexicons(parts: Mapping[str, Lexicon | None]) -> ProductLexicon | None:
     """The words of all attributes, attribute -> its words; None where none has any."""

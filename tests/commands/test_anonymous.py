@@ -249,6 +249,20 @@ def test_any_number_of_classes_on_the_images_in_common(tmp_path: Path) -> None:
     assert "would you call anyone in it young or adult or old, or can you not tell?" in page
 
 
+def test_a_class_without_words_has_no_share(tmp_path: Path) -> None:
+    """ArtEmis's "something else": null, never 0, with a note; raters may answer it all the same."""
+    options = write(tmp_path, {"a": ["a sad man", "an angry man", "an odd man", "a man"]})
+    done = done_well("anonymous", *options, "--attribute", "emotion", "--out", tmp_path / "out")
+    (row,) = found_in(tmp_path / "out")["captioners"]
+    assert (row["share"]["value"], row["classes"]["sadness"]["value"]) == (0.5, 0.25)
+    assert row["classes"]["awe"]["value"] == 0
+    for of in (row["classes"], row["balance"]):
+        assert (of["something else"]["value"], of["something else"]["interval"]) == (None, None)
+    told = " ".join(done.stdout.split())
+    assert "The lexicon has no words for something else: no share tells how often captions name that" in told
+    assert "something else" in found_in(tmp_path / "out")["sheet"]["questions"][0]["choices"]
+
+
 def test_a_sample_of_images_is_drawn_once(tmp_path: Path) -> None:
     options = write(tmp_path, CAPTIONS)
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):

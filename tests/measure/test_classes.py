@@ -236,6 +236,21 @@ def test_ba_without_words_of_a_class(count: int, tmp_path: Path) -> None:
         measure(without(world, last, of="all"), tmp_path, ["ba"])
 
 
+@pytest.mark.parametrize("count", SIZES)
+def test_a_class_that_the_lexicon_has_no_words_for(count: int, tmp_path: Path) -> None:
+    """BA says what helps, which then runs; metrics that count names say that of this class they cannot tell."""
+    world = draw(SIZES[count])
+    last = [*world.words][-1]
+    path = tmp_path / "silent.yaml"
+    path.write_text(world.lexicon.replace(f"[{world.words[last]}]", "[]"), encoding="utf-8")
+    with one_line(f"has no words for '{last}'. Use ba-objects, ", f"or give a --lexicon with words for '{last}'"):
+        evaluate(world.corpus, lexicon=str(path), metrics=["ba"], **QUICK | {"least": 1})
+    told = warnings(evaluate(world.corpus, lexicon=str(path), metrics="ba-objects,error,dba-o", **QUICK))
+    note = f"the lexicon has no words for {last}: no caption counts as naming that, so that BA (objects), Error cannot"
+    assert any(line.startswith(note) for line in told)
+    assert not any("has no words for" in line for line in warnings(measure(world, tmp_path, ["error"])))
+
+
 def test_of_two_classes_one_is_not_described(tmp_path: Path) -> None:
     for metric in ("lic", "error"):
         with one_line("all 40 images are 'amusement'", "needs two classes or more"):
