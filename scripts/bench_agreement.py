@@ -2,7 +2,7 @@
 
     python scripts/bench_agreement.py shares
     python scripts/bench_agreement.py correlations
-    python scripts/bench_agreement.py alpha --trials 500
+    python scripts/bench_agreement.py alpha
 
 ``shares``: of 50 images with three captions each. ``correlations``: of few captioners, over normal and lognormal
 values. ``alpha``: of raters of three answers, as common as ``--answers`` says: each reads an item's true answer with
@@ -89,7 +89,7 @@ def ranks_hold(drawn: FloatArray, correlation: float) -> float:
 
 @app.command()
 def alpha(
-    trials: Trials = 500,
+    trials: Trials = 1000,
     answers: Annotated[str, typer.Option(help="how common each answer is; cases are divided by ';'")] = (
         "1/3 1/3 1/3; .1 .2 .7; .05 .05 .9; .02 .03 .95"
     ),
