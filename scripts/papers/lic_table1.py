@@ -51,7 +51,6 @@ TABLE = PaperTable(
         Column("meteor", "METEOR", metric="METEOR", field="quality"),
         Column("rouge_l", "ROUGE-L", metric="ROUGE-L", field="quality"),
     ),
-    ("coco-gender-skin", "lic-release", "coco-captions"),
     steps,
     checks=checks,
     note="Intervals of BA, DBA_G and DBA_O are for what a captioner adds, moved to the published form of the metric; "
