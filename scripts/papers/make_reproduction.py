@@ -71,8 +71,8 @@ def status(table: PaperTable) -> str:
         found.append(f"{what} (commit {made.commit})")
     elif table.derived:
         found.append("made from published tables")
-    if not made and table.not_shared:
-        found.append(f"not made here: {table.not_shared}")
+    if not made:
+        found.append(f"not made here: {table.not_shared or 'its run (--shared) has not been kept yet'}")
     return "; ".join([*found, f"the paper's run needs {', '.join(table.needs)}"])
 
 
