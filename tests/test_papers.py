@@ -66,6 +66,7 @@ def test_a_script_declares_its_table(name: str) -> None:
     keys = [column.key for column in table.columns]
     assert len(set(keys)) == len(keys)
     assert set(table.published.columns) <= set(keys)
+    assert not (table.not_shared and (FOLDER / "made" / f"{name}.json").is_file())
     text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     assert len(text.splitlines()) < 120
     assert 'if __name__ == "__main__":\n    main(TABLE)' in text
@@ -167,6 +168,60 @@ def test_what_published_figures_say_of_each_other() -> None:
     race, theirs = supplement.column("lstm_lic"), table_of("imagecaptioner2_table8").published
     assert race == theirs.column("lic_lstm")
     assert supplement.column("bert_ft_lic") != theirs.column("lic_bert")
+
+
+@pytest.mark.usefixtures("papers")
+@pytest.mark.parametrize("name", NAMES)
+def test_differences_that_a_table_prints_come_out(name: str) -> None:
+    """Wherever an amplification stands beside its two sides: of ImageCaptioner2's Table 7 too."""
+    published = table_of(name).published
+    of_ours = {column.key: column.digits for column in table_of(name).columns}
+    found = [key for key in published.columns if {f"{key}_m", f"{key}_d"} <= set(published.columns)]
+    if name in {"lic_table2", "lic_table3", "lic_supplement_table1", "imagecaptioner2_table7"}:
+        assert found
+    for key in found:
+        # Three rounded figures: half a unit of the last digit each.
+        most = 1.5 * 10.0 ** -of_ours[key] + 1e-9
+        for row in published.rows:
+            sides = published.values[row, f"{key}_m"] - published.values[row, f"{key}_d"]
+            assert published.values[row, key] == pytest.approx(sides, abs=most), (row, key)
+
+
+@pytest.mark.usefixtures("papers")
+def test_what_a_table_needs_is_what_its_run_reads() -> None:
+    """By hand, from the papers: what captions, labels, objects, pictures, vectors and weights of each are."""
+    lic, coco, zhao, own, vectors = "lic-release", "coco-captions", "coco-gender-skin", "DATA/captions", "DATA/vectors"
+    by_hand = {
+        **{key: {lic} for key in ("lic_table2", "lic_figure3", "lic_table3", "lic_supplement_table1")},
+        **{key: {lic, coco} for key in ("lic_table1", "dbac_table2", "dbac_table3")},
+        **{key: {lic, coco} for key in ("imagecaptioner2_table4", "imagecaptioner2_table8")},
+        "imagecaptioner2_table5": {lic, coco, "anonymousbench"},
+        "imagecaptioner2_table6": {lic, coco, "DATA/detectors"},
+        "imagecaptioner2_table7": {"artemis-v1", "artemis-v2"},
+        "lic_table4": {lic, coco, "DATA/masked"},
+        "dbac_table4": {lic, coco, zhao, vectors},
+        **{key: {lic, coco, own, vectors} for key in ("dbac_table5", "dbac_table10", "dbac_table12")},
+        "dbac_table11": {lic, own, vectors},
+        **{key: {coco, zhao, own, vectors} for key in (f"dbac_table{number}" for number in (6, 13, 14, 15))},
+        "dpac_table4": {lic, coco, vectors},
+        "dpac_table5": {lic, coco, vectors, "DATA/models"},
+    }
+    assert {name: set(table_of(name).needs) for name in NAMES} == by_hand
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{need}/" in readme for needs in by_hand.values() for need in needs if need.startswith("DATA"))
+
+
+@pytest.mark.usefixtures("papers")
+def test_figures_of_other_kinds_are_not_compared() -> None:
+    """A->T of skin tones, amplifications beside scores, made-up data; and a stand-in's figures stand once."""
+    for number in (13, 15):
+        table = table_of(f"dbac_table{number}")
+        ours = {column.key for column in table.columns if column.metric == "dbac-at"}
+        assert ours
+        assert not ours & set(table.published.columns)
+    assert not table_of("dbac_table3").compares("shared")
+    assert not table_of("imagecaptioner2_table7").compares("shared")
+    assert table_of("lic_table1").compares("shared")
 
 
 @pytest.mark.usefixtures("papers")

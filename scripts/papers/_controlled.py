@@ -29,6 +29,11 @@ PER_CELL = 50
 IMAGES, FEW = 6 * PER_CELL, 60
 
 
+def sources(job: Job) -> tuple[Path, Path]:
+    """What :func:`candidates` reads: human captions, which hold the labels of the paper's run, and objects."""
+    return job.human(), job.objects()
+
+
 def candidates(job: Job) -> Candidates:
     """Human captions that fit a set; of a small run those of a set that grammar made.
 
@@ -41,7 +46,7 @@ def candidates(job: Job) -> Candidates:
         assert made.tasks is not None
         assert made.labels is not None
         return find_candidates(made.human, made.labels, made.tasks)
-    job.need((job.human(), job.objects()))
+    job.need(sources(job))
     labels = read_labels(job.human() if job.is_paper else job.data / "gender.csv", lexicon=gender)
     if labels is None:
         raise JudgeError("no column of classes", where=str(job.data / "gender.csv"), mend="see data/README.md")
@@ -101,4 +106,4 @@ def _write(made: VerbSet, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-__all__ = ["NAMES", "candidates", "write_sets"]
+__all__ = ["NAMES", "candidates", "sources", "write_sets"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from _commands import Step
-from _job import DBAC_CAPTIONERS, Job
+from _job import DBAC_CAPTIONERS, NO_SKIN, Job
 from _ours import Column, Ours, Value
 from _published import Row, read_published
 from _table import PaperTable, Results, evaluate_step
@@ -29,7 +30,7 @@ PRETRAINED = {
 }
 METRICS = ("dbac", "lic")
 _HEADINGS = {"dbac": "DBAC", "lic": "LIC"}
-_NEEDS = ("lic-release", "coco-gender-skin", "coco-captions")
+ONE_ENCODER = "linear stands in for every encoder there, and its figures are in Tables 10 and 11"
 
 
 def metric_of(metric: str, attribute: str) -> str:
@@ -48,6 +49,15 @@ def encoder_step(job: Job, metric: str, judges: Sequence[str], attribute: str, *
     return evaluate_step(job, inputs, name=name, metrics=(metric_of(metric, attribute),), **job.aligning(), **judging)
 
 
+def _columns(metric: str, attribute: str, key: str, heading: str, judge: str) -> Iterator[Column]:
+    """The published column, and ours where that is of the other direction: figures of two are not compared."""
+    asked, by = metric_of(metric, attribute), judge_of(metric, judge)
+    if asked == "dbac-at":
+        yield Column(key, heading, 4, signed=True)
+        key, heading = f"{key}_at", f"{heading}, A->T"
+    yield Column(key, heading, 4, metric=asked, judge=by, scale=1, signed=True)
+
+
 def judge_of(metric: str, judge: str) -> str:
     """For LIC too the paper took a one-directional LSTM below its MLP (supplement, B); LIC's own has two directions."""
     return "lstm+mlp3" if (metric, judge) == ("lic", "lstm") else judge
@@ -59,22 +69,12 @@ def scratch_table(name: str, number: str, *, metric: str, attribute: str) -> Pap
     def steps(job: Job) -> list[Step]:
         return [encoder_step(job, metric, SCRATCH, attribute, name="run")]
 
-    columns = tuple(
-        Column(
-            judge.replace("-", "_"),
-            judge,
-            4,
-            metric=metric_of(metric, attribute),
-            judge=judge_of(metric, judge),
-            scale=1,
-            signed=True,
-        )
-        for judge in SCRATCH
-    )
+    pairs = (_columns(metric, attribute, judge.replace("-", "_"), judge, judge) for judge in SCRATCH)
+    columns = tuple(chain.from_iterable(pairs))
     title = f"{_HEADINGS[metric]}, {_named(attribute)}, by encoders trained from scratch"
-    return PaperTable(
-        name, "nair2026dbac", number, title, columns, _NEEDS, steps, note=_note(number, metric, attribute)
-    )
+    why = NO_SKIN if attribute == "skin" else ""
+    note = _note(number, metric, attribute)
+    return PaperTable(name, "nair2026dbac", number, title, columns, steps, note=note, not_shared=why)
 
 
 def pretrained_table(name: str, number: str, *, attribute: str) -> PaperTable:
@@ -83,23 +83,16 @@ def pretrained_table(name: str, number: str, *, attribute: str) -> PaperTable:
     def steps(job: Job) -> list[Step]:
         return [encoder_step(job, metric, [*PRETRAINED.values()], attribute, name=metric) for metric in METRICS]
 
-    columns = tuple(
-        Column(
-            f"{metric}_{key}",
-            f"{_HEADINGS[metric]}, {key}",
-            4,
-            metric=metric_of(metric, attribute),
-            judge=PRETRAINED[key],
-            scale=1,
-            signed=True,
-        )
+    pairs = (
+        _columns(metric, attribute, f"{metric}_{key}", f"{_HEADINGS[metric]}, {key}", judge)
         for metric in METRICS
-        for key in PRETRAINED
+        for key, judge in PRETRAINED.items()
     )
+    columns = tuple(chain.from_iterable(pairs))
     title = f"DBAC and LIC, {_named(attribute)}, by pretrained encoders"
-    return PaperTable(
-        name, "nair2026dbac", number, title, columns, _NEEDS, steps, note=_note(number, "dbac", attribute)
-    )
+    why = NO_SKIN if attribute == "skin" else ONE_ENCODER
+    note = _note(number, "dbac", attribute)
+    return PaperTable(name, "nair2026dbac", number, title, columns, steps, note=note, not_shared=why)
 
 
 def _named(attribute: str) -> str:
@@ -157,6 +150,9 @@ def variation_table(name: str, number: str, *, attribute: str, sources: tuple[st
         Column("cv_lic", "CV of LIC", 2),
         Column("cv_dbac", "CV of DBAC", 2),
         Column("reduction", "% reduction", 2, signed=True),
+        # Ours of skin tones is of the other direction: nothing to compare with.
+        Column("cv_dbac_at", "CV of DBAC A->T", 2),
+        Column("reduction_at", "% reduction, A->T", 2, signed=True),
     )
     return PaperTable(
         name,
@@ -164,12 +160,12 @@ def variation_table(name: str, number: str, *, attribute: str, sources: tuple[st
         number,
         f"how much {_named(attribute)} figures vary over encoders",
         columns,
-        _NEEDS,
         steps,
-        read=_variations,
+        read=partial(_variations, ending="" if attribute == "gender" else "_at"),
         derived=lambda: _from_published(sources),
         checks=lambda _: _means(name, sources),
         note="Coefficient of variation: sample standard deviation over |mean|; % reduction from LIC to DBAC.",
+        not_shared=ONE_ENCODER if attribute == "gender" else NO_SKIN,
     )
 
 
@@ -190,14 +186,15 @@ def _from_published(sources: tuple[str, str, str]) -> Ours:
     return dict(chain.from_iterable(_figures(row, *map(coefficient_of_variation, of)) for row, of in series.items()))
 
 
-def _figures(row: Row, lic: float, dbac: float) -> Iterator[tuple[tuple[Row, str], Value]]:
-    for column, value in (("cv_lic", lic), ("cv_dbac", dbac), ("reduction", percent_reduction(lic, dbac))):
+def _figures(row: Row, lic: float, dbac: float, ending: str = "") -> Iterator[tuple[tuple[Row, str], Value]]:
+    found = {"cv_lic": lic, f"cv_dbac{ending}": dbac, f"reduction{ending}": percent_reduction(lic, dbac)}
+    for column, value in found.items():
         if not math.isnan(value):
             yield (row, column), Value(value)
 
 
-def _variations(table: PaperTable, job: Job, results: Results) -> Ours:
-    """Of a run with several encoders."""
+def _variations(table: PaperTable, job: Job, results: Results, *, ending: str) -> Ours:
+    """Of a run with several encoders; ``ending``: of the columns that hold DBAC of our direction."""
     by_row: dict[Row, dict[str, float]] = {}
     for name, result in results.items():
         metric, _, group = name.partition("-")
@@ -205,7 +202,7 @@ def _variations(table: PaperTable, job: Job, results: Results) -> Ours:
         for found in measure_consistency(result.summaries).variations:
             by_row.setdefault((encoders, found.captioner), {})[metric] = found.cv
     nan = float("nan")
-    lines = (_figures(row, of.get("lic", nan), of.get("dbac", nan)) for row, of in by_row.items())
+    lines = (_figures(row, of.get("lic", nan), of.get("dbac", nan), ending) for row, of in by_row.items())
     return dict(chain.from_iterable(lines))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from _checks import judges_agree
 from _commands import Step
-from _job import LIC_CAPTIONERS, Job
+from _job import LIC_CAPTIONERS, NO_SKIN, Job
 from _ours import Column
 from _published import Published
 from _table import PaperTable, evaluate_step
@@ -32,6 +32,8 @@ def imagecaptioner2_table(name: str, number: str, title: str, *, attribute: str,
     def steps(job: Job) -> list[Step]:
         inputs = job.inputs(LIC_CAPTIONERS, attribute)
         reading = evaluate_step(job, inputs, name="lic", metrics=("lic",), **job.judging(TEXT))
+        if job.size == "shared":  # No pictures are at hand.
+            return [reading]
         hiding = {"mask": "segment", "metrics": ("imagecaptioner2",)}
         # People are hidden in pictures, whatever the attribute.
         return [reading, evaluate_step(job, inputs | job.pictures(), name="seeing", **hiding, **job.judging(SEEING))]
@@ -49,7 +51,7 @@ def imagecaptioner2_table(name: str, number: str, title: str, *, attribute: str,
         number,
         title,
         metric_columns(),
-        ("coco-gender-skin", "lic-release", "coco-captions"),
         steps,
         checks=checks,
+        not_shared=NO_SKIN if attribute == "skin" else "",
     )

@@ -12,6 +12,10 @@ from judge.errors import JudgeError
 Size = Literal["paper", "shared", "small"]
 """As the paper has it; real captions of fewer images and a quick judge; so small that it shows only that it runs."""
 
+# Why some tables have no shared run.
+NO_SKIN = "no labels of skin tone are at hand"
+NO_PICTURES = "no pictures are at hand of the images that have captioners' captions"
+
 LIC_CAPTIONERS = ("NIC", "SAT", "FC", "Att2in", "UpDn", "Transformer", "OSCAR", "NIC+", "NIC+Equalizer")
 DBAC_CAPTIONERS = (
     *("Att2in", "BakLLAVA", "BLIP", "FC", "Florence", "LLAVA", "OSCAR", "SAT", "NIC", "NIC+Equalizer", "Transformer"),
@@ -46,6 +50,11 @@ _SIZES: Mapping[Size, Mapping[str, Any]] = {
         **{"refits": 0, "chance": 0, "resamples": 100},  # noqa: PIE800
     },
 }
+
+
+def is_recipe(name: str) -> bool:
+    """Whether data/recipes has one of this name."""
+    return (Path(__file__).parents[2] / "data" / "recipes" / f"{name}.yaml").is_file()
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class Job:
     def _mend(self, path: Path) -> str:
         """How to come by a file of the data."""
         recipe = path.relative_to(self.data).parts[0]
-        known = self.is_paper and (Path(__file__).parents[2] / "data" / "recipes" / f"{recipe}.yaml").is_file()
+        known = self.is_paper and is_recipe(recipe)
         return f"'judge data show {recipe}' says where it comes from" if known else "see scripts/papers/README.md"
 
     def human(self, attribute: str = "gender", *, three: bool = False) -> Path:

@@ -7,7 +7,7 @@ from functools import partial
 
 from _checks import difference
 from _commands import Step
-from _job import LIC_CAPTIONERS, Job
+from _job import LIC_CAPTIONERS, NO_SKIN, Job
 from _ours import Column, Field
 from _published import Published
 from _table import PaperTable, evaluate_step
@@ -50,10 +50,10 @@ def lic_table(
         number,
         title,
         lic_columns(judges, named=named),
-        ("coco-gender-skin", "lic-release"),
         steps,
         checks=partial(_differences, [f"{judge.replace('-', '_')}_" if named else "" for judge in judges]),
         note=note,
+        not_shared=NO_SKIN if attribute == "skin" else "",
     )
 
 

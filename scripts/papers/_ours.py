@@ -61,7 +61,7 @@ class Column:
 def by_captioner(
     columns: Iterable[Column], results: Iterable[Result], stand_ins: Mapping[str, str]
 ) -> dict[tuple[Row, str], Value]:
-    """Ours of tables with a row a captioner.
+    """Ours of tables with a row a captioner. A stand-in's figures stand once, under the first judge that it is for.
 
     Args:
         columns: of the table.
@@ -69,9 +69,11 @@ def by_captioner(
         stand_ins: judge -> the judge that was asked in its place.
     """
     found: dict[tuple[Row, str], Value] = {}
+    once: dict[tuple[str, str, str], Column] = {}
+    for column in columns:
+        once.setdefault((column.metric, stand_ins.get(column.judge, column.judge), column.field), column)
     for result in results:
-        for column in columns:
-            judge = stand_ins.get(column.judge, column.judge)
+        for (_, judge, _), column in once.items():
             for captioner, value in _values(result, column, judge):
                 found[(captioner,), column.key] = value.times(column.scale)
     return found

@@ -19,7 +19,7 @@ from typing import Any
 import typer
 from _commands import Step, run_steps
 from _compare import comparison, distance_table, distances
-from _job import Job, Size
+from _job import Job, Size, is_recipe
 from _ours import Column, Ours, Value, by_captioner
 from _published import Published, Row, read_published
 
@@ -58,14 +58,15 @@ class PaperTable:
         number: as the paper calls it.
         title: what it shows.
         columns: of figures.
-        needs: recipes of data/recipes that bring the data.
         steps: the commands of a run.
         read: ours, out of what the commands gave; of tables with a row a captioner their columns say it.
         prepare: writes what the commands read, where that is not the data itself.
+        reads: files that the script itself reads.
         derived: ours where they follow from other published tables.
         checks: what the published figures say of each other, a line each.
         note: what must be known beside.
-        shared_note: what ours of a shared run is made of, where that is not real captions.
+        shared_note: what ours of a shared run is made of, where that is not real captions: then it is not compared.
+        not_shared: why there is no shared run.
     """
 
     name: str
@@ -73,14 +74,15 @@ class PaperTable:
     number: str
     title: str
     columns: tuple[Column, ...]
-    needs: tuple[str, ...]
     steps: Callable[[Job], Sequence[Step]]
     read: Callable[[PaperTable, Job, Results], Ours] | None = None
     prepare: Callable[[Job], None] | None = None
+    reads: Callable[[Job], Sequence[Path]] | None = None
     derived: Callable[[], Ours] | None = None
     checks: Callable[[Published], Sequence[str]] | None = None
     note: str = ""
     shared_note: str = ""
+    not_shared: str = ""
 
     def __post_init__(self) -> None:
         assert self.paper in bibliography(), self.paper
@@ -104,10 +106,26 @@ class PaperTable:
         """What ours of a run of this size is."""
         return self.shared_note if size == "shared" and self.shared_note else NOTES[size]
 
+    def compares(self, size: Size) -> bool:
+        """Whether ours of a run of this size can be set against the published figures."""
+        return size == "paper" or (size == "shared" and not self.shared_note)
+
+    @property
+    def shown(self) -> Job:
+        """The paper's run, on a folder DATA."""
+        return Job("paper", Path("DATA"), Path("runs/papers") / self.name, shown=True)
+
+    @property
+    def needs(self) -> list[str]:
+        """What the paper's run reads below DATA: recipes of data/recipes, and folders that no recipe fills."""
+        words = [word.rpartition("=")[2] for step in self.steps(self.shown) for word in step.words()]
+        paths = [*(self.reads(self.shown) if self.reads else []), *map(Path, words)]
+        first = dict.fromkeys(path.parts[1] for path in paths if path.parts[:1] == ("DATA",))
+        return sorted((name if is_recipe(name) else f"DATA/{name}" for name in first), key=lambda name: "DATA" in name)
+
     def commands(self, job: Job | None = None) -> list[str]:
         """The commands of a run for a shell; by default of the paper's, on a folder DATA."""
-        shown = job or Job("paper", Path("DATA"), Path("runs/papers") / self.name, shown=True)
-        return [step.line() for step in self.steps(shown)]
+        return [step.line() for step in self.steps(job or self.shown)]
 
     def run(self, job: Job, *, overwrite: bool = False) -> Ours:
         """Run the commands; with ``overwrite`` in place of earlier results.
@@ -168,6 +186,8 @@ def _answer(table: PaperTable, given: argparse.Namespace) -> None:
     """Do what was asked for."""
     if given.small and given.shared:
         raise JudgeError("goes with --data, not with --shared", where="--small", mend="leave one of the two out")
+    if given.shared and table.not_shared:
+        raise JudgeError(table.not_shared, where="--shared", mend="use --data, or --small to see that it runs")
     if given.small and not given.data:
         from _small import write_small
 
@@ -197,10 +217,10 @@ def _make(table: PaperTable, job: Job, given: argparse.Namespace) -> None:
 def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     console = open_console()
     print_text(table.heading, console, bold=True)
-    print_text(f"Data: {', '.join(table.needs) or 'none'}. Commands of the paper's run:", console)
+    print_text(f"Data: {', '.join(table.needs)}. Commands of the paper's run:", console)
     for line in ["", *"\n".join(table.commands()).splitlines(), ""]:
         say(line)
-    comparable = job is None or job.size != "small"
+    comparable = job is None or table.compares(job.size)
     if job is not None:
         print_text(table.about(job.size), console)
     title = f"{table.heading}: {'published figures and ours' if ours else 'published figures'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _commands import Step
-from _controlled import candidates
+from _controlled import candidates, sources
 from _job import Job
 from _ours import Column, Ours, Value
 from _table import PaperTable, Results, main
@@ -31,9 +31,9 @@ TABLE = PaperTable(
     "Table 2",
     "verbs of the controlled sets",
     COLUMNS,
-    ("coco-gender-skin", "coco-captions"),
     no_commands,
     read=read,
+    reads=sources,
     note="The table lists verbs and has no figures. Counted here: images of one task with a human caption that names "
     "the class, the task and one of its two verbs. The paper drew 50 captions for each class and task.",
 )

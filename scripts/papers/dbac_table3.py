@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 from _commands import Step
-from _controlled import NAMES, write_sets
+from _controlled import NAMES, sources, write_sets
 from _dbac import judge_of
 from _job import Job
 from _ours import Column, Ours, Value, value_of
@@ -75,10 +75,10 @@ TABLE = PaperTable(
         Column("omega", "DBAC (ω_H)", 2, judge=JUDGES[0], scale=1),
         Column("lic_h", "LIC_H", 2, judge=JUDGES[0], scale=1),
     ),
-    ("coco-gender-skin", "coco-captions"),
     steps,
     read=read,
     prepare=write_sets,
+    reads=sources,
     note="Ours of ω_H is Q, the share of captions whose class is guessed: the published figures are near the rate of "
     "the best guess (0.6, 0.7, 0.8, 0.9) and cannot hold the prior P(t)/P(a), which is 2/3 for three tasks and two "
     "classes. BA and DPA of annotated classes and tasks, one side. Of a judge that only guesses LIC_H is 0.25; the "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _commands import Step
 from _dbac import judge_of
-from _job import Job
+from _job import NO_PICTURES, Job
 from _masked import MODES, attribute_step, mask_step, model_of, score_of
 from _ours import Column, Ours, Value
 from _published import Row
@@ -73,9 +73,9 @@ TABLE = PaperTable(
         Column("ba_ta", "BA T->A", 2, signed=True),
         Column("dbac_ta", "DBAC T->A", 2, judge=JUDGES[0], signed=True),
     ),
-    ("coco-captions", "lic-release", "coco-gender-skin"),
     steps,
     read=read,
+    not_shared=NO_PICTURES,
     note="Captions do not name skin tones: T->A has no P(a^) to count for race, and the paper does not say what it "
     "counted; ours has LIC alone there.",
 )

@@ -25,12 +25,13 @@ def steps(job: Job) -> list[Step]:
         AlignConfig,
         {**inputs, **vectors, "meteor": 0 if job.size == "small" else 5000, "out": job.out / "align"},
     )
-    metrics = tuple(METRICS) if job.size != "shared" else ("lic",)
     judging = job.judging(JUDGES)
     return [
         align,
         *(
-            evaluate_step(job, inputs, objects=job.objects(), name=how, metrics=metrics, **job.aligning(how), **judging)
+            evaluate_step(
+                job, inputs, objects=job.objects(), name=how, metrics=tuple(METRICS), **job.aligning(how), **judging
+            )
             for how in KINDS
         ),
     ]
@@ -74,7 +75,6 @@ TABLE = PaperTable(
         *(Column(f"lic_d_{how}", f"LIC_D, {how}", 2, judge=JUDGES[0]) for how in KINDS),
         *(Column(f"psi_{how}", f"psi_D, {how}", 2, judge=JUDGES[0]) for how in KINDS),
     ),
-    ("coco-gender-skin", "lic-release", "coco-captions"),
     steps,
     read=read,
     checks=checks,

@@ -6,7 +6,7 @@ FC is trained on each version of the pictures outside of this project; what is n
 from __future__ import annotations
 
 from _commands import Step
-from _job import Job
+from _job import NO_PICTURES, Job
 from _masked import MODES, attribute_step, caption_step, mask_step, model_of, score_of
 from _ours import Column, Ours, Value, value_of
 from _published import Row
@@ -54,9 +54,9 @@ TABLE = PaperTable(
         Column("lic_m", "LIC_M", 2, judge=JUDGES[0]),
         Column("psi_m", "psi_M, T->A", 2, judge=JUDGES[0]),
     ),
-    ("coco-captions", "lic-release"),
     steps,
     read=read,
+    not_shared=NO_PICTURES,
     note="DATA/models/fc-none, fc-partial, fc-segment and fc-box: checkpoints of transformers, one trained on each "
     "version of the pictures.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _commands import Step
-from _job import LIC_CAPTIONERS, Job
+from _job import LIC_CAPTIONERS, NO_PICTURES, Job
 from _ours import Column, Ours, Value, value_of
 from _published import Published, Row
 from _table import PaperTable, Results, main
@@ -59,10 +59,10 @@ TABLE = PaperTable(
         Column("yolox", "YOLO", judge="sat", signed=True),
         Column("mask_rcnn", "Mask R-CNN", judge="sat", signed=True),
     ),
-    ("coco-gender-skin", "lic-release", "coco-captions"),
     steps,
     read=read,
     checks=checks,
+    not_shared=NO_PICTURES,
     note="The paper's YOLOX is Ultralytics' YOLO of ours.",
 )
 

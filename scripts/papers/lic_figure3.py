@@ -68,7 +68,6 @@ TABLE = PaperTable(
     "Figure 3",
     "LIC against vocabulary and BLEU-4",
     (Column("r_squared", "R²", 3, judge="lstm"),),
-    ("coco-gender-skin", "lic-release", "coco-captions"),
     steps,
     read=read,
     derived=derived,

@@ -7,7 +7,7 @@ Pictures are masked by ``judge mask``; the captioner under test captions each fo
 from __future__ import annotations
 
 from _commands import Step
-from _job import STEMS, Job
+from _job import NO_PICTURES, STEMS, Job
 from _masked import caption_step, mask_step, model_of
 from _ours import Column, Ours, Value, value_of
 from _published import Published, Row
@@ -76,10 +76,10 @@ TABLE = PaperTable(
         Column("over_unbiased", "Δ Unbias", judge="lstm", signed=True),
         Column("over_original", "Δ Original", judge="lstm", signed=True),
     ),
-    ("coco-captions", "lic-release"),
     steps,
     read=read,
     checks=checks,
+    not_shared=NO_PICTURES,
     note="In between the captioner captions each folder of masked pictures: a checkpoint of transformers by judge "
     "caption, SAT and OSCAR by their own code, into DATA/masked/sat-object.json and so on.",
 )

@@ -8,7 +8,7 @@ published tables. Nothing is run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -30,12 +30,13 @@ hand allow is made here; everything else is marked with the data it needs (the r
 come from). DATA stands for a folder of them.
 
 - **made here**: real captions of COCO's val2014 (NIC+ and NIC+Equalizer, those that were released with Women also
-  Snowboard); DBAC's Table 3 has made-up ones. 3,597 of the images have a class, derived from the human captions; the
-  papers have 6,628 or 10,780 with annotated classes, and judges that take hours. Brackets: 95% interval; of a side's
-  score for the judges as they were trained. In parentheses: ours minus the published figure.
+  Snowboard). 3,597 of the images have a class, derived from the human captions; the papers have 6,628 or 10,780 with
+  annotated classes, and judges that take hours. Brackets: 95% interval; of a side's score for the judges as they were
+  trained. In parentheses: ours minus the published figure. Figures of made-up data are not compared.
 - **made from published tables**: what a table says follows from figures of other tables; ours are computed from those.
-- **needs data**: the command is complete; `python scripts/papers/NAME.py --data DATA` runs it, and makes first what it
-  reads besides DATA.
+- **the paper's run**: the command is complete; `python scripts/papers/NAME.py --data DATA` runs it, and makes first
+  what it reads besides DATA. What it needs are recipes (folders of DATA) and folders of one's own (DATA/captions,
+  DATA/vectors ...), which `scripts/papers/README.md` describes.
 - **not at hand**: Zhao et al.'s annotations of gender and skin tone, the pickles of LIC's release, ArtEmis, Visual
   Genome and Stable Diffusion 2.1, neither data nor weights. No figure of ours comes from them, and what reads them was
   tested on made-up files of the same form. LIC's tables were not run with its LSTM either: where ours are shown,
@@ -66,11 +67,13 @@ def status(table: PaperTable) -> str:
     """Whether ours is there, and what it needs otherwise."""
     found = []
     if made := read_made(table.name):
-        what = "made here, on made-up captions" if table.shared_note else "made here"
+        what = "made here, on made-up data" if table.shared_note else "made here"
         found.append(f"{what} (commit {made.commit})")
     elif table.derived:
         found.append("made from published tables")
-    return "; ".join([*found, f"needs data {', '.join(table.needs)}" + (" for the paper's run" if found else "")])
+    if not made:
+        found.append(f"not made here: {table.not_shared or 'its run (--shared) has not been kept yet'}")
+    return "; ".join([*found, f"the paper's run needs {', '.join(table.needs)}"])
 
 
 def page() -> str:
@@ -101,8 +104,7 @@ def section(table: PaperTable) -> Iterator[str]:
         yield "```bash\n" + "\n".join(listed) + "\n```\n"
     if made:
         ours = made.ours
-        stands = ", ".join(f"{of} in place of {judge}" for judge, of in made.stand_ins.items())
-        yield f"{table.about(made.size)}{f' Judge: {stands}.' if stands else ''} Commit {made.commit}:\n"
+        yield f"{table.about(made.size)}{_stands(made.stand_ins)} Commit {made.commit}:\n"
         yield (
             "```bash\n"
             + "\n".join([f"python scripts/papers/{table.name}.py --shared DATA", *_which_runs(made.commands)])
@@ -111,11 +113,20 @@ def section(table: PaperTable) -> Iterator[str]:
     elif table.derived:
         ours = table.derived()
         yield "Ours: computed from figures of other published tables.\n"
-    yield markdown(comparison(table.published, table.columns, ours, ""))
-    if found := distances(table.published, table.columns, ours):
+    alike = made is None or table.compares(made.size)
+    yield markdown(comparison(table.published, table.columns, ours, "", apart=alike))
+    if found := distances(table.published, table.columns, ours if alike else {}):
         yield markdown(distance_table(found))
     lines = [*([table.note] if table.note else []), *(table.checks(table.published) if table.checks else [])]
     yield "\n".join(f"- {line}" for line in lines) + "\n" if lines else ""
+
+
+def _stands(stand_ins: Mapping[str, str]) -> str:
+    """Who judged in whose place."""
+    places = {of: [judge for judge, mine in stand_ins.items() if mine == of] for of in stand_ins.values()}
+    told = ", ".join(f"{of} in place of {', '.join(judges)}" for of, judges in places.items())
+    once = "; its figures stand once, under the first" if any(len(judges) > 1 for judges in places.values()) else ""
+    return f" Judge: {told}{once}." if told else ""
 
 
 def _which_runs(commands: Sequence[str]) -> list[str]:

@@ -353,6 +353,21 @@ def test_artemis(tmp_path: Path) -> None:
     assert "passing on: NO" in text
     ready = commands_of(done.stdout)
     assert [command.count("--label-rule") for command in ready.values()] == [1, 1]
+    # Speakers and paintings are optional; the command that reads them waits for all.
+    said = [{"art_style": row["art_style"], "painting": row["painting"], "caption": "a tree"} for row in rows[::3]]
+    for name in ("vanilla", "predicted", "voted"):
+        write_csv(tmp_path / f"{name}.csv", said)
+    (tmp_path / "wikiart").mkdir()
+    for row in said:
+        (tmp_path / "wikiart" / row["art_style"]).mkdir(exist_ok=True)
+        (tmp_path / "wikiart" / row["art_style"] / f"{row['painting']}.jpg").touch()
+    done = done_well("data", "check", "artemis-v1", tmp_path)
+    assert "10 pictures; 9 of 9 labelled images lie here" in " ".join(done.stdout.split())
+    assert ["--images" in command for command in commands_of(done.stdout).values()] == [False, False, True]
+    (tmp_path / "wikiart" / "Realism" / "p0.jpg").unlink()
+    done = done_well("data", "check", "artemis-v1", tmp_path)
+    assert "8 of 9 labelled images lie here, 1 do not (Realism/p0 ...)" in " ".join(done.stdout.split())
+    assert len(commands_of(done.stdout)) == 2
 
 
 def test_visual_genome_under_both_numbers(world: WorldFiles, tmp_path: Path) -> None:
