@@ -52,6 +52,23 @@ ARTEMIS = """emotion,utterance,art_style,painting,anchor_art_style,anchor_painti
 fear,The hay burns.,Impressionism,alfred-sisley_evening,Impressionism,claude-monet_haystacks,1
 anger,"No peace, here.",Realism,ilya-repin_self-portrait,Impressionism,claude-monet_haystacks,1
 """
+# As LIC released its data: a picture's people's captions, a captioner's, and both attributes.
+LIC = [
+    {"img_id": 42, "bb_gender": "Female", "bb_skin": "Light", "split": "test", "caption_list": ["a woman", "a lady"],
+     "pred": "a woman", "rmdup_object_list": ["cake"]},
+    {"img_id": 73, "bb_gender": "Male", "bb_skin": "Both", "split": "train", "caption_list": ["a man"],
+     "pred": "a boy", "rmdup_object_list": []},
+]  # fmt: skip
+# Zhao, Wang and Russakovsky's images_val2014.csv, with the columns that public code reads.
+ZHAO = """id,bb_gender,bb_skin,skin,ratio,split
+42,Female,Light,"['Light', 'Dark']","[0.3, 0.1]",train
+73,Male,Dark,['Dark'],[0.5],test
+74,Unsure,Both,['Unsure'],[0.2],test
+"""
+SPEAKER = """art_style,painting,grounding_emotion,caption
+Realism,ilya-repin_self-portrait,awe,"a man, who looks at me"
+Cubism,juan-gris_bottle,,a bottle on a table
+"""
 LEXICON = """# source: a test
 name: mood
 token: "<mood>"
@@ -111,6 +128,10 @@ def labels(path: Path) -> object:
     return read_labels(path, lexicon=load_lexicon("gender"))
 
 
+def skin(path: Path) -> object:
+    return read_labels(path, attribute="skin")
+
+
 def emotions(path: Path) -> object:
     options = LabelOptions("majority")
     return read_labels(path, attribute="emotion", lexicon=load_lexicon("emotion"), options=options)
@@ -165,12 +186,19 @@ def caption_targets() -> dict[str, Target]:
         "pickle-0": file(generated, pickle.dumps(ROWS, protocol=0)),
         "shard": file(human, shard, "0.tar"),
         "artemis": file(human, ARTEMIS),
+        "speaker": file(generated, SPEAKER),
+        "lic-human": file(human, pickle.dumps(LIC)),
+        "lic-generated": file(generated, pickle.dumps(LIC)),
     }
 
 
 def table_targets() -> dict[str, Target]:
     return {
         "labels": file(labels, [{"image_id": 1, "gender": "F"}, {"image_id": 2, "gender": "male"}]),
+        "lic-gender": file(labels, pickle.dumps(LIC)),
+        "lic-skin": file(skin, pickle.dumps(LIC)),
+        "zhao-gender": file(labels, ZHAO),
+        "zhao-skin": file(skin, ZHAO),
         "label-mapping": file(read_labels, {"1": "female", "2": "male"}),
         "emotions": file(emotions, ARTEMIS),
         "pairs": file(read_pairs, ARTEMIS),

@@ -209,6 +209,21 @@ def test_judges_find_the_order_and_the_closed_form(world: EmotionFiles) -> None:
         assert all(first + 0.02 < second for first, second in pairwise([0.0, *values]))
 
 
+def test_table_7s_own_metric_finds_the_order(tmp_path: Path) -> None:
+    """ImageCaptioner2 by ``sat``, which sees the paintings, of three speakers: words carry what tells."""
+    parameters = EmotionParameters(mention=0.9, agreement=1.0)
+    files = write_world(tmp_path / "w", images=400, seed=1, pictures=32, parameters=parameters)
+    small = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": 32, "template": "is [Answer]"}
+    brief = {"protocol": "paper", "seeds": 1, "epochs": 14, "batch_size": 64, "learning_rate": 0.004}
+    seen = {"images": files.images, "mask": "none", "features": tmp_path / "features"}
+    result = measured(files, metrics=["imagecaptioner2"], judge="sat", **small, **brief, **seen)
+    found = {row.captioner: row.amplification for row in result.summaries}
+    truth = [of["imagecaptioner2"] for of in emotion_truth(parameters=parameters).values()]
+    assert min(np.diff([0.0, *truth])) > 0.03
+    assert found["vanilla"] + 0.05 < found["predicted"]
+    assert found["predicted"] + 0.05 < found["voted"]
+
+
 def test_where_nothing_leaks_judges_are_at_chance(tmp_path: Path) -> None:
     """Judges are right in one of nine classes; how sure they are by mistake adds to LIC's 1/81, on both sides."""
     nothing = EmotionParameters(association=0, dwell=0)
