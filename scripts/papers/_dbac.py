@@ -183,7 +183,8 @@ def _from_published(sources: tuple[str, str, str]) -> Ours:
     for row in both.rows:
         mine = [[both.values[row, f"{metric}_{key}"] for key in PRETRAINED] for metric in ("lic", "dbac")]
         series["pretrained", *row] = mine[0], mine[1]
-    return dict(chain.from_iterable(_figures(row, *map(coefficient_of_variation, of)) for row, of in series.items()))
+    cv = coefficient_of_variation
+    return dict(chain.from_iterable(_figures(row, cv(a), cv(b)) for row, (a, b) in series.items()))
 
 
 def _figures(row: Row, lic: float, dbac: float, ending: str = "") -> Iterator[tuple[tuple[Row, str], Value]]:
