@@ -172,7 +172,7 @@ def train_backbone(folder: Path) -> Path:
     torch.manual_seed(0)
     # Channels last: a quarter less time on a CPU.
     network = timm.create_model("test_resnet", pretrained=False, num_classes=2).to(memory_format=torch.channels_last)
-    epochs, batch = 26, 32
+    epochs, batch = 14, 16
     optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=0.01)
     steps = epochs * len(pictures) // batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps + epochs)

@@ -86,9 +86,9 @@ def test_the_page_is_whole_and_small(run: Path) -> None:
     assert all(path.stat().st_size for path in (run / "figures").iterdir())
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_it_can_be_read_by_all(browser: Browser, run: Path, scheme: Any, width: int) -> None:
+    """Colours do not depend on the width, nor the layout on the colours."""
     from axe_playwright_python.sync_playwright import Axe
 
     size = {"width": width, "height": 900}
