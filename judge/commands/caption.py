@@ -96,6 +96,8 @@ def _check_out(config: CaptionConfig, out: OutputFile) -> None:
     """Refuse an output path that cannot be used, before any work."""
     from judge.captioning.notes import check_notes
 
+    if out.path.is_dir():
+        out.refuse()
     out.lock.check()
     check_notes(_notes(out.path))
     if is_left(out.lock.path):
