@@ -27,7 +27,7 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
             differs; ``out`` is there already.
     """
     check_places(folders)
-    output = out and OutputFile(out)
+    output = OutputFile(out, mend="name a new file") if out is not None else None
     if output:
         output.check()
     runs = [read_table(folder, name) for folder, name in zip(folders, name_runs(folders), strict=True)]

@@ -102,7 +102,7 @@ def report(
     if kind == "html" and out is None:
         out = _own_page(folders)
     with _new_folder(shown.figures) as figures:
-        output = out and OutputFile(out, overwrite=overwrite)
+        output = OutputFile(out, overwrite=overwrite) if out is not None else None
         if output:
             _check_out(output, folders)
         saved = open_runs(folders)

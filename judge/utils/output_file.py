@@ -12,6 +12,8 @@ from judge.utils.files import remove_empty, sweep, writing
 from judge.utils.listed import read_list, write_again
 from judge.utils.locks import Lock, is_left
 
+_MEND = "name another file, or add --overwrite"
+
 
 class OutputFile:
     """A file that a command makes.
@@ -20,10 +22,11 @@ class OutputFile:
         path: the file.
         overwrite: replace the one that is there; never a device, a pipe or a folder.
         where: the option and its value, for messages.
+        mend: what to do where it is there already.
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False, where: str = "") -> None:
-        self.path, self.overwrite, self.where = path, overwrite, where or f"--out {path}"
+    def __init__(self, path: Path, *, overwrite: bool = False, where: str = "", mend: str = _MEND) -> None:
+        self.path, self.overwrite, self.where, self.mend = path, overwrite, where or f"--out {path}", mend
         parent = path.absolute().parent
         # In a folder with a list it would be a stranger: it is the folder's own, beside that.
         self.lock = Lock.beside(parent if read_list(parent) is not None else path, self.where)
@@ -85,4 +88,4 @@ class OutputFile:
                 raise self._there() from None
 
     def _there(self) -> JudgeError:
-        return JudgeError("is there already", where=self.where, mend="name another file, or add --overwrite")
+        return JudgeError("is there already", where=self.where, mend=self.mend)
