@@ -184,7 +184,12 @@ def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:
 
 
 def write_captions(path: Path, captions: Mapping[str, str]) -> None:
-    """Write ``caption_records``, a record a line."""
-    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in caption_records(captions))
+    """Write :func:`captions_json`."""
     with writing(path):
-        write_whole(path, f"[\n{lines}\n]\n".encode())
+        write_whole(path, captions_json(captions))
+
+
+def captions_json(captions: Mapping[str, str]) -> bytes:
+    """``caption_records`` as JSON, a record a line."""
+    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in caption_records(captions))
+    return f"[\n{lines}\n]\n".encode()

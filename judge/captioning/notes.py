@@ -7,9 +7,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from judge.errors import JudgeError
 from judge.utils.files import writing
 from judge.utils.kept import DamagedError, seal, tell_damaged, unseal
 
+_SEALED = re.compile(rb'^\["[0-9a-f]{32}", ', re.MULTILINE)
+_BEGIN = 100_000
 About = tuple[str, str]
 """An image's id, and the key of its picture."""
 
@@ -18,6 +21,25 @@ def notes_files(path: Path) -> list[Path]:
     """The files that the processes of a launch, however many they were, have left at ``path``."""
     name = re.compile(re.escape(path.name) + r"(\.[1-9][0-9]*)?")
     return sorted(file for file in path.parent.glob("*") if name.fullmatch(file.name))
+
+
+def check_notes(path: Path) -> None:
+    """Refuse files at ``path`` that have the names of notes, and are somebody else's.
+
+    Raises:
+        JudgeError: none of the first lines of a file that is not empty has a seal, be it a damaged one.
+    """
+    for file in notes_files(path):
+        with writing(file):
+            ours = file.is_file() and (not file.stat().st_size or _SEALED.search(_begin_of(file)))
+        if not ours:
+            what, mend = "holds no captions of an unfinished run, where they would be kept", "move it elsewhere"
+            raise JudgeError(what, where=str(file), mend=mend)
+
+
+def _begin_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_BEGIN)
 
 
 class Notes:
@@ -35,7 +57,7 @@ class Notes:
         entries: what was read: (image id, the picture's key) -> caption.
 
     Raises:
-        JudgeError: a file cannot be read or written.
+        JudgeError: a file cannot be read or written, or is somebody else's.
     """
 
     def __init__(self, path: Path | None, key: str, *, process: int = 0) -> None:
@@ -43,6 +65,8 @@ class Notes:
         self.key = key
         self.entries: dict[About, str] = {}
         self._sound = 0  # bytes of ``path``
+        if path:
+            check_notes(path)
         for file in notes_files(path) if path else []:
             if file == self.path or not process:
                 with writing(file):

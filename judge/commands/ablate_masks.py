@@ -35,6 +35,8 @@ from judge.utils.folders import ResumableFolder
 from judge.utils.kept import ToldInLog, is_noted, note_digest, telling
 
 MASKS = "masks.json"
+_PARTS = r"(masks|detectors)\.json|ablate\.yaml|contact_sheet\.png|members/[0-9a-f]{16,}(\.\w+)*\.safetensors"
+_PARTS += r"|members/[0-9a-f]{16}/([^/]+\.(json|caption\.yaml)|\.[^/]+\.(checksum|judge-lock|json\.partial(\.\d+)?))?"
 
 
 def run_each(
@@ -116,7 +118,7 @@ def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, varied: str
         JudgeError: a place that cannot be used.
     """
     what = f"ablation of {varied}"
-    out = ResumableFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
+    out = ResumableFolder(config.out, what=what, command=config.command, parts=_PARTS, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
     return out
 

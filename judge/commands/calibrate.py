@@ -45,6 +45,10 @@ from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process, launched
 
 RESULTS = "calibration.json"
+_PARTS = "|".join([
+    r"calibrat(ion\.(json|png|svg)|e\.yaml)|trials\.parquet|members/trials\.jsonl",
+    r"members/(all|\d+|scenes-\d+)/([0-9a-f]{16,}\.safetensors|(scenes|features|detections)/.*)?",
+])  # fmt: skip
 Group = tuple[tuple[str, ...], str]
 """(metrics, judge): metrics that share their judges, by judge; all counted ones."""
 
@@ -63,7 +67,9 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
+    folder = ResumableFolder(
+        config.out, what="calibration", command=config.command, parts=_PARTS, overwrite=config.overwrite
+    )
     in_main_process(lambda: folder.check(config.inputs()))
     for change in config.changes:
         check_name(change)

@@ -20,9 +20,9 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.training.processes import in_main_process
 from judge.types import Progress
-from judge.utils.files import remove_empty, write_whole, writing
-from judge.utils.launch import is_main_process
-from judge.utils.locks import Lock, is_left, short
+from judge.utils.files import writing
+from judge.utils.locks import is_left, short
+from judge.utils.output_file import OutputFile
 
 _NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
 
@@ -45,7 +45,8 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
         JudgeError: what concerns the whole folder; nothing is written. Faults of single pictures are in the result's
             ``failures``; where none could be captioned, nothing is written either.
     """
-    in_main_process(lambda: _check_out(config))
+    out = OutputFile(config.out, overwrite=config.overwrite)
+    in_main_process(lambda: _check_out(config, out))
     require("vision", "torch", "transformers", "PIL", "cv2")
     from judge.captioning import caption_pictures
     from judge.captioning.writer import Writing
@@ -54,29 +55,25 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     check_captioner(config.model, where=f"--model {config.model}")
     pictures, failures = in_main_process(lambda: _pictures(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
-    with _place(config.out) as notes:
+    with _place(out) as notes:
         done = caption_pictures(config.model, pictures, how, device=config.device, notes=notes, progress=progress)
         if done.captions:
-            in_main_process(lambda: _finish(config, done.captions, notes))
+            in_main_process(lambda: _finish(config, out, done.captions, notes))
     empty = sum(not text for text in done.captions.values())
     return CaptionedFolder(len(done.captions), empty, failures + done.failures)
 
 
 @contextmanager
-def _place(out: Path) -> Iterator[Path]:
-    """The folder of ``out``, made if need be, and the file of notes beside it, which stays if captions are in it.
+def _place(out: OutputFile) -> Iterator[Path]:
+    """The file of notes beside ``out``, where nobody else works meanwhile; it stays if captions are in it.
 
     The main process sees to it.
     """
-    made = [folder for folder in out.absolute().parents if not folder.exists()]
-    notes, lock = _notes(out), Lock.beside(out, f"--out {out}")
+    notes = _notes(out.path)
 
     def begin() -> None:
-        with writing(f"--out {out}"):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            stack.callback(remove_empty, made)
-            lock.acquire()
-            stack.callback(lock.release)
+        stack.enter_context(out.working())
+        with writing(out.where):
             notes.touch()
             stack.callback(_remove_blank, notes)
 
@@ -95,33 +92,33 @@ def _notes(out: Path) -> Path:
     return out.with_name(f".{short(out.name)}{_NOTES}")
 
 
-def _check_out(config: CaptionConfig) -> None:
+def _check_out(config: CaptionConfig, out: OutputFile) -> None:
     """Refuse an output path that cannot be used, before any work."""
-    out, where = config.out, f"--out {config.out}"
-    if out.is_dir():
-        raise JudgeError("is a folder", where=where, mend="name a file")
-    if is_main_process():
-        lock = Lock.beside(out, where)
-        lock.check()
-        if is_left(lock.path):
-            _tidy(out, lock)
-    # Settings are written before captions: alone, beside notes, they are those of a run that was killed in between.
-    killed = _notes(out).exists() and not out.exists()
-    for path in (out, settings_beside(out)):
-        if path.exists() and not config.overwrite and not killed:
-            which = "is there already" if path == out else f"has {path.name} beside it already"
-            raise JudgeError(which, where=where, mend="name another file, or add --overwrite")
-        if path.resolve() in {read.resolve() for read in config.inputs()}:
-            raise JudgeError(f"{path.name} is read", where=where, mend="name another file")
+    from judge.captioning.notes import check_notes
+
+    if out.path.is_dir():
+        out.refuse()
+    out.lock.check()
+    check_notes(_notes(out.path))
+    if is_left(out.lock.path):
+        _tidy(out)
+    out.check(config.inputs())
+    settings = settings_beside(out.path)
+    # Settings are written before captions: alone, they may be those of this very command, killed in between.
+    if not config.overwrite and settings.exists() and not _is_written(settings, config):
+        mend = "name another file, or add --overwrite"
+        raise JudgeError(f"has {settings.name} beside it already", where=out.where, mend=mend)
+    if settings.resolve() in {read.resolve() for read in config.inputs()}:
+        raise JudgeError(f"{settings.name} is read", where=out.where, mend="name another file")
 
 
-def _tidy(out: Path, lock: Lock) -> None:
+def _tidy(out: OutputFile) -> None:
     """What a killed command has left goes, unless the same command can go on from it."""
     from judge.captioning.notes import notes_files
 
-    with writing(f"--out {out}"), lock.holding():
-        notes = _notes(out)
-        if out.exists() and notes.exists() and notes.stat().st_mtime_ns <= out.stat().st_mtime_ns:
+    with writing(out.where), out.lock.holding():
+        notes, path = _notes(out.path), out.path
+        if path.exists() and notes.exists() and notes.stat().st_mtime_ns <= path.stat().st_mtime_ns:
             for file in notes_files(notes):
                 file.unlink()
 
@@ -193,14 +190,20 @@ def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[HiddenP
     return pictures, failures
 
 
-def _finish(config: CaptionConfig, captions: Mapping[str, str], notes: Path) -> None:
+def _is_written(settings: Path, config: CaptionConfig) -> bool:
+    """Whether they lie there already, as a command leaves them that was killed before it wrote the captions."""
+    return settings.is_file() and settings.read_bytes() == config.to_yaml().encode()
+
+
+def _finish(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], notes: Path) -> None:
     """Write the captions; the notes of them may go."""
-    from judge.captioning import write_captions
+    from judge.captioning import captions_json
     from judge.captioning.notes import notes_files
 
-    with writing(f"--out {config.out}"):
-        write_whole(settings_beside(config.out), config.to_yaml().encode())
-    write_captions(config.out, captions)
+    out.refuse()
+    if not _is_written(settings := settings_beside(config.out), config):
+        OutputFile(settings, overwrite=config.overwrite, where=out.where).write(config.to_yaml().encode())
+    out.write(captions_json(captions))
     with suppress(OSError):  # The captions are there: notes that may not go do no harm.
         for file in notes_files(notes):
             file.unlink()

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
-from judge.errors import JudgeError
 from judge.report.directory import difference_row
 from judge.report.saved_run import name_runs, read_table
 from judge.report.several_runs import check_places, check_together, name_apart
 from judge.statistics.comparisons import Difference, corrected, difference
-from judge.utils.files import write_whole, writing
+from judge.utils.output_file import OutputFile
 
 
 def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | None = None) -> list[Difference]:
@@ -28,8 +27,9 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
             differs; ``out`` is there already.
     """
     check_places(folders)
-    if out and out.exists():
-        raise JudgeError("is there already", where=f"--out {out}", mend="name a new file")
+    output = OutputFile(out, mend="name a new file") if out is not None else None
+    if output:
+        output.check()
     runs = [read_table(folder, name) for folder, name in zip(folders, name_runs(folders), strict=True)]
     for first, second in combinations(runs, 2):
         check_together(first, second)
@@ -42,10 +42,10 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
         if (one.metric, one.judge) == (other.metric, other.judge)
     ]
     found = corrected(found)
-    if out:
+    if output:
         text = json.dumps(
             {"runs": [run.name for run in runs], "differences": list(map(difference_row, found))}, indent=2
         )
-        with writing(out):
-            write_whole(out, (text + "\n").encode())
+        with output.working():
+            output.write((text + "\n").encode())
     return found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from judge.commands.pictures import Correlated, picture_names, prepare_masking
 from judge.config import MaskConfig
@@ -18,12 +17,15 @@ from judge.masking.finished import Finished
 from judge.masking.folder import Hiding, Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.types import Progress
-from judge.utils.files import LOG
+from judge.utils.files import LOG, remove_empty
 from judge.utils.folders import ResumableFolder
-from judge.utils.listed import LIST
+from judge.utils.listed import LIST, within
 
 SETTINGS = "mask.yaml"
 _STORE = ".finished"  # Hidden: no picture's folder is called so.
+_PARTS = (
+    "|".join(map(re.escape, (TABLE_NAME, SHEET_NAME, SETTINGS))) + r"|\.finished/(batches\.jsonl|[0-9a-f]{32}\.npz)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,12 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             none could be masked, nothing is written.
     """
     out = ResumableFolder(
-        config.out, what="folder of masked pictures", command=config.command, overwrite=config.overwrite, store=_STORE
+        config.out,
+        what="folder of masked pictures",
+        command=config.command,
+        parts=_PARTS,
+        overwrite=config.overwrite,
+        store=_STORE,
     )
     if out.path.is_relative_to(config.images.resolve()):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
@@ -68,12 +75,20 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         finished = Finished(out.store, out.partial, _key(config, hiding, detector))
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, LIST, _STORE}
         job = MaskFolder(
-            config.images, out.partial, detector, hiding, config.format, config.max_pixels, reserved, finished
+            config.images,
+            out.partial,
+            detector,
+            hiding,
+            config.format,
+            config.max_pixels,
+            reserved,
+            finished,
+            out.announce,
         )
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         if masked.rows:
-            _remove_others(out.partial, {row.masked for row in masked.rows})
+            _remove_others(out, {row.masked for row in masked.rows})
             _write(masked, config, out.partial)
             out.publish()
         elif not out.holds_work():
@@ -91,19 +106,13 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     return repr((packages, hiding, detector.key, truth, config.format, config.max_pixels))
 
 
-def _remove_others(folder: Path, wanted: Collection[str]) -> None:
+def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:
     """Remove pictures that a killed run of other settings, or on other pictures, has left; and the log."""
-    kept = {*wanted, LIST}
-    for base, folders, files in os.walk(folder, topdown=False):
-        place = Path(base).relative_to(folder)
-        if _STORE in place.parts:
-            continue
-        for name in files:
-            if (place / name).as_posix() not in kept:
-                (folder / place / name).unlink()
-        for name in folders:
-            with suppress(OSError):  # It is wanted.
-                (folder / place / name).rmdir()
+    others = out.announced() - {*wanted}
+    for name in set(within(out.partial)) & {*others, LOG}:
+        (out.partial / name).unlink()
+    folders = {parent for name in others for parent in PurePosixPath(name).parents} - {PurePosixPath()}
+    remove_empty(out.partial / folder for folder in sorted(folders, reverse=True))
 
 
 def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:

@@ -10,12 +10,11 @@ from itertools import chain
 
 from judge.commands.asked import read_asked
 from judge.config import PredictConfig
-from judge.errors import JudgeError
 from judge.metrics.scores import guessed
 from judge.training.asking import ask
 from judge.types import Predictions, Progress, Sample
 from judge.utils.cells import guard
-from judge.utils.files import write_whole, writing
+from judge.utils.output_file import OutputFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +36,15 @@ def predict(config: PredictConfig, *, progress: Progress | None = None) -> Predi
     Raises:
         JudgeError: anything that the user can mend; nothing is written.
     """
-    _check_out(config)
-    asked = read_asked(config, progress)
-    saved, captions, parts = asked.saved, asked.captions, asked.parts
-    answers, notes = ask(saved, parts, features=config.features, pictures=asked.pictures, progress=progress)
-    with writing(f"--out {config.out}"):
-        config.out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(config.out, _table(list(chain.from_iterable(parts)), answers).encode())
+    out = OutputFile(config.out, overwrite=config.overwrite)
+    out.check(config.inputs())
+    with out.working():
+        asked = read_asked(config, progress)
+        saved, captions, parts = asked.saved, asked.captions, asked.parts
+        answers, notes = ask(saved, parts, features=config.features, pictures=asked.pictures, progress=progress)
+        out.write(_table(list(chain.from_iterable(parts)), answers).encode())
     notes = [*asked.notes(config), *notes]
     return Predicted(captions.total, len(captions.by_image), saved.judge, notes)
-
-
-def _check_out(config: PredictConfig) -> None:
-    out, where = config.out, f"--out {config.out}"
-    if out.is_dir():
-        raise JudgeError("is a folder", where=where, mend="name a file")
-    if out.resolve() in {path.resolve() for path in config.inputs()}:
-        raise JudgeError(f"{out.name} is read", where=where, mend="name another file")
-    if out.exists() and not config.overwrite:
-        raise JudgeError("is there already", where=where, mend="name another file, or add --overwrite")
 
 
 def _table(samples: Sequence[Sample], answers: Predictions) -> str:

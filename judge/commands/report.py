@@ -21,8 +21,8 @@ from judge.report.several_runs import check_places, join_runs
 from judge.report.text_report import latex_report, markdown_report
 from judge.report.verification import check_run
 from judge.utils.files import remove_empty, writing
-from judge.utils.listed import write_again
 from judge.utils.locks import Lock, is_left, scratch
+from judge.utils.output_file import OutputFile
 
 AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
@@ -102,16 +102,17 @@ def report(
     if kind == "html" and out is None:
         out = _own_page(folders)
     with _new_folder(shown.figures) as figures:
-        if out is not None:
-            _check_out(out, folders, overwrite=overwrite)
+        output = OutputFile(out, overwrite=overwrite) if out is not None else None
+        if output:
+            _check_out(output, folders)
         saved = open_runs(folders)
-        text = _page(saved, shown, figures) if kind == "html" else _TEXTS[kind](saved)
-        if out is None:
-            return text
-        mend = "name a file in a folder that is there, on a disk with room"
-        with _published(figures, shown.figures, out), writing(f"--out {out}", mend):
-            write_again(out, text.encode())
-        return out
+        with output.working() if output else nullcontext():
+            text = _page(saved, shown, figures) if kind == "html" else _TEXTS[kind](saved)
+            if output is None:
+                return text
+            with _published(figures, shown.figures, output.path):
+                output.write(text.encode())
+            return output.path
 
 
 @contextmanager
@@ -212,16 +213,13 @@ def _with_people(saved: SavedRun) -> dict[str, bytes]:
     return found
 
 
-def _check_out(out: Path, folders: Sequence[Path], *, overwrite: bool) -> None:
-    where = f"--out {out}"
-    if out.is_dir():
-        raise JudgeError("is a folder", where=where, mend="name a file")
+def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
+    out, where = output.path, output.where
     # Of a run's folder that is not there, what opens it says so.
     if not out.parent.is_dir() and out.parent not in folders:
         raise JudgeError("its folder is not there", where=where, mend="make it, or name another file")
+    output.check()
     if not out.exists():
         return
-    if not overwrite:
-        raise JudgeError("is there already", where=where, mend="name a new file, or add --overwrite")
     if any(out.resolve().is_relative_to(folder.resolve()) for folder in folders) and out.suffix != ".html":
         raise JudgeError("is a file of the run, which is read", where=where, mend="name another file")

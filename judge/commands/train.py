@@ -17,18 +17,23 @@ from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import RunPictures
 from judge.commands.unread import unread
 from judge.config import TrainConfig
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.measure import Job, train
 from judge.measure.description import describe_labels
 from judge.report.notes import class_notes
 from judge.training.checkpoint import History, read_history
 from judge.training.store import weights_beside
 from judge.types import Progress
-from judge.utils.files import LOG, append, with_way_on, write_whole
-from judge.utils.kept import ToldInLog, telling
+from judge.utils.files import LOG, append, with_way_on, write_whole, writing
+from judge.utils.hub import first_line
+from judge.utils.kept import DamagedError, ToldInLog, opened, telling
 from judge.utils.launch import is_main_process
+from judge.utils.locks import Lock
 
 INDEX = "judges.json"
+_OWN = {"captioner", "judge", "side", "answers"}
+_MOVE = "move it elsewhere; the judges beside it are whole"
+_PATIENCE = 1000  # Others add to the file for a moment only.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
     new = not config.checkpoints.exists()
     before = open_checkpoints(config.checkpoints)
+    _read_index(config.checkpoints / INDEX)
     looking = RunPictures(config, progress).hidden if config.images else None
     plan, setup = make_plan(config), make_setup(config)
     try:
@@ -98,13 +104,27 @@ def _write_index(folder: Path, judges: Sequence[Job]) -> None:
     """Add to what earlier runs left in ``judges.json``; rows by captioner, judge, side, index, seed and fold."""
     path = folder / INDEX
     rows = [_entry(folder, job) for job in judges]
-    try:
-        earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        rows += [row for row in earlier if row not in rows]
+    with writing(path, _MOVE), Lock.beside(path, f"--checkpoints {folder}").holding(tries=_PATIENCE):
+        rows += [row for row in _read_index(path) if row not in rows]
         write_whole(path, (json.dumps(rows, indent=1) + "\n").encode())
-    except (OSError, ValueError, TypeError) as error:
-        mend = "remove it; the judges beside it are whole"
-        raise JudgeError(f"cannot be added to ({error})", where=str(path), mend=mend) from error
+
+
+def _read_index(path: Path) -> list[dict[str, Any]]:
+    """What earlier runs left in ``judges.json``.
+
+    Raises:
+        JudgeError: it is somebody else's, or damaged.
+    """
+    try:
+        with opened(path) as file:
+            rows = json.loads(file.read())
+    except FileNotFoundError:
+        return []
+    except (OSError, DamagedError, *FAULTS) as error:
+        raise JudgeError(f"cannot be added to ({first_line(error)})", where=str(path), mend=_MOVE) from error
+    if not (isinstance(rows, list) and all(isinstance(row, dict) and row.keys() >= _OWN for row in rows)):
+        raise JudgeError("cannot be added to (it is no list of judges)", where=str(path), mend=_MOVE)
+    return rows
 
 
 def _entry(folder: Path, job: Job) -> dict[str, Any]:

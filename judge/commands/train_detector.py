@@ -6,8 +6,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from judge.config import TrainDetectorConfig
-from judge.errors import JudgeError, require
+from judge.errors import require
 from judge.types import Progress
+from judge.utils.output_file import OutputFile
 
 if TYPE_CHECKING:
     from judge.training.detectors import TrainedDetector
@@ -19,12 +20,14 @@ def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> T
     Raises:
         JudgeError: the file is there already (without ``overwrite``), or anything that ``train_detector`` raises.
     """
-    if config.out.exists() and not config.overwrite:
-        mend = "name another file, or add --overwrite"
-        raise JudgeError("is there already", where=f"--out {config.out}", mend=mend)
+    out = OutputFile(config.out, overwrite=config.overwrite)
+    out.check(config.inputs())
     require("detectors", "torch", "torchvision", "cv2", "PIL", "pycocotools")
     from judge.training.detector_models import DetectorRecipe
     from judge.training.detectors import train_detector
 
     recipe = DetectorRecipe(**{field.name: getattr(config, field.name) for field in fields(DetectorRecipe)})
-    return train_detector(recipe, config.images, config.instances, config.out, progress=progress)
+    with out.working():
+        return train_detector(
+            recipe, config.images, config.instances, config.out, new=not config.overwrite, progress=progress
+        )

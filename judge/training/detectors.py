@@ -56,7 +56,13 @@ class TrainedDetector:
 
 
 def train_detector(
-    recipe: DetectorRecipe, pictures: Path, instances: Path, out: Path, *, progress: Progress | None = None
+    recipe: DetectorRecipe,
+    pictures: Path,
+    instances: Path,
+    out: Path,
+    *,
+    new: bool = False,
+    progress: Progress | None = None,
 ) -> TrainedDetector:
     """Train a detector and write it to ``out``, one safetensors file, whole or not at all.
 
@@ -67,6 +73,7 @@ def train_detector(
         pictures: folder.
         instances: COCO file of what is in them; crowds are passed over.
         out: the file to write, ".safetensors".
+        new: replace nothing, whatever appears there meanwhile.
         progress: called with the epochs done.
 
     Raises:
@@ -87,7 +94,7 @@ def train_detector(
         torch.manual_seed(recipe.seed)
         model = MODELS[recipe.kind](categories, recipe)
         losses = _fit(model, data, recipe, place, progress)
-    write_detector(out, model.header, model.network.state_dict())
+    write_detector(out, model.header, model.network.state_dict(), new=new)
     detector = make_detector(recipe.kind, weights=str(out), device=recipe.device, batch=recipe.batch_size)
     hiding = Hiding(labels=(PERSON,) if PERSON in categories else categories)
     overlap = measure_overlap(detector, truth, pictures, held, hiding=hiding)

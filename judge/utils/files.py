@@ -24,6 +24,7 @@ HALF_WRITTEN = ".judge-"  # Begins the names of files that are being written, an
 _swept = set[Path]()  # Folders in which this process writes: looked through once.
 _MEND = "name a folder that you own, on a disk with room"
 _FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}  # FAT has none.
 _TOO_MANY_OPEN = {errno.EMFILE, errno.ENFILE}
 _FEWER = "raise the limit (ulimit -n), or let fewer work at a time (--workers 1); then give the same command again"
 _CHECK = "check its permissions and its disk; then give the same command again"
@@ -78,11 +79,17 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
     return JudgeError(what, where=where, mend=mend)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it."""
+def write_whole(path: Path, data: bytes, *, new: bool = False) -> None:
+    """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it.
+
+    ``new``: nothing is replaced, whatever appears there meanwhile.
+
+    Raises:
+        FileExistsError: something is there, and ``new``.
+    """
     with _half_written(path.parent) as written:
         written.write_bytes(data)
-        _place(written, path)
+        _place(written, path, new=new)
 
 
 @contextmanager
@@ -101,10 +108,24 @@ def beside(path: Path) -> Iterator[Path]:
         _place(written, path)
 
 
-def _place(written: Path, path: Path) -> None:
+def _place(written: Path, path: Path, *, new: bool = False) -> None:
     with written.open("rb+") as file:
         os.fsync(file.fileno())
-    written.replace(path)
+    if not new or not _linked(written, path):
+        written.replace(path)
+
+
+def _linked(written: Path, path: Path) -> bool:
+    """Give a file another name, which unlike a rename replaces nothing; False where there are no links, and no file."""
+    try:
+        os.link(written, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        return False
+    return True
 
 
 def check_writable(folder: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.utils.files import (
     HALF_WRITTEN,
     LOG,
@@ -26,8 +28,20 @@ from judge.utils.files import (
     writing,
 )
 from judge.utils.launch import is_main_process
-from judge.utils.listed import LIST, Listed, find_stranger, forget_folder, read_list, remove_listed, write_list
+from judge.utils.listed import (
+    LIST,
+    Listed,
+    find_stranger,
+    forget_folder,
+    read_list,
+    remove_listed,
+    remove_own,
+    within,
+    write_list,
+)
 from judge.utils.locks import AtWorkError, Lock, is_left, remove, short
+
+_ANNOUNCED = "announced.jsonl"  # In the folder of what is finished: see ``ResumableFolder.announce``.
 
 
 class OutputFolder:
@@ -103,7 +117,7 @@ class OutputFolder:
             return None
         listed = read_list(folder, self.what)
         if listed is None:
-            mend = f"name another folder; one of an older version, without {LIST}, must be removed by hand"
+            mend = "name another folder; one of an older version must be removed by hand"
             raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
         return listed
 
@@ -197,7 +211,7 @@ class OutputFolder:
         self._close()
 
     def _replace(self) -> None:
-        write_list(self.partial, self.what)
+        write_list(self.partial, self.what, self._contents())
         old = self._beside("old")
         if not self.path.exists():
             self.partial.rename(self.path)
@@ -213,6 +227,10 @@ class OutputFolder:
         with suppress(OSError):  # The new one is in its place.
             remove_listed(old)
 
+    def _contents(self) -> list[str]:
+        """Names of all that the working folder holds: nobody else knows where it is."""
+        return within(self.partial)
+
 
 class ResumableFolder(OutputFolder):
     """An output folder whose working folder a kill or an error leaves behind, for the same command to go on from.
@@ -222,14 +240,21 @@ class ResumableFolder(OutputFolder):
     Args:
         path, what, overwrite: as of every output folder.
         command: that makes it and goes on, in messages.
+        parts: what it may hold, finished or not, as a regular expression: "run[.]yaml|figures/.*". Anything else,
+            unless it was announced, is somebody else's: the command goes no further.
         store: name of the folder in it for what is finished while the command works; no part of what it makes.
     """
 
-    def __init__(self, path: Path, *, what: str, command: str, overwrite: bool = False, store: str = "members") -> None:
+    def __init__(
+        self, path: Path, *, what: str, command: str, parts: str, overwrite: bool = False, store: str = "members"
+    ) -> None:
         super().__init__(path, what=what, overwrite=overwrite)
         self.command = command
         self.partial = self.path.parent / f"{short(self.path.name) or what}.partial"
         self.store = self.partial / store
+        always = f"{re.escape(LOG)}|{TRACKING}/.*|{re.escape(store)}/({re.escape(_ANNOUNCED)})?"
+        self._parts = re.compile(f"{always}|{parts}", re.DOTALL)
+        self._announcing = threading.Lock()
 
     def check(self, reads: Iterable[Path] = ()) -> None:
         """As of every output folder; and the working folder must be one of these, if it is there.
@@ -238,9 +263,61 @@ class ResumableFolder(OutputFolder):
             JudgeError: a place that cannot be used.
         """
         super().check(reads)
-        if is_main_process() and self.partial.exists() and not _is_ours(self.partial, self.what):
-            what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
-            raise JudgeError(what, where=self.where, mend="name another folder")
+        if is_main_process() and self.partial.exists():
+            if not _is_ours(self.partial, self.what):
+                what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
+                raise JudgeError(what, where=self.where, mend="name another folder")
+            self.check_own()
+
+    def check_own(self) -> None:
+        """Refuse to go on, or to publish, where somebody has put something into the working folder.
+
+        Raises:
+            JudgeError: with its name.
+        """
+        self._contents()
+
+    def _contents(self) -> list[str]:
+        names, is_own = within(self.partial), self._own()
+        if stranger := next((name for name in names if not is_own(name)), None):
+            what = f"{self.partial.name}, where work goes on, holds {stranger}, which is no part of this {self.what}"
+            raise JudgeError(what, where=self.where, mend="move it elsewhere, or name another folder")
+        return names
+
+    def _own(self) -> Callable[[str], bool]:
+        """What tells by its name whether something in the working folder was written by this command."""
+        announced = self.announced()
+        above = {f"{parent.as_posix()}/" for name in announced for parent in PurePosixPath(name).parents}
+
+        def is_own(name: str) -> bool:
+            half = any(map(is_half_written, PurePosixPath(name).parts))
+            return half or name in announced or name in above or self._parts.fullmatch(name) is not None
+
+        return is_own
+
+    def announce(self, names: Collection[str]) -> None:
+        """Note names in the working folder that ``parts`` cannot know, before they are written.
+
+        Raises:
+            JudgeError: something has such a name that was not announced.
+            OSError: they cannot be noted.
+        """
+        with self._announcing:
+            there = [name for name in names if os.path.lexists(self.partial / name)]
+            if there and (stranger := next(iter({*there} - self.announced()), None)):
+                what = f"{self.partial.name} holds {stranger}, which it did not write"
+                raise JudgeError(what, where=self.where, mend="move it elsewhere")
+            with (self.store / _ANNOUNCED).open("ab") as file:
+                file.write(b"\n" + json.dumps([*names]).encode())  # Whatever the line before may have become.
+
+    def announced(self) -> set[str]:
+        """The names that were, also by a command that was killed."""
+        found = set[str]()
+        if (path := self.store / _ANNOUNCED).is_file():
+            for line in path.read_bytes().splitlines():
+                with suppress(*FAULTS):  # A kill may have cut it.
+                    found |= {*map(str, json.loads(line))}
+        return found
 
     def begin(self) -> None:
         """Make the working folder; called when everything that can be checked beforehand has been."""
@@ -255,6 +332,7 @@ class ResumableFolder(OutputFolder):
         for half in [path for path in self.partial.rglob(f"{HALF_WRITTEN}*") if is_half_written(path.name)]:
             with suppress(OSError):
                 remove(half)
+        self.check_own()
         self.log("resumed" if resumed else "started")
         self.store.mkdir(exist_ok=True)
 
@@ -293,14 +371,16 @@ class ResumableFolder(OutputFolder):
             for path in (Path(folder, name) for name in names):
                 with suppress(FileNotFoundError):
                     tracked = TRACKING in path.relative_to(self.partial).parts
-                    if path.name not in {LOG, LIST} and not tracked and path.stat().st_size:
+                    if path.name not in {LOG, LIST, _ANNOUNCED} and not tracked and path.stat().st_size:
                         return True
         return False
 
     def discard(self) -> None:
-        """Remove the working folder, if this process has begun it."""
+        """Remove what was written of the working folder, if this process has begun it."""
         if self.begun:
-            super().discard()
+            with suppress(OSError):
+                remove_own(self.partial, self._own())
+            self._close()
 
     def publish(self) -> None:
         """As of every output folder; what was kept for going on alone goes after that.

@@ -65,15 +65,15 @@ class Lock:
         if is_held(self.path):
             raise self._at_work()
 
-    def acquire(self) -> None:
-        """Hold it from now on.
+    def acquire(self, tries: int = _TRIES) -> None:
+        """Hold it from now on; ``tries``: fiftieths of a second to wait for whoever holds it.
 
         Raises:
             AtWorkError: another process holds it.
             JudgeError: the file is no lock.
             OSError: the file cannot be made, or locked.
         """
-        for _ in range(_TRIES):
+        for _ in range(tries):
             file = _open(self.path, os.O_CREAT)
             try:
                 self._check_own(file)
@@ -96,9 +96,9 @@ class Lock:
         raise self._at_work()
 
     @contextmanager
-    def holding(self) -> Iterator[None]:
-        """Hold it meanwhile; raises as ``acquire`` does."""
-        self.acquire()
+    def holding(self, tries: int = _TRIES) -> Iterator[None]:
+        """Hold it meanwhile; as ``acquire``, which also says what it raises."""
+        self.acquire(tries)
         try:
             yield
         finally:

@@ -178,7 +178,7 @@ def _saving(faults: Faults, module: Any) -> Any:
 
 _KINDS = {
     "open": "open", "mkdir": "mkdir", "rmdir": "rmdir", "unlink": "unlink", "remove": "unlink", "rename": "rename",
-    "replace": "rename", "fsync": "fsync", "listdir": "list", "scandir": "list", "stat": "stat",
+    "replace": "rename", "link": "rename", "fsync": "fsync", "listdir": "list", "scandir": "list", "stat": "stat",
 }  # fmt: skip
 
 

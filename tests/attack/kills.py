@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -29,7 +30,10 @@ WHOM = "group", "parent"
 SOON, LATEST = 5.0, 120.0
 """Seconds in which a killed command's processes must end once it has, and in which it must have ended itself."""
 FOREIGN = ("out.partial.txt", "out.old/thesis.tex", ".out.mine.partial/thesis.tex", ".judge-notes", "notes/run.yaml")
+FOREIGN += (".out.json.partial.mine", ".out.html.judge-lock.mine")
 """Files beside the output, called much as ours are."""
+MEANWHILE = ("out.partial/thesis.tex", "out.partial/members/mine.txt", "out.partial/notes/", ".out.json.partial.1")
+"""What somebody puts, after a kill, where the command would go on, if it would: it goes no further then."""
 _BEGUN = 1.0  # Seconds in which Python itself may still be starting: a signal is then answered by Python.
 _FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.(json|npy)")
 _TOLD = "judge: interrupted; give the same command again\n"
@@ -43,11 +47,13 @@ class Case:
         line: its words.
         starts: what it starts from there: place -> a folder of the inputs.
         costly: whether it takes minutes.
+        foreign: files of others in the folder in which it works.
     """
 
     line: str
     starts: Mapping[str, str] = field(default_factory=dict)
     costly: bool = False
+    foreign: tuple[str, ...] = ()
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "judge", *shlex.split(self.line)]
@@ -69,7 +75,10 @@ CASES = {
     "lstm": Case(f"evaluate {_PAIR} --metrics lic --judge lstm{_ONCE} --seeds 2 --workers 2{_FEW}"),
     "sat": Case(f"evaluate {_PAIR}{_SEEN}{_EYES}{_SAT}{_ONCE}{_FEW}"),
     "hf": Case(f"evaluate {_PAIR}{_SEEN}{_EYES} --judge hf:../inputs/git{_ONCE}{_FEW}"),
-    "train": Case(f"train {_PAIR} --metrics lic --judge lstm,linear{_ONCE} --checkpoints out"),
+    "train": Case(
+        f"train {_PAIR} --metrics lic --judge lstm,linear{_ONCE} --checkpoints out",
+        foreign=("out/thesis.tex", "out/mine.training.safetensors", "out/.judge-notes"),
+    ),
     "caption": Case(f"caption {_PICTURES} --max-tokens 6 --caption-batch 4 --out out.json"),
     "mask": Case(f"mask{_SEEN} --batch-size 4 --workers 2 --out out"),
     "align": Case(f"align {_TEXT} --meteor 20 --out out"),
@@ -146,8 +155,32 @@ class Attack:
                 send(process.pid, SIGNALS[which])
                 kills += 1
                 self._check(process, which, moment, place, how)
+            self._refused(place, how)
             self._finish(place, how)
         return kills
+
+    def _refused(self, place: Path, how: str) -> None:
+        """Given again while something of somebody else's lies where it would go on, it tells a line and leaves it."""
+        rng = random.Random(how)
+        there = [name for name in MEANWHILE if (place / name).parent.is_dir() and self._resumes(place, name)]
+        if not there or (place / (mine := rng.choice(there)).rstrip("/")).exists():
+            return
+        (place / mine).mkdir() if mine.endswith("/") else (place / mine).write_text(mine)
+        code = self._code(self._start(place))
+        if code != 2 or self.told.count("\n") != 1 or mine.rstrip("/").rpartition("/")[2] not in self.told:
+            self._find(how, f"with {mine} of somebody else's it ended with {code}: {self.told[-1000:]}")
+        if not (place / mine).exists() or (not mine.endswith("/") and (place / mine).read_text() != mine):
+            self._find(how, f"{mine} of somebody else's was changed")
+        elif not mine.endswith("/"):
+            (place / mine).unlink()
+        else:
+            (place / mine).rmdir()
+
+    def _resumes(self, place: Path, name: str) -> bool:
+        """Whether it has left what it would go on from, and no output yet."""
+        begun = any((place / one).exists() for one in ("out.partial", ".out.json.partial"))
+        mine = self.name == "caption" if name.startswith(".out.json") else self.name != "caption"
+        return begun and mine and not any((place / one).exists() for one in ("out", "out.json"))
 
     def _check(self, process: subprocess.Popen[bytes], which: str, moment: float, place: Path, how: str) -> None:
         """How a command ended that was killed, its processes too."""
@@ -166,7 +199,7 @@ class Attack:
             self._find(how, f"it told {self.told[-1000:]!r}")
         if "Traceback" in self.told and not (moment < _BEGUN and "/judge/" not in self.told):
             self._find(how, self.told[-2000:])
-        if any((place / name).read_text() != name for name in FOREIGN):
+        if any((place / name).read_text() != name for name in (*FOREIGN, *self.case.foreign)):
             self._find(how, "a file of others was changed")
 
     def _finish(self, place: Path, how: str) -> None:
@@ -196,7 +229,7 @@ class Attack:
             one.mkdir()
         for name, start in self.case.starts.items():
             shutil.copytree(self.folder / "inputs" / start, place / name)
-        for name in FOREIGN:
+        for name in (*FOREIGN, *self.case.foreign):
             (place / name).parent.mkdir(exist_ok=True)
             (place / name).write_text(name)
         yield place

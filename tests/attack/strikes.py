@@ -77,6 +77,7 @@ class Struck(Attack):
                 self._check(process, which, 60, place, how)
                 kills += process.returncode != 0
             self.number = 0
+            self._refused(place, how)
             self._finish(place, how)
         return kills
 

@@ -123,8 +123,10 @@ class Writers:
         for folder in (self.place, self.temp):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(exist_ok=True)  # A mounted disk stays.
-        (self.place / "thesis").mkdir()
-        for name in ("thesis/thesis.tex", "notes.json", ".judge-mine", "out.partial.txt"):
+        for folder in ("thesis", "kept", "features"):
+            (self.place / folder).mkdir()
+        beside = "thesis/thesis.tex", "notes.json", ".judge-mine", "out.partial.txt", ".captions.json.partial.mine"
+        for name in (*beside, "kept/thesis.tex", "kept/.judge-mine", "features/notes.txt"):
             (self.place / name).write_text(f"years of work on {name}", encoding="utf-8")
 
     def run(self, command: Sequence[Any]) -> Result:

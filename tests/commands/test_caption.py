@@ -339,12 +339,15 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(folder: Folder) -> None:
 def test_a_run_killed_between_its_two_files_goes_on(folder: Folder) -> None:
     assert folder.run().exit_code == 0
     whole = folder.out.read_bytes()
+    settings = folder.root / "out.caption.yaml"
+    ours = settings.read_bytes()
     folder.out.unlink()
-    # Settings alone are somebody's.
-    assert "has out.caption.yaml beside it already" in folder.run().stderr
-    (folder.root / "out.caption.yaml").unlink()
+    settings.unlink()
     folder.interrupted(7)
-    (folder.root / "out.caption.yaml").write_text("model: x\n", encoding="utf-8")
+    # Other settings are somebody's.
+    settings.write_text("model: x\n", encoding="utf-8")
+    assert "has out.caption.yaml beside it already" in folder.run().stderr
+    settings.write_bytes(ours)
     assert folder.left() == [".out.json.partial", "out.caption.yaml"]
     done = folder.run()
     assert (done.exit_code, done.stderr) == (0, "")
@@ -378,6 +381,17 @@ def test_a_killed_run_goes_on_and_two_at_once_do_not(folder: Folder) -> None:
     assert folder.left() == ["out.caption.yaml", "out.json"]
 
 
+@pytest.mark.parametrize("name", [".out.json.partial", ".out.json.partial.1"])
+def test_notes_of_somebody_elses_stay(folder: Folder, name: str) -> None:
+    (folder.root / name).write_text("years of work\n", encoding="utf-8")
+    told = f"judge: {folder.root / name}: holds no captions of an unfinished run, where they would be kept. Move it"
+    assert folder.run("--overwrite").stderr.startswith(told)
+    assert [(one, (folder.root / one).read_text()) for one in folder.left()] == [(name, "years of work\n")]
+    with pytest.raises(JudgeError, match="holds no captions of an unfinished run"):
+        Notes(folder.root / ".out.json.partial", "key")
+    (folder.root / name).unlink()
+
+
 def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
     for more, steps in (({}, [6, 7]), ({"beams": 2}, [2, 4, 6, 7])):
         folder.interrupted(4)
@@ -391,8 +405,6 @@ def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
     assert caption(folder.config()).captions == 7
     rows = folder.rows()
     assert rows[0]["caption"] == rows[5]["caption"]
-    (folder.root / "x").write_bytes(b"not ours\n")
-    assert Notes(folder.root / "x", "key").entries == {}
     with pytest.raises(JudgeError, match="cannot be written"):
         Notes(folder.root / "nowhere" / "notes", "key").add({("1", "a"): "b"})
 

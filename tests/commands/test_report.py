@@ -63,7 +63,7 @@ def test_latex_has_the_table_and_says_what_intervals_are(run: Path, tmp_path: Pa
     assert f"nic\\_plus & LIC (linear) & {row['human']:.3f} & {row['generated']:.3f} & " in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 2
     told = refusal("report", run, "--format", "latex", "--out", out)
-    assert "is there already. Name a new file, or add --overwrite" in told
+    assert "is there already. Name another file, or add --overwrite" in told
     done_well("report", run, "--format", "md", "--out", out, "--overwrite")
     assert out.read_text(encoding="utf-8").startswith("# Bias amplification")
 

@@ -97,6 +97,18 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert [row["file"] for row in told if row["event"] == "damaged"] == [str(damaged)]
 
 
+@pytest.mark.parametrize("text", ['{"my": "settings"}', '["mine"]', '[{"judge": "mine"}]', "[" * 100_000, "no JSON"])
+def test_judges_json_of_somebody_elses_stays(settings: dict[str, object], tmp_path: Path, text: str) -> None:
+    """It is refused before anything is trained."""
+    run_file, kept = written(settings, tmp_path), tmp_path / "kept"
+    kept.mkdir()
+    (kept / "judges.json").write_text(text, encoding="utf-8")
+    told = refusal("train", run_file, "--checkpoints", kept)
+    assert told.startswith(f"judge: {kept / 'judges.json'}: cannot be added to (")
+    assert told.endswith("). Move it elsewhere; the judges beside it are whole.\n")
+    assert [(path.name, path.read_text()) for path in kept.iterdir()] == [("judges.json", text)]
+
+
 def test_killed_and_started_again(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
     run_file, kept = written(settings, tmp_path), tmp_path / "kept"
     command = [sys.executable, "-m", "judge", "train", str(run_file), "--checkpoints", str(kept), "--workers", "1"]

@@ -16,7 +16,7 @@ def test_an_error_is_told_though_another_process_removes_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several processes meet an error at once; the main one removes what holds no work while others look into it."""
-    folder = ResumableFolder(tmp_path / "out", what="run", command="judge evaluate")
+    folder = ResumableFolder(tmp_path / "out", what="run", command="judge evaluate", parts="")
     folder.begin()
     scan = os.scandir
 

@@ -23,7 +23,7 @@ from judge.calibration.world import Captioner
 from judge.errors import JudgeError
 from judge.training.checkpoint import save_tensors
 from judge.utils.folders import OutputFolder, ResumableFolder
-from judge.utils.listed import LIST, write_again
+from judge.utils.listed import LIST, forget_folder, write_again, write_list
 from judge.utils.locks import is_left, scratch
 
 FAST = [
@@ -31,9 +31,11 @@ FAST = [
     *("--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"),
 ]
 
+PARTS = r"figures/(one\.svg)?|members/finished"
+
 
 def run_of(path: Path, *, overwrite: bool = False) -> ResumableFolder:
-    return ResumableFolder(path, what="run", command="judge evaluate", overwrite=overwrite)
+    return ResumableFolder(path, what="run", command="judge evaluate", parts=PARTS, overwrite=overwrite)
 
 
 def make(path: Path, text: str = "first", *, overwrite: bool = False) -> None:
@@ -93,6 +95,9 @@ def test_a_file_that_somebody_has_changed_is_not_replaced(tmp_path: Path) -> Non
     page.write_text("years of work", encoding="utf-8")
     with pytest.raises(JudgeError, match=r"holds figures/one\.svg, which is no more the file of this run\. Move it"):
         make(tmp_path / "out", "second", overwrite=True)
+    page.write_text("fIrst", encoding="utf-8")
+    with pytest.raises(JudgeError, match=r"holds figures/one\.svg, which is no more the file of this run\. Move it"):
+        make(tmp_path / "out", "second", overwrite=True)
     page.write_text("first", encoding="utf-8")
     write_again(tmp_path / "out" / "log.jsonl", b"another one")
     make(tmp_path / "out", "second", overwrite=True)
@@ -118,7 +123,7 @@ def test_a_list_that_names_what_lies_elsewhere_removes_nothing_there(tmp_path: P
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     path = tmp_path / "out" / LIST
     listed = json.loads(path.read_text())
-    listed["files"] |= {"../mine.txt": 4, str(tmp_path / "mine.txt"): 4}
+    listed["files"] |= {"../mine.txt": "4", str(tmp_path / "mine.txt"): "4"}
     path.write_text(json.dumps(listed))
     make(tmp_path / "out", "second", overwrite=True)
     assert tree(tmp_path) == {"mine.txt": "mine", "out/figures/one.svg": "second"}
@@ -146,6 +151,59 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path, overwrite: bool)
     assert (tmp_path / "out" / "figures").exists() == overwrite
     assert tree(tmp_path / "out.partial") == {"members/finished": "hours"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.partial"]
+
+
+MINE = ["thesis.tex", "members/mine.txt", "figures/two.svg", "empty/"]
+
+
+@pytest.mark.parametrize("mine", MINE)
+def test_what_somebody_puts_into_the_working_folder_stays(tmp_path: Path, mine: str) -> None:
+    """Of a killed command, or while it works: it is told, neither published nor removed, and is in nobody's way."""
+    partial = tmp_path / "out.partial"
+
+    def put() -> None:
+        (partial / mine).mkdir() if mine == "empty/" else (partial / mine).write_text("years of work", encoding="utf-8")
+
+    def work(folder: ResumableFolder) -> None:
+        with folder.working():
+            folder.begin()
+            (folder.partial / "figures").mkdir()
+            (folder.store / "finished").write_text("hours", encoding="utf-8")
+            put()
+            folder.publish()
+
+    told = rf"out\.partial, where work goes on, holds {mine}, which is no part of this run\. Move it elsewhere, or name"
+    with pytest.raises(JudgeError, match=told):
+        work(run_of(tmp_path / "out"))
+    with pytest.raises(JudgeError, match=told):
+        run_of(tmp_path / "out").check()
+    with pytest.raises(JudgeError, match=told):
+        run_of(tmp_path / "out").begin()
+    assert (partial / mine).exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
+
+
+def test_of_what_was_kept_for_going_on_only_what_is_listed_goes(tmp_path: Path) -> None:
+    """A command was killed when it had made the folder; somebody then put a file beside what it had kept."""
+    make(tmp_path / "out")
+    (tmp_path / "out" / "members").mkdir()
+    (tmp_path / "out" / "members" / "finished").write_text("hours", encoding="utf-8")
+    write_list(tmp_path / "out", "run")
+    (tmp_path / "out" / "members" / "mine.txt").write_text("years of work", encoding="utf-8")
+    forget_folder(tmp_path / "out", "members")
+    assert tree(tmp_path / "out") == {"figures/one.svg": "first", "members/mine.txt": "years of work"}
+    with pytest.raises(JudgeError, match=r"holds members/mine\.txt, which is no part of this run"):
+        make(tmp_path / "out", "second", overwrite=True)
+
+
+def test_a_list_of_sizes_tells_not_enough(tmp_path: Path) -> None:
+    """As earlier versions wrote it: a file may have been changed since."""
+    make(tmp_path / "out")
+    path = tmp_path / "out" / LIST
+    listed = json.loads(path.read_text())
+    path.write_text(json.dumps({**listed, "files": dict.fromkeys(listed["files"], 5)}))
+    with pytest.raises(JudgeError, match=r"one of an older version must be removed by hand"):
+        make(tmp_path / "out", "second", overwrite=True)
 
 
 def test_killed_between_both_renames(tmp_path: Path) -> None:

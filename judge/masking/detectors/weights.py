@@ -88,8 +88,8 @@ def parse_safetensors(data: bytes, where: str, kind: Kind) -> tuple[Header | Non
     return header, tensors
 
 
-def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write a detector's one file, whole or not at all.
+def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tensor], *, new: bool = False) -> None:
+    """Write a detector's one file, whole or not at all; see ``write_whole``.
 
     Raises:
         JudgeError: the place cannot be written.
@@ -101,7 +101,7 @@ def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tenso
     data = save(copies, {_MARK: json.dumps(asdict(header), sort_keys=True)})
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, data)
+        write_whole(path, data, new=new)
 
 
 def filled(build: Callable[[], Any], tensors: Mapping[str, torch.Tensor], where: str) -> Any:
