@@ -26,7 +26,7 @@ from judge.metrics import METRICS
 from judge.report.caveats import warnings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-# Classes that are judged -> images of each that is drawn: of the last of three, and of four, the captioner says nothing.
+# Classes that are judged -> images of each that is drawn; of the last of three, and of four, there are no captions.
 SIZES = {2: (22, 10, 10), 3: (20, 15, 10, 10), 9: (13, 12, 11, 11, 10, 10, 10, 10, 10)}
 QUICK: dict[str, Any] = {
     "resamples": 100, "workers": 1, "folds": 2, "refits": 0, "chance": 0, "epochs": 1,
