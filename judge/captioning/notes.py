@@ -9,6 +9,7 @@ from pathlib import Path
 
 from judge.utils.files import writing
 from judge.utils.kept import DamagedError, seal, tell_damaged, unseal
+from judge.utils.opening import open_regular
 
 About = tuple[str, str]
 """An image's id, and the key of its picture."""
@@ -51,7 +52,7 @@ class Notes:
 
     def _read(self, path: Path) -> int:
         """Take up the entries of a file; how many bytes of it are sound."""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             sound = 0
             for line in iter(file.readline, b""):
                 if not line.endswith(b"\n"):

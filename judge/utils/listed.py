@@ -12,6 +12,7 @@ from pathlib import Path
 
 from judge.errors import FAULTS
 from judge.utils.files import write_whole
+from judge.utils.opening import read_bytes
 
 LIST = ".caption-judge"
 Listed = Mapping[str, int]
@@ -26,7 +27,7 @@ def write_list(folder: Path, kind: str) -> None:
 def read_list(folder: Path, kind: str | None = None) -> Listed | None:
     """What the list of ``folder`` names; None where there is no such list, or it is of another kind."""
     try:
-        content = json.loads((folder / LIST).read_bytes())
+        content = json.loads(read_bytes(folder / LIST))
         known = isinstance(content["kind"], str) and kind in {None, content["kind"]}
         return {str(name): int(size) for name, size in content["files"].items()} if known else None
     except (OSError, *FAULTS):
@@ -37,7 +38,7 @@ def write_again(path: Path, data: bytes) -> None:
     """Write a file whole; one that is listed in its folder is listed as it is then."""
     write_whole(path, data)
     if path.name in (read_list(path.parent) or ()):
-        content = json.loads((path.parent / LIST).read_bytes())
+        content = json.loads(read_bytes(path.parent / LIST))
         content["files"][path.name] = len(data)
         _save(path.parent, content)
 
@@ -48,7 +49,7 @@ def forget_folder(folder: Path, name: str) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
         if (folder / name).exists():
             return
-        content = json.loads((folder / LIST).read_bytes())
+        content = json.loads(read_bytes(folder / LIST))
         content["files"] = {one: size for one, size in content["files"].items() if not one.startswith(f"{name}/")}
         _save(folder, content)
 
