@@ -58,8 +58,9 @@ def _unknown(_: object) -> NoReturn:
     raise _RefusedError("pickle builds objects")
 
 
-def _with_keys(load: Callable[[Any], None], first: int | None = None, step: int = 1) -> Callable[[Any], None]:
+def _with_keys(code: int, first: int | None = None, step: int = 1) -> Callable[[Any], None]:
     """An instruction that checks the keys on the stack before: to look up a nested one may take for ever."""
+    load: Callable[[Any], None] = _Unpickler.dispatch[code]
 
     def checked(unpickler: Any) -> None:
         # Those between a mark and here are in a stack of their own.
@@ -77,11 +78,11 @@ class _PlainUnpickler(_Unpickler):
     dispatch = {  # noqa: RUF012  # the base class's own name and shape
         **dict.fromkeys(_Unpickler.dispatch, _unknown),
         **{code: _Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _ALLOWED.split())},
-        pickle.SETITEM[0]: _with_keys(_Unpickler.load_setitem, -2),
-        pickle.SETITEMS[0]: _with_keys(_Unpickler.load_setitems, step=2),
-        pickle.DICT[0]: _with_keys(_Unpickler.load_dict, step=2),
-        pickle.ADDITEMS[0]: _with_keys(_Unpickler.load_additems),
-        pickle.FROZENSET[0]: _with_keys(_Unpickler.load_frozenset),
+        pickle.SETITEM[0]: _with_keys(pickle.SETITEM[0], -2),
+        pickle.SETITEMS[0]: _with_keys(pickle.SETITEMS[0], step=2),
+        pickle.DICT[0]: _with_keys(pickle.DICT[0], step=2),
+        pickle.ADDITEMS[0]: _with_keys(pickle.ADDITEMS[0]),
+        pickle.FROZENSET[0]: _with_keys(pickle.FROZENSET[0]),
     }
 
     def find_class(self, module: str, name: str) -> NoReturn:

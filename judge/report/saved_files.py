@@ -144,7 +144,8 @@ def _within_memory(path: Path) -> pd.DataFrame:
             size += batch.nbytes + CELL * batch.num_rows
             refuse_large(size, str(path), instead="give the run's own file", packed=True)
             batches.append(batch)
-        return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
+        table: pd.DataFrame = pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
+        return table
 
 
 def read_csv(path: Path) -> pd.DataFrame:
