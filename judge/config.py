@@ -29,6 +29,10 @@ PANELS = (
 )  # fmt: skip
 
 
+MOST = 1_000_000
+"""The highest number of an option that counts something, where it has no limit of its own."""
+
+
 def option(
     default: Any, description: str, unset: str = "", *, flag: str = "", repeated: str = "", **constraints: Any
 ) -> Any:
@@ -43,6 +47,8 @@ def option(
         constraints: bounds and the like, for :func:`pydantic.Field`.
     """
     shown: dict[str, Any] = {"unset": unset, "flag": flag, "repeated": repeated}
+    if "ge" in constraints and not {"le", "lt"} & constraints.keys():
+        constraints["le"] = MOST  # What a file may claim of counts would never end.
     return Field(default, description=description, json_schema_extra=shown, **constraints)
 
 
@@ -194,7 +200,7 @@ class Settings(BaseModel):
     """
 
     # Each model is built when it is first used: --help needs the fields alone.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
     command: ClassVar[str]
     launched: ClassVar[bool] = False
     """Whether the processes of a launch share the command's work; others run in one process."""
@@ -348,7 +354,9 @@ class HidingSettings(LabelSettings):
     )
     trust_weights: Path | None = option(None, TRUST)
     cache: Path = option(Path("runs/detections"), "cache folder for detections")
-    max_pixels: int = option(MAX_PIXELS, "largest image (width x height) to open, against decompression bombs", ge=1)
+    max_pixels: int = option(
+        MAX_PIXELS, "largest image (width x height) to open, against decompression bombs", ge=1, le=2**40
+    )
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -389,7 +397,7 @@ class MaskConfig(PictureSettings):
     mode: Mode = option("segment", "how much of each instance is hidden: the upper part, the mask, or the box")
     batch_size: int = option(8, "images per batch", ge=1)
     format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
-    workers: int | None = option(None, "images masked in parallel", "one per core", ge=1)
+    workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
     out: Path = option(..., "folder for the masked images", "runs/masked")
 
 
@@ -398,7 +406,7 @@ class CaptioningSettings(Settings):
 
     panel = "Captions"
 
-    caption_batch: Annotated[int, Field(ge=1)] | Literal["auto"] = option(
+    caption_batch: Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"] = option(
         "auto", "images that a captioner gets at a time; auto: 8 on CPUs, 64 on GPUs; fewer where memory is short"
     )
 
@@ -658,9 +666,9 @@ class JudgeSettings(Settings):
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: the hold-out of its paper"
     )
-    seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", ge=1)
+    seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", ge=1, le=1000)
     seed: Seed = option(0, "first seed")
-    folds: int = option(10, "folds of crossfit", ge=2)
+    folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
     template: str | None = option(None, "prompt for the attribute", '"Therefore, the gender is [Answer]"')
     answers: dict[str, str] = option(
         {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
@@ -690,7 +698,7 @@ class TrainingSettings(Settings):
 
     epochs: int | None = option(None, "training epochs", "the judge's own", ge=1)
     batch_size: int | None = option(None, "samples per step", "the judge's own", ge=1)
-    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = option(
+    micro_batch: Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"] | None = option(
         None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "the judge's own"
     )
     learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
@@ -709,7 +717,7 @@ class TrainingSettings(Settings):
     sharing: Literal["members", "data"] | None = option(
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
     )
-    workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1)
+    workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1, le=1024)
     stack: bool | None = option(
         None,
         "train lstm, rnn and their kin together, many judges as one program, or one by one",
@@ -720,6 +728,7 @@ class TrainingSettings(Settings):
         "processes that prepare batches for each judge",
         "on GPUs up to 8 for Hugging Face judges; else 0",
         ge=0,
+        le=1024,
     )
     log_with: Names = option(
         (), "trackers for losses, comma-separated: tensorboard, wandb or another of Accelerate's", "none"
@@ -733,9 +742,15 @@ class StatisticsSettings(Settings):
     panel = "Statistics"
 
     refits: int | None = option(
-        None, "refits of each judge for tests and intervals; 0 for none", "20 for linear (8 on tasks), else 0", ge=0
+        None,
+        "refits of each judge for tests and intervals; 0 for none",
+        "20 for linear (8 on tasks), else 0",
+        ge=0,
+        le=1000,
     )
-    chance: int | None = option(None, "trainings on shuffled labels: what chance scores", "2 for linear, else 0", ge=0)
+    chance: int | None = option(
+        None, "trainings on shuffled labels: what chance scores", "2 for linear, else 0", ge=0, le=1000
+    )
     resamples: int = option(2000, "resamples of bootstrap and permutation test", ge=100)
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
 
@@ -882,8 +897,8 @@ class CalibrateConfig(RunSettings):
     epochs: int | None = option(None, "training epochs", "the judge's own; on scenes 12", ge=1)
     batch_size: int | None = option(None, "samples per step", "the judge's own; on scenes 32", ge=1)
     learning_rate: float | None = option(None, "learning rate", "the judge's own; on scenes 0.001", gt=0)
-    folds: int = option(5, "folds of crossfit", ge=2)
-    refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0)
+    folds: int = option(5, "folds of crossfit", ge=2, le=10_000)
+    refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0, le=1000)
     out: Path = option(..., RESULTS, "runs/calibration")
 
 
@@ -894,8 +909,10 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
     """Check ``settings`` of a command.
 
     Raises:
-        JudgeError: unknown key (the nearest is suggested), missing key, value out of range.
+        JudgeError: unknown key (the nearest is suggested), missing key, value out of range; a path or a name that is
+            not UTF-8.
     """
+    check_names(settings, where=where)
     try:
         return kind.model_validate(dict(settings))
     except ValidationError as error:
@@ -918,6 +935,23 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         message = ", or ".join(text[0].lower() + text[1:] for text in messages)
         name = ".".join(map(str, [key, *entries]))
         raise JudgeError(f"'{name}': {message}", where=where, mend=f"see {flag} in {kind.command} --help") from None
+
+
+def check_names(value: object, *, where: str) -> None:
+    """Refuse paths and names that are not UTF-8, at any depth of ``value``: files of results could not hold them.
+
+    Raises:
+        JudgeError: there is one.
+    """
+    from judge.corpus.ids import is_encodable
+
+    if isinstance(value, Mapping):
+        value = (*value, *value.values())
+    if isinstance(value, str | Path) and not is_encodable(str(value)):
+        raise JudgeError(f"'{value}' is not UTF-8", where=where, mend="rename it, or name a place without such bytes")
+    if isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            check_names(part, where=where)
 
 
 def shown(kind: type[Settings], name: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from judge.errors import JudgeError
 from judge.utils.files import writing
 from judge.utils.kept import DamagedError, seal, tell_damaged, unseal
+from judge.utils.opening import open_regular
 
 _SEALED = re.compile(rb'^\["[0-9a-f]{32}", ', re.MULTILINE)
 _BEGIN = 100_000
@@ -75,7 +76,7 @@ class Notes:
 
     def _read(self, path: Path) -> int:
         """Take up the entries of a file; how many bytes of it are sound."""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             sound = 0
             for line in iter(file.readline, b""):
                 if not line.endswith(b"\n"):

@@ -24,6 +24,7 @@ from judge.utils.files import LOG, append, write_whole
 from judge.utils.folders import ResumableFolder
 from judge.utils.kept import DamagedError, ToldInLog, is_noted, seal, tell_damaged, telling, unseal
 from judge.utils.launch import is_main_process, launched
+from judge.utils.opening import read_bytes
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
@@ -145,7 +146,7 @@ def _line(key: str, rows: list[Row]) -> bytes:
 
 def read_lines(path: Path) -> list[Row]:
     """Of a file to which lines were added, of which a kill may have cut the last; what else is damaged is told."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
     found, faults = list[Row](), Counter[str]()
     for line in lines:
         try:

@@ -12,6 +12,7 @@ from typing import Any
 from judge.corpus.tables import Row, header_of
 from judge.errors import JudgeError
 from judge.utils.limits import CELL, ROW, TEXT, refuse_large
+from judge.utils.opening import regular
 
 # Decoded at a time: of one long text, as often as a few bytes say. More are not faster.
 _BATCH = 256
@@ -125,7 +126,7 @@ def read_arrow(path: Path, *, source: str, wanted: Collection[str] | None = None
     """
     import pyarrow as pa
 
-    with faults("Arrow", source), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
+    with faults("Arrow", source), pa.memory_map(str(regular(path))) as file, pa.ipc.open_stream(file) as reader:
         columns = Columns.of(reader.schema, source=source, wanted=wanted)
         size = 0
         for number, batch in enumerate(reader):
@@ -139,6 +140,9 @@ def read_arrow(path: Path, *, source: str, wanted: Collection[str] | None = None
 def _parquet(place: Any, source: str, wanted: Collection[str] | None) -> Iterator[list[Row]]:
     """``place``: a path, or what pyarrow reads bytes from."""
     from pyarrow import parquet
+
+    with faults("Parquet", source):
+        place = regular(place) if isinstance(place, Path) else place
 
     with faults("Parquet", source), parquet.ParquetFile(place, memory_map=isinstance(place, Path)) as file:
         columns = Columns.of(file.schema_arrow, source=source, wanted=wanted)

@@ -18,6 +18,7 @@ from judge.corpus.columnar import read_arrow, read_parquet
 from judge.corpus.ids import is_encodable
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
+from judge.utils.opening import read_text
 
 DICT, STATE = "dataset_dict.json", "state.json"
 _MAX_JSON = 2**24
@@ -117,7 +118,7 @@ def _describe(path: Path) -> dict[str, object]:
     try:
         if path.stat().st_size > _MAX_JSON:
             raise JudgeError("is over 16 MB", where=str(path), mend="save the data set again")
-        value = load_json(path.read_text(encoding="utf-8"), source=str(path))
+        value = load_json(read_text(path), source=str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise JudgeError(f"cannot be read ({reason})", where=str(path), mend="save the data set again") from error

@@ -52,9 +52,9 @@ def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, n
     """
     kept = list(enumerate(rows, start=1))
     for column, cell in where.items():
-        cells = {str(row[column]).strip() for _, row in kept if column in row}
+        cells = {_cell(row[column]) for _, row in kept if column in row}
         if cells:
-            kept = [(number, row) for number, row in kept if str(row.get(column, "")).strip() == cell]
+            kept = [(number, row) for number, row in kept if _cell(row.get(column, "")) == cell]
         elif needed:
             known = list(dict.fromkeys(str(name) for row in rows[:1000] for name in row))
             raise JudgeError(f"no column '{column}' for --where", where=source, mend=nearest(column, known))
@@ -62,6 +62,11 @@ def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, n
             what = f"no record where {column} is '{cell}'"
             raise JudgeError(what, where=source, mend=f"values in the file: {', '.join(sorted(cells)[:10])}")
     return kept
+
+
+def _cell(value: object) -> str:
+    """A cell to compare; "" of a list or an object, whose text may be of any length."""
+    return "" if isinstance(value, list | tuple | dict | set | frozenset) else str(value).strip()
 
 
 def place_of(row: Row, number: int) -> str:

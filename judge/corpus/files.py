@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import Row, load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
 from judge.utils.files import named_alike
-from judge.utils.limits import file_limit, memory_limit, refuse_large
+from judge.utils.opening import NotRegularError, read_bytes
 
 # Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
 # (or, where somebody hides a call, with a class).
@@ -95,15 +94,13 @@ def _read_container(path: Path, source: str, wanted: Collection[str] | None) -> 
 
 def _read_bytes(path: Path, source: str) -> bytes:
     try:
-        state = path.stat()
-        if stat.S_ISDIR(state.st_mode):
-            mend = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
-            raise JudgeError("is a folder", where=source, mend=mend)
-        if not stat.S_ISREG(state.st_mode):
-            raise JudgeError("is not a regular file", where=source, mend="give a file on disk")
         # All human captions of COCO are 0.1 GB; their values take some six times that.
-        refuse_large(state.st_size * memory_limit() / file_limit(), source, instead="keep only ids and captions")
-        return path.read_bytes()
+        return read_bytes(path, instead="keep only ids and captions")
+    except IsADirectoryError:
+        mend = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
+        raise JudgeError("is a folder", where=source, mend=mend) from None
+    except NotRegularError:
+        raise JudgeError("is not a regular file", where=source, mend="give a file on disk") from None
     except FileNotFoundError:
         raise JudgeError("no such file", where=source, mend=named_alike(path)) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

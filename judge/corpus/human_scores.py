@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from judge.corpus.columns import columns_of
 from judge.corpus.entries import MISSING, Entry, mapping_entries, records, row_entries
 from judge.corpus.files import read_document
+from judge.corpus.ids import kind_of
 from judge.corpus.tables import Row
 from judge.errors import JudgeError
 from judge.utils.cells import unguard
@@ -32,7 +33,8 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
         entries = _rows(records(value, source=source, shapes="write {captioner: score}"), source)
     scores: dict[str, float] = {}
     for captioner, score, at in entries:
-        name, where = "" if captioner is MISSING else str(captioner), f"{source}, {at}"
+        where = f"{source}, {at}"
+        name = str(captioner) if isinstance(captioner, str | int | float) else ""
         name = name if name in captioners else unguard(name)  # As judge anonymous writes it.
         if name in scores:
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
@@ -54,10 +56,11 @@ def _rows(rows: Sequence[Row], source: str) -> list[Entry]:
 
 
 def _number(value: object, where: str) -> float:
+    told = f"'{value}'" if isinstance(value, str) else kind_of(value)
     try:
-        number = float(str(value))
-    except ValueError:
+        number = float(value) if isinstance(value, str | int | float) else math.nan
+    except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise JudgeError(f"score '{value}' is no number", where=where, mend="write it like 0.35")
+        raise JudgeError(f"score {told} is no number", where=where, mend="write it like 0.35")
     return number

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Callable
 from pickle import _Unpickler
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from judge.errors import JudgeError
+from judge.utils.limits import DEPTH, VALUES, refuse_large, refuse_long
 
 # The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
 # keeps a dict. It is also the one whose instructions can be listed.
@@ -43,16 +45,44 @@ class _RefusedError(Exception):
         self.mend = mend
 
 
+# Bytes of memory that instructions of few bytes take, at most; any other one takes twelve times its length at most.
+_COSTS = {b"(": 120, b"]": 64, b"}": 72, b"\x85": 64, b"\x86": 64, b"\x87": 64, b"\x8f": 224, b"\x94": 110, b"r": 110}
+_COSTS |= dict.fromkeys((b"X", b"U", b"T", b"\x8c"), 60)
+_COST = 12
+_KEYS = str, bool, float, type(None)
+_WORD = 2**63  # Whole numbers below it have few others of the same hash.
+_MEND_VALUE = "write plain lists and dicts of texts and numbers, none in itself"
+
+
 def _unknown(_: object) -> NoReturn:
     raise _RefusedError("pickle builds objects")
 
 
+def _with_keys(code: int, first: int | None = None, step: int = 1) -> Callable[[Any], None]:
+    """An instruction that checks the keys on the stack before: to look up a nested one may take for ever."""
+    load: Callable[[Any], None] = _Unpickler.dispatch[code]
+
+    def checked(unpickler: Any) -> None:
+        # Those between a mark and here are in a stack of their own.
+        for key in unpickler.stack[first : None if first is None else first + 1 : step]:
+            if not isinstance(key, _KEYS) and not (isinstance(key, int) and abs(key) < _WORD):
+                raise _RefusedError("pickle has a key that is no text or number", _MEND_VALUE)
+        load(unpickler)
+
+    return checked
+
+
 class _PlainUnpickler(_Unpickler):
-    """Builds plain values and nothing else."""
+    """Builds plain values and nothing else; keys are texts and numbers."""
 
     dispatch = {  # noqa: RUF012  # the base class's own name and shape
         **dict.fromkeys(_Unpickler.dispatch, _unknown),
         **{code: _Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _ALLOWED.split())},
+        pickle.SETITEM[0]: _with_keys(pickle.SETITEM[0], -2),
+        pickle.SETITEMS[0]: _with_keys(pickle.SETITEMS[0], step=2),
+        pickle.DICT[0]: _with_keys(pickle.DICT[0], step=2),
+        pickle.ADDITEMS[0]: _with_keys(pickle.ADDITEMS[0]),
+        pickle.FROZENSET[0]: _with_keys(pickle.FROZENSET[0]),
     }
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -69,14 +99,20 @@ def load_pickle(data: bytes, *, source: str) -> object:
     Where a number stands first and something follows, as ArtEmis's code writes files, the value is what follows.
 
     Raises:
-        JudgeError: it names a class (numpy scalars do), builds an object, is cut off or is no pickle.
+        JudgeError: it names a class (numpy scalars do), builds an object, is cut off or is no pickle; it has nested
+            keys, more than ``DEPTH`` or ``VALUES`` allow, a long number; too large.
     """
+    size = _COST * len(data) + sum(cost * data.count(code) for code, cost in _COSTS.items())
+    refuse_large(size, source, instead="give JSON")
     file = io.BytesIO(data)
     try:
         # Python 2 pickles hold texts as bytes.
         value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
         if type(value) is int and file.tell() < len(data):
             value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
+        _Measure(source).size(value)
+    except JudgeError:
+        raise
     except _RefusedError as error:
         raise JudgeError(f"{error}, which is refused", where=source, mend=error.mend) from None
     except Exception as error:
@@ -84,3 +120,37 @@ def load_pickle(data: bytes, *, source: str) -> object:
         what = f"pickle cannot be read ({type(error).__name__}: {error})"
         raise JudgeError(what, where=source, mend="it may be cut off: copy it again, or give JSON") from error
     return value
+
+
+class _Measure:
+    """How large a value is where it is written out, and how deep: a few bytes can repeat a list for ever."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.depth, self.repeated = source, DEPTH.value(), VALUES.value()
+        self.known: dict[int, tuple[int, int]] = {}  # Of a list or dict: values, lists in each other.
+        self.distinct = 0
+
+    def size(self, value: object, depth: int = 1) -> tuple[int, int]:
+        """Values in ``value``, those that are repeated counted again, and lists or mappings in each other.
+
+        Raises:
+            JudgeError: it is over a limit (as what is in itself is), or holds a whole number that is too long.
+        """
+        if not isinstance(value, list | tuple | dict | set | frozenset):
+            if type(value) is int:
+                refuse_long(value, self.source)
+            return 1, 0
+        values, height = self.known.get(id(value), (0, 1))
+        if depth + height - 1 > self.depth:
+            raise JudgeError(DEPTH.fault(), where=self.source, mend=DEPTH.raise_it(_MEND_VALUE))
+        if not values:
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            self.distinct += 1 + len(parts)
+            values = 1
+            for part in parts:
+                more, inner = self.size(part, depth + 1)
+                values, height = values + more, max(height, inner + 1)
+            self.known[id(value)] = values, height
+        if values > self.distinct + self.repeated:
+            raise JudgeError(VALUES.fault(), where=self.source, mend=VALUES.raise_it(_MEND_VALUE))
+        return values, height

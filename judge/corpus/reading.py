@@ -18,8 +18,7 @@ from judge.corpus.tables import Row
 from judge.corpus.visual_genome import COCO_IDS, IMAGE_DATA, is_regions, with_coco_ids
 from judge.errors import JudgeError
 from judge.types import Captions, Side
-
-MAX_CAPTION = 50_000
+from judge.utils.limits import CHARACTERS
 
 _CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"
 _PICTURE = r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b"
@@ -96,7 +95,7 @@ def read_captions(
 
     Raises:
         JudgeError: the file cannot be read; a record without image id or caption; a caption that is no text or is
-            longer than ``MAX_CAPTION`` characters; duplicate results; no caption left.
+            longer than ``CHARACTERS``; duplicate results; no caption left.
     """
     if name is None:
         name = "human" if side == "human" else Path(path).stem
@@ -120,6 +119,7 @@ def parse_captions(value: object, options: ReadOptions, *, side: Side, name: str
 def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, source: str) -> Captions:
     refused = _compile(options.refusals)
     unique = side == "generated" and not (found.several or options.several)
+    longest = CHARACTERS.value()
     by_image: dict[str, list[str]] = {}
     first: dict[str, str] = {}
     empty = refusals = 0
@@ -134,7 +134,7 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
             what = f"duplicate results for image '{image}' ({first[image]} has one)"
             mend = "keep one record per image, or allow several captions with --several"
             raise JudgeError(what, where=where, mend=mend)
-        caption = _caption(entry.value, f"{source}, {entry.at}, field '{found.caption_field}'")
+        caption = _caption(entry.value, f"{source}, {entry.at}, field '{found.caption_field}'", longest)
         if not caption.strip():
             empty += 1
             silent.add(image)
@@ -152,16 +152,17 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     return Captions(name, kept, source, empty=empty, refused=refusals, silent=gone, fields=fields, columns=columns)
 
 
-def _caption(caption: object, where: str) -> str:
+def _caption(caption: object, where: str, longest: float) -> str:
+    mend = "give the record a text, or remove it"
     if not isinstance(caption, str):
         fault = "is missing" if caption is MISSING else f"is {kind_of(caption)}"
-    elif len(caption) > MAX_CAPTION:
-        fault = f"has {len(caption):,} characters; {MAX_CAPTION:,} are allowed"
+    elif len(caption) > longest:
+        fault, mend = CHARACTERS.fault(), CHARACTERS.raise_it(mend)
     elif not is_encodable(caption):
         fault = "is not valid Unicode (half of a surrogate pair)"
     else:
         return caption
-    raise JudgeError(f"caption {fault}", where=where, mend="give the record a text, or remove it")
+    raise JudgeError(f"caption {fault}", where=where, mend=mend)
 
 
 def _compile(patterns: Sequence[str]) -> re.Pattern[str]:

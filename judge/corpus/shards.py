@@ -20,6 +20,7 @@ from judge.corpus.ids import is_encodable, kind_of
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
 from judge.utils.limits import CELL, ROW, TEXT, refuse_large
+from judge.utils.opening import open_regular
 
 KEY = "__key__"
 MAX_SHARDS = 100_000
@@ -166,7 +167,7 @@ def read_bytes(shard: Path, offset: int, size: int) -> bytes:
     Raises:
         OSError: it cannot be read, or is not there any more.
     """
-    with shard.open("rb") as file:
+    with open_regular(shard) as file:
         file.seek(offset)
         data = file.read(size)
     if len(data) != size:
@@ -225,7 +226,7 @@ def _is_tar(path: Path) -> bool:
     try:
         if path.stat().st_size < _BLOCK:
             return False
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_BLOCK)[_MAGIC_AT:].startswith(_MAGIC)
     except OSError:
         return False  # Whoever reads it says why it cannot be.
@@ -262,7 +263,7 @@ class _Headers:
 @contextmanager
 def _opened(shard: Path, source: str) -> Iterator[BinaryIO]:
     try:
-        with shard.open("rb") as file:
+        with open_regular(shard) as file:
             yield file
     except OSError as error:
         raise JudgeError(f"cannot be read ({error.strerror})", where=source, mend="check its permissions") from error

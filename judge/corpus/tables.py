@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from judge.errors import JudgeError
-from judge.utils.limits import CELL, LIST, QUOTED, ROW, TEXT, memory_limit, refuse_large
+from judge.utils.limits import CELL, CELLS, LIST, QUOTED, ROW, TEXT, memory_limit, refuse_large
 
 Row = dict[str, object]
 
@@ -38,9 +38,9 @@ def with_cells(row: Row, cells: Row) -> Row:
     return Placed(changed, row._file, row._record) if isinstance(row, Placed) else changed
 
 
-MAX_SHEET = 1_000_000
-"""Cells of an Excel sheet: it takes some ten seconds to read as many."""
+_TAGS = 8  # A cell takes up to as many in XML, with its text in the table of texts.
 _DELIMITERS = "\t,;"
+_SAVE_CSV = "save it as CSV, which has no such limit, or delete the empty rows and columns"
 
 
 def load_json(text: str, *, source: str) -> object:
@@ -162,7 +162,7 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
     """Rows of the first sheet of an Excel workbook; an empty cell is an empty text.
 
     Raises:
-        JudgeError: not a workbook; damaged; openpyxl not installed; more than ``MAX_SHEET`` cells.
+        JudgeError: not a workbook; damaged; openpyxl not installed; more than ``CELLS``.
     """
     try:
         import openpyxl
@@ -186,6 +186,7 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
     if not lines:
         raise JudgeError("the first sheet is empty", where=source, mend="put the table on the first sheet")
     width = max(len(line) for line in lines)
+    CELLS.refuse(width * len(lines), source, instead=_SAVE_CSV)
     filled = [["" if cell is None else cell for cell in (*line, *[None] * (width - len(line)))] for line in lines]
     header = header_of(filled[0], source)
     return [dict(zip(header, line, strict=True)) for line in filled[1:]]
@@ -195,14 +196,13 @@ def _filled(lines: Iterable[Sequence[object]], source: str) -> Iterator[Sequence
     """The lines in which something stands.
 
     Raises:
-        JudgeError: more than ``MAX_SHEET`` cells, empty ones too.
+        JudgeError: more than ``CELLS``, empty ones too.
     """
-    cells = 0
+    cells, most = 0, CELLS.value()
     for line in lines:
         cells += max(1, len(line))
-        if cells > MAX_SHEET:
-            mend = "save it as CSV, which has no such limit, or delete the empty rows and columns"
-            raise JudgeError(f"has over {MAX_SHEET:,} cells", where=source, mend=mend)
+        if cells > most:
+            CELLS.refuse(cells, source, instead=_SAVE_CSV)
         if any(cell is not None for cell in line):
             yield line
 
@@ -211,3 +211,11 @@ def _check_archive(archive: zipfile.ZipFile, source: str) -> None:
     if "xl/workbook.xml" not in archive.namelist():
         raise JudgeError("is a zip archive, not a table", where=source, mend="unpack it and give the file inside")
     refuse_large(sum(entry.file_size for entry in archive.infolist()), source, packed=True)
+    tags = 0
+    for entry in archive.infolist():
+        if entry.filename.endswith((".xml", ".rels")):
+            with archive.open(entry) as file:
+                while part := file.read(2**20):
+                    tags += part.count(b"<")
+                    # Also those of texts that no cell has.
+                    CELLS.refuse(tags / _TAGS, source, instead=_SAVE_CSV)

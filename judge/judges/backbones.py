@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from judge.errors import JudgeError, require
 from judge.judges import Materials
 from judge.utils.hub import first_line
+from judge.utils.limits import memory_limit
+from judge.utils.opening import read_bytes
 
 if TYPE_CHECKING:
     from judge.masking.instances import Pixels
@@ -149,8 +151,10 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
 
     where = f"--backbone-weights {path}"
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, memory_limit())
         return load(data), hashlib.blake2b(data, digest_size=16).hexdigest()
+    except JudgeError:
+        raise
     except OSError as error:
         raise JudgeError(f"cannot be read ({error.strerror})", where=where, mend="check the path") from error
     except Exception as error:  # safetensors has an error of its own, from Rust.

@@ -23,6 +23,7 @@ from judge.judges.encoders import SOURCES, make_mlp
 from judge.judges.readers import POOLINGS, FrozenEncoder, Pooling, PretrainedClassifier, load_reader
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
+from judge.utils.opening import read_text
 
 _HUB = "sentence-transformers"
 SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2", "all-distilroberta-v1")} | {
@@ -111,8 +112,8 @@ class SentenceReader:
         except OSError:  # No such name, or no hub.
             return None
         try:
-            return None if path is None else json.loads(Path(path).read_text("utf-8"))
-        except (OSError, ValueError) as error:
+            return None if path is None else json.loads(read_text(Path(path)))
+        except (OSError, ValueError, RecursionError) as error:
             raise self._refused(f"its {inside} cannot be read") from error
 
     def _refused(self, what: str) -> JudgeError:

@@ -23,6 +23,7 @@ from judge.corpus.ids import canonical_id
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
 from judge.errors import JudgeError
 from judge.utils.limits import refuse_large
+from judge.utils.opening import regular
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # A picture of MAX_PIXELS takes a quarter of this without any compression.
@@ -264,7 +265,7 @@ class DatasetPictures:
 def _parquet_group(path: Path, column: str, group: int) -> Any:
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path, memory_map=True) as file:
+    with parquet.ParquetFile(regular(path), memory_map=True) as file:
         if group >= 0:
             refuse_large(file.metadata.row_group(group).total_byte_size, f"{path}, group {group + 1} of its rows")
             return file.read_row_group(group, columns=[column], use_threads=False).column(column)
@@ -277,7 +278,7 @@ def _arrow_group(path: Path, column: str, group: int) -> Any:
     import pyarrow as pa
 
     counts = []
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
+    with pa.memory_map(str(regular(path))) as file, pa.ipc.open_stream(file) as reader:
         for number, batch in enumerate(reader):
             if number == group:
                 found = batch.column(column)
@@ -303,9 +304,9 @@ def _picture_columns(parts: Sequence[Part], path: Path) -> list[str]:
     first = parts[0]
     with faults("data set", f"{path}, {first.name}"):
         if first.is_parquet:
-            schema = parquet.read_schema(first.path, memory_map=True)
+            schema = parquet.read_schema(regular(first.path), memory_map=True)
         else:
-            with pa.memory_map(str(first.path)) as file, pa.ipc.open_stream(file) as reader:
+            with pa.memory_map(str(regular(first.path))) as file, pa.ipc.open_stream(file) as reader:
                 schema = reader.schema
         return [field.name for field in schema if is_picture(field.type)]
 

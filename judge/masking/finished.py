@@ -15,6 +15,7 @@ import numpy as np
 from judge.errors import FAULTS, JudgeError
 from judge.masking.images import read_bytes
 from judge.masking.sheet import Tile
+from judge.utils import opening
 from judge.utils.files import write_whole
 from judge.utils.kept import DamagedError, digest, seal, unseal
 
@@ -35,7 +36,7 @@ class Finished:
         self._lock = threading.Lock()
         self._known: dict[str, Mapping[str, Any]] = {}
         if (path := folder / _BATCHES).is_file():
-            for line in path.read_bytes().splitlines():
+            for line in opening.read_bytes(path).splitlines():
                 with suppress(DamagedError, *FAULTS):  # A kill may have cut it, or it is no batch.
                     entry = unseal(line)
                     self._known[entry["key"]] = entry
@@ -59,8 +60,8 @@ class Finished:
         """The rows and tiles of a batch, if it is finished, and what was written of it is there, unchanged."""
         entry = self._known.get(key)
         with suppress(OSError, *FAULTS):
-            if entry and all(digest((self.out / row[1]).read_bytes()) == found for row, found in entry["rows"]):
-                panels = (self.folder / f"{key}.npz").read_bytes() if entry["tiles"] else b""
+            if entry and all(digest(opening.read_bytes(self.out / row[1])) == found for row, found in entry["rows"]):
+                panels = opening.read_bytes(self.folder / f"{key}.npz") if entry["tiles"] else b""
                 if digest(panels) == entry["panels"]:
                     return [row for row, _ in entry["rows"]], _tiles(panels, entry["tiles"])
         return None
@@ -75,7 +76,7 @@ class Finished:
         if tiles:
             np.savez(buffer, *(panel for tile in tiles for panel in tile.panels))
             write_whole(self.folder / f"{key}.npz", buffer.getvalue())
-        noted = [(row, digest((self.out / row[1]).read_bytes())) for row in rows]
+        noted = [(row, digest(opening.read_bytes(self.out / row[1]))) for row in rows]
         about = [(tile.title, tile.telling) for tile in tiles]
         entry = {"key": key, "rows": noted, "tiles": about, "panels": digest(buffer.getvalue())}
         with self._lock, (self.folder / _BATCHES).open("ab") as file:

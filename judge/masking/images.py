@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,6 +18,7 @@ from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import MAX_FILE, SUFFIXES, find_archive
 from judge.masking.instances import Picture, Pixels
+from judge.utils.opening import NotRegularError, open_regular, size_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -181,13 +181,13 @@ def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode):
-            raise JudgeError("is not a regular file", where=str(path), mend=_NOT_A_PICTURE)
-        if state.st_size > MAX_FILE:
-            what = f"is {state.st_size / 2**30:.1f} GB, which no picture is"
-            raise JudgeError(what, where=str(path), mend=_NOT_A_PICTURE)
-        return path.read_bytes()
+        with open_regular(path) as file:
+            if (size := size_of(file)) > MAX_FILE:
+                what = f"is {size / 2**30:.1f} GB, which no picture is"
+                raise JudgeError(what, where=str(path), mend=_NOT_A_PICTURE)
+            return file.read()
+    except (NotRegularError, IsADirectoryError):
+        raise JudgeError("is not a regular file", where=str(path), mend=_NOT_A_PICTURE) from None
     except FileNotFoundError:
         raise JudgeError("no such picture", where=str(path), mend="check --images, or download it") from None
     except OSError as error:

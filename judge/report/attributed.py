@@ -22,6 +22,7 @@ from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
 from judge.types import Interval
 from judge.utils.cells import read_guarded
+from judge.utils.opening import read_bytes, read_text
 from judge.utils.yaml_files import parse_yaml
 
 SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
@@ -63,13 +64,14 @@ def read_attributed(folder: Path) -> Attributed:
         JudgeError: no such folder, a file that is missing or damaged.
     """
     with _readable(folder):
-        told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        settings = parse_yaml((folder / SETTINGS).read_text(encoding="utf-8"), where="", mend="")
+        told = json.loads(read_text(folder / SUMMARY))
+        settings = parse_yaml(read_text(folder / SETTINGS), where="", mend="")
         rows = tuple(map(_row, told["pictures"]))
         words = folder / WORDS
         table = None
         if words.is_file():
-            table = read_guarded(pd.read_csv(words, keep_default_na=False, na_values={"base": [""]}))
+            text = io.BytesIO(read_bytes(words))
+            table = read_guarded(pd.read_csv(text, keep_default_na=False, na_values={"base": [""]}))
         captions = () if table is None else tuple(_captions(table))
         maps = tuple(_as_jpeg(path) for path in sorted((folder / MAPS).glob("*.png"))[:MOST_MAPS])
         return Attributed(map_table(rows), maps, captions, bool(settings["show_people"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from judge.report.breakdown import FOLDER
 from judge.report.directory import EXAMPLES, PICTURES, REPLICATES
 from judge.statistics.summary import ROW
 from judge.utils.cells import read_guarded
+from judge.utils.limits import CELL, refuse_large
+from judge.utils.opening import read_bytes, read_text, regular
 from judge.utils.yaml_files import parse_yaml
 
 # Columns of each file, by what is in them.
@@ -66,7 +69,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
             raise Unreadable(f"{path.name} holds {text[:20]}, which is no number")
         return found
 
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     try:
         document = json.loads(text, parse_float=number, parse_constant=number)
     except json.JSONDecodeError as error:
@@ -84,7 +87,7 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     Raises:
         Unreadable: it is damaged, or something else.
     """
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     try:
         settings = parse_yaml(text, where="", mend="")
     except JudgeError as error:
@@ -117,7 +120,7 @@ def read_parquet(folder: Path, name: str) -> pd.DataFrame:
     kinds |= dict.fromkeys(_REAL[name], (types.is_floating, types.is_null))
     kinds |= dict.fromkeys(_BYTES.get(name, ()), (types.is_binary, types.is_large_binary))
     try:
-        schema = parquet.read_schema(path)
+        schema = parquet.read_schema(regular(path))
         for column, of in kinds.items():
             if column not in schema.names:
                 raise Unreadable(f"{path.name} has no column '{column}'")
@@ -125,9 +128,24 @@ def read_parquet(folder: Path, name: str) -> pd.DataFrame:
                 raise Unreadable(f"column '{column}' of {path.name} is {schema.field(column).type}")
         if unknown := [column for column in schema.names if column not in kinds]:
             raise Unreadable(f"{path.name} has a column '{unknown[0]}', which no run writes")
-        return pd.read_parquet(path, engine="pyarrow").astype(dict.fromkeys(_REAL[name], "float64"))
+        return _within_memory(path).astype(dict.fromkeys(_REAL[name], "float64"))
     except (pa.ArrowException, OSError) as error:
         raise Unreadable(f"{path.name} is damaged") from error
+
+
+def _within_memory(path: Path) -> pd.DataFrame:
+    """The table of a Parquet file, unless it is too large: a few bytes stand for millions of rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        size, batches = 0, []
+        for batch in file.iter_batches(use_threads=False):
+            size += batch.nbytes + CELL * batch.num_rows
+            refuse_large(size, str(path), instead="give the run's own file", packed=True)
+            batches.append(batch)
+        table: pd.DataFrame = pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
+        return table
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -137,7 +155,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         Unreadable: it is damaged, or something else.
     """
     try:
-        table = read_guarded(pd.read_csv(path, dtype=str, keep_default_na=False))
+        table = read_guarded(pd.read_csv(io.BytesIO(read_bytes(path)), dtype=str, keep_default_na=False))
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except ValueError as error:

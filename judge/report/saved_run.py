@@ -22,6 +22,7 @@ from judge.report.saved_rows import number_of, read_quality, read_summaries, rea
 from judge.statistics.breakdown import Breakdown
 from judge.utils.files import LOG
 from judge.utils.locks import short
+from judge.utils.opening import read_text
 
 MEND = "give the folder of a finished judge evaluate, made by this version"
 AGAIN = "run judge evaluate again"
@@ -97,7 +98,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         )
         pictures = _optional(folder, PICTURES)
         held = zip(pictures["image_id"], pictures["picture"], strict=True) if len(pictures) else ()
-        text = (folder / SETTINGS).read_text(encoding="utf-8")
+        text = read_text(folder / SETTINGS)
         found = dict(held)
         check_pictures(found)
         return replace(saved, result=result, texts=((saved.name, text),), pictures=found)
@@ -142,7 +143,7 @@ def _unfinished(folder: Path) -> str:
 
 
 def _finished(folder: Path) -> bool:
-    lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_text(folder / LOG, errors="replace").splitlines()
     return any('"event": "finished"' in line for line in lines)
 
 

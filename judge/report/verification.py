@@ -32,6 +32,7 @@ from judge.statistics.inference import t_interval
 from judge.statistics.summary import ROW, JudgedRow, Settings, Summary
 from judge.types import Interval
 from judge.utils.cells import read_guarded
+from judge.utils.opening import read_text
 
 # Sums in another order, on another machine, differ by less.
 _RELATIVE, _ABSOLUTE, _SUMS = 1e-6, 1e-9, 1e-7
@@ -202,7 +203,7 @@ def _parts(result: Result) -> Iterator[Mismatch]:
 
 def _derived(saved: SavedRun) -> Iterator[Mismatch]:
     """What follows from the table: corrected p, verdicts, differences, agreement of judges."""
-    document = json.loads((saved.folder / METRICS).read_text(encoding="utf-8"))
+    document = json.loads(read_text(saved.folder / METRICS))
     made = json.loads(metrics_json(saved.result))
     for table in tables_of(saved.result):
         table.shown()  # What cannot be shown is found here, not on the page.

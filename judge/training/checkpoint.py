@@ -20,6 +20,7 @@ from judge.errors import JudgeError
 from judge.types import FloatArray
 from judge.utils.files import beside, writing
 from judge.utils.kept import is_sound, name_tensors, seal_tensors, tell_damaged
+from judge.utils.opening import regular
 
 if TYPE_CHECKING:
     import torch
@@ -190,7 +191,7 @@ def read_history(path: Path) -> History | None:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="np") as file:
+        with safe_open(regular(path), framework="np") as file:
             return History(**json.loads((file.metadata() or {})["history"]))
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError):
         return None
@@ -206,7 +207,7 @@ def _given(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str,
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework=framework) as file:
+        with safe_open(regular(path), framework=framework) as file:
             # A safetensors handle is not a mapping.
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (OSError, SafetensorError):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from judge.utils.files import write_whole
+from judge.utils.opening import NotRegularError, open_regular
 
 _CHECKSUM = "checksum"
 _CHUNK = 1 << 20
@@ -56,9 +57,11 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         DamagedError: it is something else, such as a pipe, which would be waited for.
         OSError: it cannot be read.
     """
-    if path.exists() and not path.is_file():
-        raise DamagedError("no file")
-    with path.open("rb") as file:
+    try:
+        file = open_regular(path)
+    except (NotRegularError, IsADirectoryError):
+        raise DamagedError("no file") from None
+    with file:
         yield file
 
 

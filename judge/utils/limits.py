@@ -1,34 +1,85 @@
-"""How much memory one file of the user's may take: a few bytes can claim any amount."""
+"""What one file of the user's may hold, and how much memory it may take: a few bytes can claim any amount."""
 
 from __future__ import annotations
 
 import os
+import sys
+from dataclasses import dataclass
 
 from judge.errors import JudgeError
 
-VARIABLE = "JUDGE_READ_MEMORY"
-_GIGABYTES = 4.0
 # What Python's own values take, in bytes, with their place in what holds them; as measured.
 ROW, LIST, CELL, QUOTED, TEXT = 250, 70, 40, 30, 2
+_PYTHONS = "PYTHONINTMAXSTRDIGITS"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that a variable of the environment sets.
+
+    It is a variable, and no option, so that it holds in every command, worker process and script.
+
+    Attributes:
+        variable: its name.
+        default: what holds where the variable is not set.
+        what: what is counted, in words.
+    """
+
+    variable: str
+    default: float
+    what: str
+
+    def value(self) -> float:
+        """The limit now.
+
+        Raises:
+            JudgeError: the variable says something else than a number above 0.
+        """
+        told = os.environ.get(self.variable, "")
+        try:
+            limit = float(told) if told else self.default
+        except ValueError:
+            limit = 0.0
+        if not 0 < limit < 2**30:
+            mend = f"set it to {2 * self.default:g}, say; unset it is {self.default:g}"
+            raise JudgeError(f"'{told}' is no number of {self.what}", where=self.variable, mend=mend)
+        return limit
+
+    def fault(self) -> str:
+        """What is said of a file that is over the limit."""
+        return f"has over {self.value():,.0f} {self.what}"
+
+    def raise_it(self, instead: str = "") -> str:
+        """How to mend that: ``instead``, or a higher limit."""
+        way = f"set the environment variable {self.variable} to more than {self.value():g}"
+        return f"{instead}, or {way}" if instead else way
+
+    def refuse(self, count: float, source: str, *, instead: str = "") -> None:
+        """Refuse a file that has more.
+
+        Raises:
+            JudgeError: it has.
+        """
+        if count > self.value():
+            raise JudgeError(self.fault(), where=source, mend=self.raise_it(instead))
+
+
+MEMORY = Limit("JUDGE_READ_MEMORY", 4, "GB")
+DEPTH = Limit("JUDGE_READ_DEPTH", 40, "lists or mappings in each other")
+VALUES = Limit("JUDGE_READ_VALUES", 500_000, "values, those counted that aliases repeat")
+BYTES = Limit("JUDGE_READ_BYTES", 4 * 2**20, "bytes")
+CELLS = Limit("JUDGE_READ_CELLS", 250_000, "cells")
+CHARACTERS = Limit("JUDGE_READ_CHARACTERS", 50_000, "characters")
+LIMITS = MEMORY, DEPTH, VALUES, BYTES, CELLS, CHARACTERS
 
 
 def memory_limit() -> int:
     """Bytes of memory that what is read of one file may take: 4 GB, or as ``JUDGE_READ_MEMORY`` says, in GB.
 
-    It is a variable of the environment, and no option, so that it holds in every command, worker process and script.
-
     Raises:
         JudgeError: it says something else than a number above 0.
     """
-    told = os.environ.get(VARIABLE, "")
-    try:
-        limit = float(told) if told else _GIGABYTES
-    except ValueError:
-        limit = 0.0
-    if not 0 < limit < 2**30:
-        mend = f"set it to 8, say; unset it is {_GIGABYTES:g}"
-        raise JudgeError(f"'{told}' is no number of GB", where=VARIABLE, mend=mend)
-    return int(limit * 2**30)
+    return int(MEMORY.value() * 2**30)
 
 
 def file_limit() -> int:
@@ -52,5 +103,17 @@ def refuse_large(
     """
     limit = memory_limit() // (4 if packed else 1)
     if size > limit:
-        mend = f"{instead}, or set the environment variable {VARIABLE} to more than {memory_limit() / 2**30:g} (GB)"
-        raise JudgeError(f"takes over {limit / 2**30:g} GB of memory when it is read", where=source, mend=mend)
+        what = f"takes over {limit / 2**30:g} GB of memory when it is read"
+        raise JudgeError(what, where=source, mend=f"{MEMORY.raise_it(instead)} (GB)")
+
+
+def refuse_long(number: int, source: str) -> None:
+    """Refuse a whole number that Python would not write out, in whatever base it was given.
+
+    Raises:
+        JudgeError: it has too many digits.
+    """
+    limit = sys.get_int_max_str_digits()
+    if limit and number.bit_length() > limit * 3.3219:  # Bits of a digit.
+        mend = f"write it shorter, or set the environment variable {_PYTHONS} to more than {limit}"
+        raise JudgeError(f"holds a number of over {limit:,} digits", where=source, mend=mend)

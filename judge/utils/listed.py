@@ -14,6 +14,7 @@ from pathlib import Path
 from judge.errors import FAULTS
 from judge.utils.files import write_whole
 from judge.utils.kept import digest, digest_rest
+from judge.utils.opening import read_bytes
 
 LIST = ".caption-judge"
 Listed = Mapping[str, str]
@@ -34,7 +35,7 @@ def write_list(folder: Path, kind: str, names: Iterable[str] | None = None) -> N
 def read_list(folder: Path, kind: str | None = None) -> Listed | None:
     """What the list of ``folder`` names; None where there is no such list, or it is of another kind or form."""
     try:
-        content = json.loads((folder / LIST).read_bytes())
+        content = json.loads(read_bytes(folder / LIST))
         files = dict(content["files"])
         known = isinstance(content["kind"], str) and kind in {None, content["kind"]}
         return files if known and all(isinstance(found, str) for found in files.values()) else None
@@ -46,7 +47,7 @@ def write_again(path: Path, data: bytes, *, new: bool = False) -> None:
     """Write a file whole (see ``write_whole``); one that is listed in its folder is listed as it is then."""
     write_whole(path, data, new=new)
     if path.name in (read_list(path.parent) or ()):
-        content = json.loads((path.parent / LIST).read_bytes())
+        content = json.loads(read_bytes(path.parent / LIST))
         content["files"][path.name] = _digest(path)
         _save(path.parent, content)
 
@@ -56,7 +57,7 @@ def forget_folder(folder: Path, name: str) -> None:
     listed, below = read_list(folder) or {}, f"{name}/"
     if below in listed:
         _remove(folder, lambda one: one.startswith(below) and _is_as_listed(folder, one, listed))
-        content = json.loads((folder / LIST).read_bytes())
+        content = json.loads(read_bytes(folder / LIST))
         left = {one: of for one, of in listed.items() if not one.startswith(below) or os.path.lexists(folder / one)}
         _save(folder, {**content, "files": left})
 

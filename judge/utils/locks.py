@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -106,8 +107,10 @@ class Lock:
 
     def _check_own(self, file: int) -> None:
         """Refuse a file that somebody else has given this name."""
-        said = os.read(file, 1000)
-        os.lseek(file, 0, os.SEEK_SET)
+        said = b"a pipe or a device"
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            said = os.read(file, 1000)
+            os.lseek(file, 0, os.SEEK_SET)
         if not _HOLDER.fullmatch(said):
             what, mend = f"{self.path.name} beside it is no lock of this program", "move that file elsewhere"
             raise JudgeError(what, where=self.where, mend=mend)
@@ -229,7 +232,8 @@ def _is_deserted(folder: Path) -> bool:
 
 def _open(path: Path, flags: int = 0) -> int:
     """A lock's file; never one that a link leads to."""
-    return os.open(path, os.O_RDWR | flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    # Nor one that waits: a pipe without anybody at its other end.
+    return os.open(path, os.O_RDWR | flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 def _lock(file: int) -> bool | None:

@@ -8,6 +8,7 @@ import io
 import os
 import pickle
 import struct
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import read_labels
 from judge.corpus.pickles import load_pickle
 from judge.corpus.reading import ReadOptions, read_captions
@@ -119,3 +121,48 @@ def test_integers_as_keys_and_text_of_python_2(tmp_path: Path) -> None:
     for data, expected in ((old, {"1": ("café",)}), (new, {"139": ("a man",), "285": ("a bear",)})):
         (tmp_path / "captions.p").write_bytes(data)
         assert read_captions(tmp_path / "captions.p", side="generated").by_image == expected
+
+
+def _text(value: str) -> bytes:
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+_TUPLES = b"K\x01" + b"2\x86" * 45  # 45 pairs of the pair before.
+_DEEP = b"]" * 5000 + b"a" * 4999
+BOMBS = {
+    "pairs as a key": (b"}" + _TUPLES + _text("a man") + b"s.", "a key that is no text or number"),
+    "depth as a key": (b"}K\x01" + b"\x85" * 2_000_000 + _text("a man") + b"s.", "a key that is no text or number"),
+    "keys of a set": (b"\x8f(" + _TUPLES + b"\x90.", "a key that is no text or number"),
+    "keys after a mark": (b"}(K\x01K\x02" + _TUPLES + b"K\x01u.", "a key that is no text or number"),
+    "a dict of a mark": (b"(" + _TUPLES + b"K\x01d.", "a key that is no text or number"),
+    "colliding keys": (b"}\x8a\x14" + b"\x01" * 20 + b"K\x01s.", "a key that is no text or number"),
+    "repeats": (b"}" + _text("a") + b"K\x01" + b"2\x86" * 30 + b"s.", "has over 500,000 values"),
+    "depth": (b"}" + _text("a") + _DEEP + b"s.", "has over 40 lists or mappings in each other"),
+    "itself": (b"]q\x00h\x00a.", "has over 40 lists or mappings in each other"),
+    "digits": (b"]L0x" + b"f" * 6000 + b"L\na.", "a number of over 4,300 digits"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_few_bytes_that_stand_for_many_are_refused_at_once(name: str) -> None:
+    data, message = BOMBS[name]
+    begun = time.process_time()
+    with pytest.raises(JudgeError, match=message):
+        load_pickle(b"\x80\x02" + data, source="x.pkl")
+    assert time.process_time() - begun < 5
+
+
+def test_a_pickle_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_READ_MEMORY", "0.01")
+    with pytest.raises(JudgeError, match="of memory when it is read"):
+        load_pickle(b"\x80\x02](" + b"]" * 2**18 + b"e.", source="x.pkl")
+
+
+def test_a_nested_cell_is_none(tmp_path: Path) -> None:
+    """Its text is not made: where the limits are raised it may have any length."""
+    rows = [{"image_id": 1, "caption": "a man", "split": [["test"]]}, {"image_id": 2, "caption": "a", "split": "test"}]
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(rows))
+    assert set(read_captions(tmp_path / "x.pkl", ReadOptions(split="test"), side="human").by_image) == {"2"}
+    (tmp_path / "s.json").write_text('{"a": ' + "[" * 900 + "]" * 900 + "}")
+    with pytest.raises(JudgeError, match="score a list is no number"):
+        read_human_scores(tmp_path / "s.json", captioners=["a"])

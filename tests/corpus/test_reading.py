@@ -18,7 +18,7 @@ from helpers import Write, fault, fault_of, table_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judge.corpus import Corpus, tables
+from judge.corpus import Corpus
 from judge.corpus.reading import REFUSALS, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.types import Side
@@ -178,7 +178,7 @@ def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) ->
     told = fault_of(read_captions, write(b"[]"), side="human")
     assert told == "JUDGE_READ_MEMORY: 'much' is no number of GB. Set it to 8, say; unset it is 4."
     monkeypatch.undo()
-    monkeypatch.setattr(tables, "MAX_SHEET", 1)
+    monkeypatch.setenv("JUDGE_READ_CELLS", "1")
     assert fault(write(*written("xlsx"))).startswith("has over 1 cells. Save it as CSV")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "openpyxl", None)

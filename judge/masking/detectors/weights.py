@@ -20,6 +20,8 @@ import numpy.typing as npt
 from judge.errors import FAULTS, JudgeError
 from judge.masking.instances import Instance, Picture
 from judge.utils.files import write_whole, writing
+from judge.utils.limits import memory_limit
+from judge.utils.opening import read_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +61,7 @@ def read_weights(path: Path) -> bytes:
         JudgeError: missing, a folder, not readable.
     """
     try:
-        return path.read_bytes()
+        return read_bytes(path, memory_limit())
     except FileNotFoundError:
         raise JudgeError("no such file of weights", where=str(path), mend="check the path") from None
     except OSError as error:

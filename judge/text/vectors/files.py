@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import stat
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from judge.errors import JudgeError
 from judge.text.vectors.binary import read_word2vec
 from judge.text.vectors.reader import AGAIN, MAX_WIDTH, UNREADABLE, Rows, damaged
 from judge.text.vectors.text import read_text
+from judge.utils.opening import NotRegularError, open_regular
 
 _HEAD = 2**16
 _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})[ \r]*\n")
@@ -77,12 +77,12 @@ def _opened(reference: str) -> Iterator[io.BufferedReader]:
     """The file's bytes, unpacked where it is a gzip archive."""
     path = Path(reference).expanduser()
     try:
-        if path.is_dir():
-            mend = f"give one file; for a Hugging Face encoder write hf:{reference}"
-            raise JudgeError("is a folder", where=reference, mend=mend)
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise JudgeError("is not a regular file", where=reference, mend="give a file on disk")
-        file = path.open("rb")
+        file = open_regular(path)
+    except IsADirectoryError:
+        mend = f"give one file; for a Hugging Face encoder write hf:{reference}"
+        raise JudgeError("is a folder", where=reference, mend=mend) from None
+    except NotRegularError:
+        raise JudgeError("is not a regular file", where=reference, mend="give a file on disk") from None
     except FileNotFoundError:
         mend = "give corpus, a file, or hf:NAME"
         raise JudgeError("no such file of vectors", where=f"--vectors {reference}", mend=mend) from None
