@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,7 +11,7 @@ from judge.config import PredictConfig
 from judge.metrics.scores import guessed
 from judge.training.asking import ask
 from judge.types import Predictions, Progress, Sample
-from judge.utils.cells import guard
+from judge.utils.cells import rows_csv
 from judge.utils.output_file import OutputFile
 
 
@@ -53,8 +51,4 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
         (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(true) if yes))
         for sample, row, true in zip(samples, answers.probabilities.tolist(), guessed(answers).tolist(), strict=True)
     )
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"])
-    writer.writerows([guard(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    return text.getvalue()
+    return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], rows)

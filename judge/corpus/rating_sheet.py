@@ -7,9 +7,7 @@ AnonymousBench asks (Abdelrahman et al., AAAI 2024, section 5.5.1).
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import re
 from collections import Counter
@@ -19,11 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from judge.types import Captions
-from judge.utils.cells import guard
+from judge.utils.cells import rows_csv
 
 CANNOT_TELL = "cannot tell"
 ITEM, RATER = "item", "rater"
-# A spreadsheet would take a cell that begins so for a formula.
 # Of no use to raters, and some are no part of any text file.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -158,7 +155,7 @@ def sheet_csv(sheet: Sheet) -> str:
     """The sheet as a table to fill in, a row per item; see :func:`~judge.utils.cells.guard` for what it may compute."""
     texts = [[one.text] if sheet.heading else [] for one in sheet.items]
     empty = [""] * (len(sheet.questions) + 1)
-    return _csv(sheet.columns, ([one.name, *text, *empty] for one, text in zip(sheet.items, texts, strict=True)))
+    return rows_csv(sheet.columns, ([one.name, *text, *empty] for one, text in zip(sheet.items, texts, strict=True)))
 
 
 def key_csv(sheet: Sheet) -> str:
@@ -168,12 +165,4 @@ def key_csv(sheet: Sheet) -> str:
         for one in sheet.items
         for captioner, count in (one.captioners or {"": 1}).items()
     ]
-    return _csv([ITEM, "image_id", "captioner", "captions"], rows)
-
-
-def _csv(columns: Sequence[str], rows: object) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([guard(cell) for cell in row] for row in rows)  # type: ignore[attr-defined]
-    return buffer.getvalue()
+    return rows_csv([ITEM, "image_id", "captioner", "captions"], rows)

@@ -92,7 +92,7 @@ def _rows(path: str | os.PathLike[str], sheet: Sheet) -> tuple[str, list[dict[st
     """The file's name, and its rows: column of the sheet -> cell; those of absent columns are empty."""
     document = read_document(path)
     rows = records(document.value, source=document.source, shapes="give the CSV file that the rating page saves")
-    columns = {name.strip().casefold(): name for name in columns_of(rows)}
+    columns = {unguard(name.strip()).casefold(): name for name in columns_of(rows)}
     needed = [ITEM, *(question.name for question in sheet.questions)]
     if missing := [name for name in needed if name.casefold() not in columns]:
         names = ", ".join(f"'{name[:40]}'" for name in list(columns.values())[:20])

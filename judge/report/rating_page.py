@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 from judge.corpus.rating_sheet import Sheet
 from judge.report.templating import asset, render_page
+from judge.utils.cells import FORMULA
 
 
 def rating_page(sheet: Sheet, *, title: str, lead: Sequence[str], table: str = "rating.csv") -> str:
@@ -52,6 +53,7 @@ def _data(sheet: Sheet) -> dict[str, object]:
     return {
         "name": sheet.name,
         "heading": sheet.heading,
+        "formula": FORMULA,
         "columns": sheet.columns,
         "questions": questions,
         "items": items,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMULA = re.compile(r"[=+\-@\t\r']")
+# Spaces, control characters and characters without width, which a spreadsheet may pass over; signs of full width too.
+FORMULA = r"[\t\r\n']|[\s\0-\x1f\u200b-\u200f\u2060\ufeff]*[=+\-@\uff0b\uff0d\uff1d\uff20]"
+"""How a cell begins that a spreadsheet may compute, as a regular expression of Python and of a rating page's script."""
+_FORMULA = re.compile(FORMULA)
 
 
 def guard(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: an apostrophe goes before = + - @ (and before an apostrophe)."""
+    """A cell that no spreadsheet takes for a formula: an apostrophe goes before ``FORMULA`` (and an apostrophe)."""
     return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
@@ -23,13 +27,30 @@ def unguard(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell[1:]) else cell
 
 
+def rows_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as CSV, their texts and headings guarded; numbers stay numbers."""
+    guarded = [[guard(cell) if isinstance(cell, str) else cell for cell in row] for row in (columns, *rows)]
+
+    def write(quoting: int) -> str:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n", quoting=quoting).writerows(guarded)  # type: ignore[arg-type]
+        return text.getvalue()
+
+    return _quoted(write)
+
+
 def table_csv(table: pd.DataFrame, **how: Any) -> str:
-    """A table as CSV, its texts guarded; numbers stay numbers. ``how``: further options of ``DataFrame.to_csv``."""
+    """A table as :func:`rows_csv` writes it. ``how``: further options of ``DataFrame.to_csv``."""
     guarded = _changed(table, guard)
-    text = str(guarded.to_csv(index=False, lineterminator="\n", **how))
-    if "\r" in text:  # Python before 3.13 does not quote it, and readers take it for the end of a row.
-        text = str(guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **how))
-    return text
+    return _quoted(
+        lambda quoting: str(guarded.to_csv(index=False, lineterminator="\n", quoting=quoting, **how))  # type: ignore[call-overload]
+    )
+
+
+def _quoted(write: Callable[[int], str]) -> str:
+    text = write(csv.QUOTE_MINIMAL)
+    # Python before 3.13 does not quote a carriage return, and readers take it for the end of a row.
+    return write(csv.QUOTE_NONNUMERIC) if "\r" in text else text
 
 
 def read_guarded(table: pd.DataFrame) -> pd.DataFrame:
@@ -39,6 +60,5 @@ def read_guarded(table: pd.DataFrame) -> pd.DataFrame:
 
 def _changed(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
     texts = table.select_dtypes(exclude="number").columns
-    return table.assign(
-        **{name: table[name].map(lambda cell: change(cell) if isinstance(cell, str) else cell) for name in texts}
-    )
+    changed = {name: table[name].map(lambda cell: change(cell) if isinstance(cell, str) else cell) for name in texts}
+    return table.assign(**changed).rename(columns=change)

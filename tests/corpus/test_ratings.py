@@ -39,6 +39,7 @@ ODD = (
     "two\nlines",
     "a;b",
     "'=x",
+    "\uff1d1+1",
 )
 
 
@@ -126,6 +127,15 @@ def test_what_goes_out_comes_back(tmp_path: Path, kind: str) -> None:
     texts = {plain(text) for text in (*ODD, "another")}
     assert {unguard(row[1]) for row in rows[1:]} == texts
     assert not [row[1] for row in rows if row[1][0] in "=+-@"]
+
+
+def test_a_question_that_begins_as_a_formula(tmp_path: Path) -> None:
+    sheet = caption_sheet(two(), caption_questions("=gender", ("female", "male")))
+    assert "=gender" in sheet.columns
+    path = tmp_path / "anna.csv"
+    path.write_text(sheet_csv(sheet).replace(",,", ",female,", 1), encoding="utf-8")
+    assert "'=gender" in path.read_text(encoding="utf-8")
+    assert list(read_ratings([path], sheet).answers) == ["=gender"]
 
 
 def test_majorities_ties_and_what_is_missing(tmp_path: Path) -> None:

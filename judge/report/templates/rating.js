@@ -126,7 +126,8 @@
     if (done(sheet.items[place])) move(place + 1);
   };
 
-  const guard = (text) => (/^[=+\-@\t\r']/.test(text) ? `'${text}` : text);
+  const formula = new RegExp(`^(?:${sheet.formula})`);
+  const guard = (text) => (formula.test(text) ? `'${text}` : text);
   const quote = (text) => (/[",\n\r;\t]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const row = (item, name) => {
     const texts = sheet.heading ? [item.text] : [];
@@ -139,8 +140,8 @@
       rater.focus();
       return;
     }
-    const rows = [sheet.columns, ...sheet.items.map((item) => row(item, name).map(guard))];
-    const text = rows.map((cells) => cells.map(quote).join(",")).join("\n");
+    const rows = [sheet.columns, ...sheet.items.map((item) => row(item, name))];
+    const text = rows.map((cells) => cells.map(guard).map(quote).join(",")).join("\n");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([`\ufeff${text}\n`], { type: "text/csv" }));
     link.download = `rating-${name.replace(/[^\p{L}\p{N}_-]+/gu, "-").slice(0, 60)}.csv`;
