@@ -40,13 +40,14 @@ class OutputFile:
         Raises:
             JudgeError: it is no file, is read, is there (without ``overwrite``); another process is at work there.
         """
+        # Before what is there is refused: to overwrite what is read would be the wrong advice.
+        if self.path.resolve() in {read.resolve() for read in reads}:
+            raise JudgeError(f"{self.path.name} is read", where=self.where, mend="name another file")
         self.lock.check()
         if is_left(self.lock.path):
             with writing(self.where), self.lock.holding():
                 sweep(self.path.parent)
         self.refuse()
-        if self.path.resolve() in {read.resolve() for read in reads}:
-            raise JudgeError(f"{self.path.name} is read", where=self.where, mend="name another file")
 
     def refuse(self) -> None:
         """Refuse what is there, if it may not be replaced."""
