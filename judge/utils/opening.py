@@ -35,15 +35,16 @@ def open_regular(path: Path) -> io.BufferedReader:
     Raises:
         OSError: it cannot be opened; a folder, a pipe, a device.
     """
-    # Without O_NONBLOCK a named pipe waits here for whoever writes into it.
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    mode = os.fstat(number).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(number, "rb")
-    os.close(number)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise NotRegularError(path)
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise NotRegularError(path)
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A named pipe is opened at once, whether anybody writes into it or not."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def size_of(file: BinaryIO) -> int:

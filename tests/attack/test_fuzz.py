@@ -17,7 +17,7 @@ from attack.targets import human, reader_targets
 MANY = 1000
 TARGETS = {name: target for name, target in reader_targets().items() if not target.costly}
 # Of pictures most damages are not to be seen; of what is checked to the last byte there are few that are none.
-FEW = {"glove", "gzip", "scores", "results"}
+FEW = {"glove", "gzip", "scores", "results", "xlsx"}
 
 
 @pytest.mark.parametrize("name", TARGETS)
