@@ -20,6 +20,7 @@ from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.types import Progress
 from judge.utils.files import LOG
 from judge.utils.folders import ResumableFolder
+from judge.utils.kept import ToldInLog, telling
 from judge.utils.listed import LIST
 
 SETTINGS = "mask.yaml"
@@ -44,7 +45,7 @@ class MaskedFolder:
 
 
 def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolder:
-    """Mask the pictures of a folder; write them, ``masks.parquet``, a contact sheet and ``mask.yaml`` to ``out``.
+    """Mask the pictures of a folder; write them, their table, contact sheet, settings and log to ``out``.
 
     ``masks.parquet``, a row per masked picture: image (its name), masked (the masked picture's name), instances (how
     many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode. A command that was killed, or met an
@@ -64,7 +65,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
-    with out.working(), out.writing():
+    with out.working(), out.writing(), telling(ToldInLog(out.log)):
         finished = Finished(out.store, out.partial, _key(config, hiding, detector))
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, LIST, _STORE}
         job = MaskFolder(
@@ -75,6 +76,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         if masked.rows:
             _remove_others(out.partial, {row.masked for row in masked.rows})
             _write(masked, config, out.partial)
+            out.log("finished")
             out.publish()
         elif not out.holds_work():
             out.discard()
@@ -92,8 +94,8 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
 
 
 def _remove_others(folder: Path, wanted: Collection[str]) -> None:
-    """Remove pictures that a killed run of other settings, or on other pictures, has left; and the log."""
-    kept = {*wanted, LIST}
+    """Remove pictures that a killed run of other settings, or on other pictures, has left."""
+    kept = {*wanted, LIST, LOG}
     for base, folders, files in os.walk(folder, topdown=False):
         place = Path(base).relative_to(folder)
         if _STORE in place.parts:
