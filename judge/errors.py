@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from unicodedata import category
 
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
@@ -48,6 +49,12 @@ class JudgeError(Exception):
 def shortened(text: str, most: int = 250) -> str:
     """``text`` without its middle where it is longer than ``most``: a line quotes files, which hold anything."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-(most - most // 2 - 5) :]}"
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """The first of some names, and how many more there are: a line may be of thousands."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(shortened(name, 50) for name in names[:most])}{more}"
 
 
 def printable(text: str) -> str:

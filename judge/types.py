@@ -21,6 +21,10 @@ Words = tuple[str, ...]
 """Of a caption, in order."""
 
 
+class Doubt(str):
+    """A note that what was given is probably not what was meant: it is never cut from what is printed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Captions:
     """The captions of one side.

@@ -106,7 +106,7 @@ def write_scenes(world: World, folder: Path) -> None:
     with writing(folder):
         # One thread: trials keep the other cores busy.
         write_pictures(world.scenes, beside, seed=world.seed, size=PIXELS, workers=1)
-        note_digest(beside)
+        note_digest(beside, folder.parent.name)
         with suppress(OSError):  # Another process was faster.
             beside.rename(folder)
         shutil.rmtree(beside, ignore_errors=True)

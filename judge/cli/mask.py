@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def mask(config: MaskConfig) -> None:
     """Hide people or objects in a folder of images, at the same size and without loss.
 
-    Leaves the masked images, masks.parquet, contact_sheet.png and mask.yaml in --out. Exit code 1: some images
-    could not be masked; five are named for each fault.
+    Leaves the masked images, masks.parquet, contact_sheet.png, mask.yaml and log.jsonl in --out. Exit code 1: some
+    images could not be masked; five are named for each fault.
     """
     from judge.commands.mask import mask as run_mask
     from judge.masking.images import SHEET_NAME

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from judge.errors import JudgeError, printable, shortened
+from judge.errors import JudgeError, printable, shortened, some
 from judge.utils.files import as_mendable
 from judge.utils.launch import check_launch, fault_told, is_main_process, left_alone, shared_store, tells_fault
 from judge.utils.signals import interrupted_by, tell_interrupt
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # Seconds between lines of one kind of work, and before the first of another.
 _A_MINUTE, _SOON = 60.0, 10.0
-_NAMED = 5  # Pictures with the same fault.
+_LONGEST = 490  # Characters of a line; with what stands before it 500 at most.
 
 
 @contextmanager
@@ -122,13 +123,32 @@ class _Lines:
 
 class _Printable(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return shortened(printable(super().format(record)), _LONGEST)
+
+
+class _Counted(logging.Filter):
+    """Of complaints that share an extra ``more`` the first is shown; :meth:`end` tells how many more there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = Counter[str]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        more: str | None = getattr(record, "more", None)
+        self.count.update([more] if more else [])
+        return more is None or self.count[more] == 1
+
+    def end(self) -> None:
+        for more, count in self.count.items():
+            if count > 1:
+                typer.echo(f"judge: {count - 1} {more}", err=True)
 
 
 @contextmanager
 def _logged() -> Iterator[None]:
     """What the package logs goes to standard error, in the main process."""
-    logger, handler = logging.getLogger("judge"), logging.StreamHandler()
+    logger, handler, counted = logging.getLogger("judge"), logging.StreamHandler(), _Counted()
+    handler.addFilter(counted)
     handler.setFormatter(_Printable("judge: %(message)s"))
     before = logger.level
     logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
@@ -138,6 +158,7 @@ def _logged() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+        counted.end()
 
 
 def say(line: str) -> None:
@@ -154,10 +175,10 @@ def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, wha
     for name, fault in [(printable(name), str(fault)) for name, fault in failures]:
         alike.setdefault(re.sub(r"[0-9]+", "0", fault.replace(name, "")), []).append((name, fault))
     for group in alike.values():
-        names = ", ".join(shortened(name, 100) for name, _ in group[:_NAMED])
-        more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
+        names = some([name for name, _ in group])
         first = ", the first" if len({fault.replace(name, "") for name, fault in group}) > 1 else ""
-        typer.echo(f"judge: {names}{more}{first}: {group[0][1]}", err=True)
+        fault = shortened(group[0][1], _LONGEST - len(names + first))
+        typer.echo(f"judge: {names}{first}: {fault}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
         raise typer.Exit(1)

@@ -167,12 +167,12 @@ def _captions(
         settings = {"model": model, "precision": precision, "ids": None}
         settings = _of(config, CaptionConfig) | dict(changes) | settings
         path = folder / _name_of(config, settings) / f"{captioner}.json"
-        if not in_main_process(partial(is_noted, path)):
+        if not in_main_process(partial(is_noted, path, path.parent.name)):
             asked = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
             done = caption(asked, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]
-            in_main_process(partial(note_digest, path))
+            in_main_process(partial(note_digest, path, path.parent.name))
         written[captioner] = path
     return {"captions": {**config.captions, **written}}
 

@@ -25,7 +25,7 @@ from judge.corpus.objects import read_tasks
 from judge.corpus.products import parts_of
 from judge.corpus.reading import ReadOptions
 from judge.corpus.shards import headers_once
-from judge.errors import JudgeError
+from judge.errors import JudgeError, shortened, some
 from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
 from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
@@ -40,7 +40,7 @@ from judge.text.products import AND
 from judge.training.processes import in_main_process
 from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
-from judge.types import Progress
+from judge.types import Doubt, Progress
 from judge.utils.files import TRACKING, check_writable, writing
 from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process
@@ -134,7 +134,7 @@ def run(
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
     people, unknown = describe_people(config, corpus)
-    notes = [*corpus.notes, *unknown, *unread(config)]
+    notes = [*corpus.notes, *unknown, *map(Doubt, unread(config))]
     plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
     if store:
         setup = replace(setup, store=store)
@@ -216,8 +216,10 @@ def describe_people(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any], 
         return {}, []
     names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
     scores = read_human_scores(config.human_scores, captioners=names)
-    others = ", ".join(name for name in scores if name not in names)
-    told = f"{config.human_scores} has scores of captioners that are not in this run: {others}"
+    others = [name for name in scores if name not in names]
+    told = (
+        f"{shortened(str(config.human_scores), 150)} has scores of captioners that are not in this run: {some(others)}"
+    )
     return {"human_scores": {name: scores[name] for name in names}}, [told] if others else []
 
 

@@ -19,6 +19,7 @@ from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty
 from judge.utils.folders import ResumableFolder
+from judge.utils.kept import ToldInLog, telling
 from judge.utils.listed import LIST, within
 
 SETTINGS = "mask.yaml"
@@ -46,7 +47,7 @@ class MaskedFolder:
 
 
 def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolder:
-    """Mask the pictures of a folder; write them, ``masks.parquet``, a contact sheet and ``mask.yaml`` to ``out``.
+    """Mask the pictures of a folder; write them, their table, contact sheet, settings and log to ``out``.
 
     ``masks.parquet``, a row per masked picture: image (its name), masked (the masked picture's name), instances (how
     many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode. A command that was killed, or met an
@@ -71,7 +72,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
-    with out.working(), out.writing():
+    with out.working(), out.writing(), telling(ToldInLog(out.log)):
         finished = Finished(out.store, out.partial, _key(config, hiding, detector))
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, LIST, _STORE}
         job = MaskFolder(
@@ -90,6 +91,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         if masked.rows:
             _remove_others(out, {row.masked for row in masked.rows})
             _write(masked, config, out.partial)
+            out.log("finished")
             out.publish()
         elif not out.holds_work():
             out.discard()
@@ -107,9 +109,9 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
 
 
 def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:
-    """Remove pictures that a killed run of other settings, or on other pictures, has left; and the log."""
+    """Remove pictures that a killed run of other settings, or on other pictures, has left."""
     others = out.announced() - {*wanted}
-    for name in set(within(out.partial)) & {*others, LOG}:
+    for name in set(within(out.partial)) & others:
         (out.partial / name).unlink()
     folders = {parent for name in others for parent in PurePosixPath(name).parents} - {PurePosixPath()}
     remove_empty(out.partial / folder for folder in sorted(folders, reverse=True))

@@ -20,11 +20,10 @@ from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.statistics.summary import Summary
 from judge.types import Progress
-from judge.utils.files import LOG, append, write_whole
+from judge.utils.files import write_whole
 from judge.utils.folders import ResumableFolder
-from judge.utils.kept import DamagedError, ToldInLog, is_noted, seal, tell_damaged, telling, unseal
+from judge.utils.kept import is_noted, read_lines, seal, telling, who_is_told
 from judge.utils.launch import is_main_process, launched
-from judge.utils.opening import read_bytes
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
@@ -34,6 +33,7 @@ _SCENES = "scenes"
 _SLOWER = 50.0
 Row = dict[str, Any]
 Kind = tuple[object, ...]
+Measured = tuple[str, list[Row], list[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def measure_trials(
     waiting = Counter(one.store for one in missing.values())
     if is_main_process():
         for store in waiting:  # Before any trial reads them.
-            if (store / _SCENES).exists() and not is_noted(store / _SCENES):
+            if (store / _SCENES).exists() and not is_noted(store / _SCENES, store.name):
                 shutil.rmtree(store / _SCENES, ignore_errors=True)
 
     def tell() -> None:
@@ -126,8 +126,10 @@ def measure_trials(
         if one.key in known:
             clock.add(one, known[one.key][0]["seconds"])
     tell()
-    for key, rows in _measured(_mixed(list(missing.values())), workers, folder.partial / LOG):
+    for key, rows, damaged in _measured(_mixed(list(missing.values())), workers):
         known[key] = rows
+        for told in damaged:
+            who_is_told()(*told)
         store = missing[key].store
         waiting[store] -= 1
         clock.add(missing[key], rows[0]["seconds"])
@@ -144,20 +146,6 @@ def _line(key: str, rows: list[Row]) -> bytes:
     return seal({"key": key, "rows": rows}) + b"\n"
 
 
-def read_lines(path: Path) -> list[Row]:
-    """Of a file to which lines were added, of which a kill may have cut the last; what else is damaged is told."""
-    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
-    found, faults = list[Row](), Counter[str]()
-    for line in lines:
-        try:
-            found.append(unseal(line))
-        except DamagedError as error:
-            faults[str(error)] += 1
-    for what, count in faults.items():
-        tell_damaged(path, f"{what} in {count} of {len(lines)} lines")
-    return found
-
-
 def _mixed(work: Sequence[Work]) -> list[Work]:
     """Trials on drawn scenes evenly among the others: how long they take is known early."""
     parts = [[one for one in work if bool(one.masks) == drawn] for drawn in (False, True)]
@@ -165,20 +153,21 @@ def _mixed(work: Sequence[Work]) -> list[Work]:
     return [one for _, one in sorted(placed, key=lambda entry: entry[0])]
 
 
-def _measured(work: Sequence[Work], workers: int | None, log: Path) -> Iterator[tuple[str, list[Row]]]:
+def _measured(work: Sequence[Work], workers: int | None) -> Iterator[Measured]:
     """On the cores of this machine; under a launch all processes share the judges of one trial after the other."""
     if launched():
-        yield from (_measure(one, log) for one in work)
+        yield from map(_measure, work)
         return
     from joblib import delayed
 
-    yield from unordered((delayed(_measure)(one, log) for one in work), workers or -1)
+    yield from unordered((delayed(_measure)(one) for one in work), workers or -1)
 
 
-def _measure(work: Work, log: Path) -> tuple[str, list[Row]]:
-    """As :func:`measure_trial`, in whichever process; what is damaged is told in the command's log."""
-    with telling(ToldInLog(partial(append, log))):
-        return measure_trial(work)
+def _measure(work: Work) -> Measured:
+    """As :func:`measure_trial`, in whichever process, with the files that were damaged, and how."""
+    damaged: list[tuple[str, str]] = []
+    with telling(lambda *told: damaged.append(told)):
+        return *measure_trial(work), damaged
 
 
 def measure_trial(work: Work) -> tuple[str, list[Row]]:

@@ -14,7 +14,7 @@ from judge.corpus.tasks import Tasks
 from judge.corpus.visual_genome import has_own_ids
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import load_lexicon
-from judge.types import Captions, Labels
+from judge.types import Captions, Doubt, Labels
 
 PathLike = str | Path
 
@@ -73,7 +73,7 @@ class Corpus:
                 what = f"captions of '{captions_of.name}' are people's own: both sides are read alike from this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
-        notes = [_OWN_IDS] if has_own_ids(people) else []
+        notes: list[str] = [Doubt(_OWN_IDS)] if has_own_ids(people) else []
         notes += [note for one in generated for note in _noticed(people, one, several=options.several)]
         notes += [note for one in generated for note in _little_in_common(people, one, labels)]
         return cls(people, tuple(generated), labels, objects, tuple(notes))
@@ -95,12 +95,13 @@ def _noticed(people: Captions, captioner: Captions, *, several: bool) -> Iterato
     equal = sum({*captions[image]} <= {*people.by_image[image]} for image in both)
     if equal > _COPIED * len(both):
         told = f"captions of {name} equal the human ones for {equal:,} of {len(both):,} images"
-        yield f"{told}: see that {captioner.source or 'they'} holds what the captioner wrote"
+        yield Doubt(f"{told}: see that {captioner.source or 'they'} holds what the captioner wrote")
     elif many and not several:
         told = f"{name} has several captions (up to {max(many)}) of {len(many):,} of {len(captions):,} images"
         if len(many) > len(captions) / 2 and people.total == len(people.by_image) > 0:
             right = f"--human {captioner.source} --captions {people.source}"
-            yield f"{told}, and people one of each: the sides look swapped. Give {right}, or --several if they are not"
+            told += f", and people one of each: the sides look swapped. Give {right}, or --several if they are not"
+            yield Doubt(told)
         else:
             yield f"{told}, as people have: all count. Give --several if the captioner wrote them all"
 
@@ -115,7 +116,7 @@ def _little_in_common(people: Captions, captioner: Captions, labels: Labels | No
     common = len(set.intersection(*map(set, images)))
     if 0 < common < _COMMON * min(map(len, images)):
         told = f"{captioner.name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
-        yield f"{told}: see that image ids mean the same in all files"
+        yield Doubt(f"{told}: see that image ids mean the same in all files")
 
 
 def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from judge.errors import FAULTS, JudgeError
+from judge.errors import JudgeError
 from judge.masking.images import read_bytes
 from judge.masking.sheet import Tile
 from judge.utils import opening
 from judge.utils.files import write_whole
-from judge.utils.kept import DamagedError, digest, seal, unseal
+from judge.utils.kept import DAMAGED, digest, read_lines, seal, tell_damaged
 
 _BATCHES = "batches.jsonl"
 
@@ -35,11 +34,13 @@ class Finished:
         self.folder, self.out, self.key = folder, out, key
         self._lock = threading.Lock()
         self._known: dict[str, Mapping[str, Any]] = {}
-        if (path := folder / _BATCHES).is_file():
-            for line in opening.read_bytes(path).splitlines():
-                with suppress(DamagedError, *FAULTS):  # A kill may have cut it, or it is no batch.
-                    entry = unseal(line)
-                    self._known[entry["key"]] = entry
+        for entry in read_lines(folder / _BATCHES):
+            self._known.pop(entry["key"], None)  # Made anew, it is last.
+            self._known[entry["key"]] = entry
+        # A picture is of the last batch that wrote it: a command of other settings may have worked here since.
+        self._of = {row[1]: key for key, entry in self._known.items() for row, _ in entry["rows"]}
+        if (folder / _BATCHES).exists():  # A kill may have cut the last line.
+            write_whole(folder / _BATCHES, b"".join(seal(entry) + b"\n" for entry in self._known.values()))
 
     def key_of(self, images: Path, batch: Mapping[str, str], shown: Collection[str]) -> str | None:
         """Of a batch: its pictures by name and content, their places, and which of them the contact sheet may show.
@@ -57,14 +58,26 @@ class Finished:
         return found.hexdigest()
 
     def take(self, key: str) -> tuple[list[Any], list[Tile]] | None:
-        """The rows and tiles of a batch, if it is finished, and what was written of it is there, unchanged."""
+        """The rows and tiles of a batch, if it is finished, and what was written of it is there; damage is told."""
         entry = self._known.get(key)
-        with suppress(OSError, *FAULTS):
-            if entry and all(digest(opening.read_bytes(self.out / row[1])) == found for row, found in entry["rows"]):
-                panels = opening.read_bytes(self.folder / f"{key}.npz") if entry["tiles"] else b""
-                if digest(panels) == entry["panels"]:
-                    return [row for row, _ in entry["rows"]], _tiles(panels, entry["tiles"])
-        return None
+        if entry is None or any(self._of[row[1]] != key for row, _ in entry["rows"]):
+            return None
+        checksums = {self.out / row[1]: found for row, found in entry["rows"]}
+        if entry["tiles"]:
+            checksums[self.folder / f"{key}.npz"] = entry["panels"]
+        content = b""
+        for path, found in checksums.items():
+            try:
+                content = opening.read_bytes(path)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                tell_damaged(path, f"unreadable ({error.strerror})")
+                return None
+            if digest(content) != found:
+                tell_damaged(path, DAMAGED)
+                return None
+        return [row for row, _ in entry["rows"]], _tiles(content, entry["tiles"])
 
     def add(self, key: str, rows: Sequence[Sequence[Any]], tiles: Sequence[Tile]) -> None:
         """A batch is done; ``rows``: of ``masks.parquet``, the masked picture's place second.
@@ -80,7 +93,7 @@ class Finished:
         about = [(tile.title, tile.telling) for tile in tiles]
         entry = {"key": key, "rows": noted, "tiles": about, "panels": digest(buffer.getvalue())}
         with self._lock, (self.folder / _BATCHES).open("ab") as file:
-            file.write(b"\n" + seal(entry))  # Whatever the line before may have become.
+            file.write(seal(entry) + b"\n")
 
 
 def _tiles(panels: bytes, about: Sequence[Sequence[Any]]) -> list[Tile]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from judge.errors import shortened
 from judge.measure import Result
 from judge.report.breakdown import breakdown_tables
 from judge.report.caveats import warnings
@@ -19,6 +20,7 @@ from judge.report.render import open_console, page_lines, print_table, print_tex
 from judge.report.table import Table
 from judge.report.tables import difference_table, parts_table, result_table
 from judge.statistics.consistency import measure_consistency
+from judge.types import Doubt
 
 # More differences than these are in metrics.json alone, or in the long output.
 MOST_DIFFERENCES, MOST_VERBOSE = 12, 24
@@ -45,7 +47,7 @@ def print_result(
         for line in [*_lost(result, MOST_VERBOSE), *footnotes(result)]:
             print_text(line, console)
         for line in warnings(result):
-            print_text(f"NOTE: {line}", console, bold=True)
+            print_text(_note(line), console, bold=True)
     else:
         _print_briefly(result, console)
 
@@ -96,9 +98,10 @@ def _lost(result: Result, most: int) -> list[str]:
 
 
 def _print_briefly(result: Result, console: Console) -> None:
-    # Which classes are missing is never cut.
-    whole = [*class_notes(result.run["labels"])]
-    lines = [*summary_lines(result), *(f"NOTE: {line}" for line in whole), *_lost(result, MOST_DIFFERENCES)]
+    # Which classes are missing, and what input is probably wrong, is never cut.
+    doubts = [line for line in result.run.get("input_notes", ()) if isinstance(line, Doubt)]
+    whole = [*class_notes(result.run["labels"]), *doubts]
+    lines = [*summary_lines(result), *map(_note, whole), *_lost(result, MOST_DIFFERENCES)]
     for line in lines:
         print_text(line, console)
     room = max(1, MOST_LINES - sum(len(page_lines(line, console)) for line in lines))
@@ -107,5 +110,9 @@ def _print_briefly(result: Result, console: Console) -> None:
         more = f" (+{len(found) - room} more: --verbose)" if number == room < len(found) else ""
         # Each begins with what matters most.
         rest = " ..." if more else " ... (--verbose)"
-        brief = shorten(f"NOTE: {line}", console.width - len(more), placeholder=rest)
+        brief = shorten(_note(line), console.width - len(more), placeholder=rest)
         print_text(brief + more, console, bold=True)
+
+
+def _note(line: str) -> str:
+    return f"NOTE: {shortened(line, 490)}"

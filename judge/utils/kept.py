@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from judge.utils.files import write_whole
-from judge.utils.opening import NotRegularError, open_regular
+from judge.utils.files import LOG, write_whole
+from judge.utils.opening import NotRegularError, open_regular, read_bytes
 
 _CHECKSUM = "checksum"
 _CHUNK = 1 << 20
@@ -91,6 +92,20 @@ def unseal(line: bytes, key: str = "") -> Any:
     return found[1]
 
 
+def read_lines(path: Path) -> list[Any]:
+    """Values that were sealed, a line each, in a file that a kill may have cut; what else is damaged is told."""
+    lines = [line for line in read_bytes(path).split(b"\n")[:-1] if line] if path.is_file() else []
+    found, faults = list[Any](), Counter[str]()
+    for line in lines:
+        try:
+            found.append(unseal(line))
+        except DamagedError as error:
+            faults[str(error)] += 1
+    for what, count in faults.items():
+        tell_damaged(path, f"{what} in {count} of {len(lines)} lines")
+    return found
+
+
 def name_tensors(path: Path) -> dict[str, str]:
     """Metadata of a file of tensors to be written to ``path``, for :func:`seal_tensors` to complete."""
     return {"file": path.name, _CHECKSUM: "?" * 32}
@@ -158,22 +173,22 @@ def is_sound(path: Path) -> bool:
     return True
 
 
-def note_digest(path: Path) -> None:
-    """Note the checksum of a file in a form that others read, beside it; of a folder, inside.
+def note_digest(path: Path, key: str) -> None:
+    """Note the checksum of a file in a form that others read, and of what it is, beside it; of a folder, inside.
 
     Raises:
         OSError: it cannot be read, or the note not written.
     """
-    write_whole(_note_of(path), _digest_below(path).encode())
+    write_whole(_note_of(path), _digest_below(path, key).encode())
 
 
-def is_noted(path: Path) -> bool:
+def is_noted(path: Path, key: str) -> bool:
     """Whether a file or folder is there as :func:`note_digest` found it; one that is there otherwise is told."""
     if not path.exists():
         return False
     try:
         with opened(_note_of(path)) as file:
-            what = "" if file.read() == _digest_below(path).encode() else DAMAGED
+            what = "" if file.read() == _digest_below(path, key).encode() else DAMAGED
     except FileNotFoundError:
         what = UNCHECKED
     except (OSError, DamagedError) as error:
@@ -187,10 +202,10 @@ def _note_of(path: Path) -> Path:
     return path / f".{_CHECKSUM}" if path.is_dir() else path.with_name(f".{path.name}.{_CHECKSUM}")
 
 
-def _digest_below(path: Path) -> str:
-    """Of a file, or of all files below a folder and their names, the note apart."""
+def _digest_below(path: Path, key: str) -> str:
+    """Of a key, and of a file, or of all files below a folder and their names, the note apart."""
     files = {file for file in path.rglob("*") if file.is_file()} - {_note_of(path)} if path.is_dir() else {path}
-    parts = []
+    parts = [key.encode()]
     for file in sorted(files):
         with opened(file) as content:
             parts += [str(file.relative_to(path)).encode(), digest_rest(content).encode()]
@@ -209,7 +224,8 @@ class ToldInLog:
 
     def __call__(self, file: str, what: str) -> None:
         """See ``Teller``."""
-        _logger.warning("%s is %s: it is made anew", file, what)
+        more = f"more kept files are made anew{f'; {LOG} names them' if self.log else ''}"
+        _logger.warning("%s is %s: it is made anew", file, what, extra={"more": more})
         if self.log:
             self.waiting.append({"file": file, "what": what})
             self.flush()

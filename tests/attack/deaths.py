@@ -94,7 +94,13 @@ def _victim(process: Any, which: Which, ready: Callable[[], bool]) -> psutil.Pro
 
 def is_worker(process: psutil.Process) -> bool:
     """One of joblib's that is at work: its interpreter has begun long since."""
-    return "loky.backend.popen_loky_posix" in " ".join(process.cmdline()) and process.memory_info().rss > 2**27
+    return worker_for(0)(process) and process.memory_info().rss > 2**27
+
+
+def worker_for(seconds: float) -> Which:
+    """One of joblib's that was started so long ago: its interpreter may be importing still."""
+    own = "loky.backend.popen_loky_posix"
+    return lambda process: own in " ".join(process.cmdline()) and time.time() - process.create_time() >= seconds
 
 
 def has_rank(number: int) -> Which:

@@ -276,10 +276,11 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     """
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     found = {name: path for name, path in found.items() if not _FEATURES.fullmatch(name)}
-    return {name: _content(path) for name, path in sorted(found.items())}
+    return {name: content_of(path) for name, path in sorted(found.items())}
 
 
-def _content(path: Path) -> bytes | None:
+def content_of(path: Path) -> bytes | None:
+    """Of a file, without what states times; None of a folder."""
     if path.is_dir():
         return None
     if path.name == LOG:

@@ -66,7 +66,11 @@ def _disturb(writers: Writers, name: str, given: argparse.Namespace, *, end: flo
     needed = sum(path.stat().st_size for path in writers.place.rglob("*") if path.is_file()) // 1024
     for share in range(given.disks):
         kilobytes = 16 + round(needed * (share + 0.5) / given.disks)
-        trials.append(writers.on_disk(name, kilobytes, whole))
+        try:
+            trials.append(writers.on_disk(name, kilobytes, whole))
+        except PermissionError:
+            sys.stdout.write("no small disks: this user may mount none\n")
+            break
         _tell(trials[-1], f"on a disk of {kilobytes} of some {needed} KB")
     ended = Counter(trial.code for trial in trials)
     told, reused = sum(bool(trial.found) for trial in trials), sum(trial.reused for trial in trials)

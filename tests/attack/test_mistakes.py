@@ -221,18 +221,18 @@ MISTAKES = [
     ),
     Mistake(
         "ids that are shifted",
-        "CAPTIONS shifted.json --verbose",
+        "CAPTIONS shifted.json",
         "shifted: people's captions are of 60 images, shifted's of 60, labels of 60; "
         "27 are in all three, fewer than half of the smallest: see that image ids mean the same in all files",
-        "CAPTIONS much.json --verbose",
+        "CAPTIONS much.json",
         code=0,
     ),
     Mistake(
         "sides swapped",
-        f"evaluate --human much.json --captions human.json --labels labels.csv {QUICK} --verbose",
+        f"evaluate --human much.json --captions human.json --labels labels.csv {QUICK}",
         r"human has several captions \(up to 5\) of 60 of 60 images, and people one of each: "
         r"the sides look swapped\. Give --human human\.json --captions much\.json, or --several",
-        f"evaluate --human human.json --captions much.json --labels labels.csv {QUICK} --verbose",
+        f"evaluate --human human.json --captions much.json --labels labels.csv {QUICK}",
         code=0,
     ),
     Mistake(
@@ -312,16 +312,16 @@ MISTAKES = [
     # Settings that do not belong together.
     Mistake(
         "epochs of a judge without",
-        "LIC --judge linear --epochs 5 --verbose",
+        "LIC --judge linear --epochs 5",
         "NOTE: --epochs is not used by linear, but by lstm, ",
-        "LIC --judge linear --verbose",
+        "LIC --judge linear",
         code=0,
     ),
     Mistake(
         "judge of counts",
-        "RUN --judge lstm --verbose",
+        "RUN --judge lstm",
         "NOTE: --judge is not used by error, but by metrics that ask a judge",
-        "RUN --verbose",
+        "RUN",
         code=0,
     ),
     Mistake(

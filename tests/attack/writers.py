@@ -246,7 +246,7 @@ def faults_of(done: Result) -> list[str]:
 
         where = "".join(traceback.format_exception(*done.exc_info)[-12:]) if done.exc_info else ""
         return [f"raised {done.exception!r}\n{where[-1800:]}"]
-    notes = "it is made anew", "judge: what trainings tell cannot be kept"
+    notes = "it is made anew", "more kept files are made anew", "judge: what trainings tell cannot be kept"
     lines = [line for line in done.stderr.splitlines() if not any(note in line for note in notes)]
     if "Traceback" in done.output:
         return [f"a traceback: {done.output[-800:]}"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
+import typer
 from helpers import judge
 
 from judge.cli import shared
+from judge.errors import JudgeError
+from judge.utils.kept import ToldInLog
 
 
 def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +52,28 @@ def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         "12:00:00 training judges: 340 of 700, 0:03:00 left",
         "12:00:00 training judges: 460 of 700, 0:02:00 left",
     ]
+
+
+def test_faults_of_long_names_fit_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    fault = JudgeError("w" * 400, where="x" * 300, mend="m" * 300)
+    with pytest.raises(typer.Exit):
+        shared.tell_failures([("n" * 99 + str(i), fault) for i in range(6)], 6, "masked")
+    first, last = capsys.readouterr().err.splitlines()
+    assert len(first) <= 500
+    assert " and 1 more: " in first
+    assert last == "judge: 6 of 6 pictures could not be masked"
+
+
+def test_what_is_damaged_is_told_once_with_its_count(capsys: pytest.CaptureFixture[str]) -> None:
+    logged: list[str] = []
+    with shared.show_progress():
+        teller = ToldInLog(lambda event, file, what: logged.append(file))
+        for number in range(12):
+            teller(f"{number:0600}", "damaged")
+        logging.getLogger("judge").warning("another")
+    first, other, count = capsys.readouterr().err.splitlines()
+    assert first.endswith("0 is damaged: it is made anew")
+    assert len(first) <= 500
+    assert other == "judge: another"
+    assert count == "judge: 11 more kept files are made anew; log.jsonl names them"
+    assert len(logged) == 12

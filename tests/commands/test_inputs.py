@@ -93,13 +93,17 @@ def results(out: Path) -> list[dict[str, Any]]:
 
 def test_what_is_given_and_not_used(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
     human = table(tmp_path / "human.csv", ["image_id", "gender", "caption"], [(i, "male", text) for i, text in people])
-    scores = table(tmp_path / "scores.csv", ["captioner", "score"], [("much", 0.3), ("mcuh", 0.2), ("more", 0.1)])
+    scores = table(
+        tmp_path / "scores.csv",
+        ["captioner", "score"],
+        [("much", 0.3), ("mcuh", 0.2), *((f"m{i}", 0.1) for i in range(3000))],
+    )
     given = ["--human", human, "--captions", files.captions["much"], "--human-scores", scores, *COUNTED]
     done = done_well("evaluate", *given, "--tasks", "activities", "--out", tmp_path / "run", "--verbose")
     assert notes(tmp_path / "run") == [
         f"{human} has a column gender, which is not used: add --labels {human} to use it",
         "--tasks activities is not used by error: tasks are for dbac, dpac, ba-objects, dba, multi and dpa",
-        f"{scores} has scores of captioners that are not in this run: mcuh, more",
+        f"{scores} has scores of captioners that are not in this run: mcuh, m0, m1, m2, m3 and 2996 more",
     ]
     assert "Labels DERIVED: an image has class k of gender" in " ".join(done.stdout.split())
 

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from attack.kills import content_of
 from helpers import judge, refusal
 from masking.test_images import png_header
 from PIL import Image
@@ -29,7 +30,7 @@ from judge.utils.listed import write_list
 
 HEIGHT, WIDTH = 30, 40
 SQUARE = [[5, 6, 15, 6, 15, 26, 5, 26]]  # 10 x 20 pixels
-WRITTEN = ["contact_sheet.png", "mask.yaml", "masks.parquet"]
+WRITTEN = ["contact_sheet.png", "log.jsonl", "mask.yaml", "masks.parquet"]
 DOG = [[20, 10, 30, 10, 30, 20, 20, 20]]  # 10 x 10
 
 
@@ -38,8 +39,9 @@ def pixels_of(path: Path) -> np.ndarray:
         return np.asarray(image.convert("RGB"))
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Files by their bytes, what states times apart."""
+    return {p.relative_to(folder).as_posix(): content_of(p) for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def write_instances(path: Path, names: Sequence[str], annotations: Sequence[dict[str, Any]], **size: int) -> Path:
@@ -245,13 +247,7 @@ def test_bad_pictures_are_listed_and_the_others_done(world: World) -> None:
         assert message in line
         assert line.endswith((".", "?"))
     assert done.stdout.splitlines()[0].startswith("6 pictures masked")
-    assert sorted(tree(world.out)) == [
-        ".caption-judge",
-        *world.names,
-        "contact_sheet.png",
-        "mask.yaml",
-        "masks.parquet",
-    ]
+    assert sorted(tree(world.out)) == [".caption-judge", *world.names, *WRITTEN]
     sheet = pixels_of(world.out / "contact_sheet.png")
     assert 6 * HEIGHT * WIDTH < (sheet != 255).any(axis=2).sum() < sheet[:, :, 0].size
     # Nothing was written elsewhere, and nothing changed where it was read.
@@ -419,13 +415,7 @@ def test_overwrite_replaces_masked_pictures_as_a_whole(world: World) -> None:
     assert tree(world.out) == before
     fails(world, "--mode: unknown value", "--overwrite", "--mode", "all")
     assert world.run("--overwrite").exit_code == 0
-    assert sorted(tree(world.out)) == [
-        ".caption-judge",
-        *world.names,
-        "contact_sheet.png",
-        "mask.yaml",
-        "masks.parquet",
-    ]
+    assert sorted(tree(world.out)) == [".caption-judge", *world.names, *WRITTEN]
     for name in world.names:
         (world.images / name).write_bytes(b"")
     assert world.run("--overwrite").exit_code == 1  # what was there stays
@@ -524,9 +514,7 @@ def test_a_killed_run_leaves_no_output_and_harms_no_other(world: World) -> None:
     assert sorted(tree(world.out)) == [
         ".caption-judge",
         *other.names,
-        "contact_sheet.png",
-        "mask.yaml",
-        "masks.parquet",
+        *WRITTEN,
     ]
 
 
@@ -542,7 +530,11 @@ def test_a_killed_run_goes_on(world: World) -> None:
     (world.images / changed).unlink()
     (world.images / changed).write_bytes(encode(np.zeros((600, 800, 3), dtype=np.uint8)))
     with (partial / ".finished" / "batches.jsonl").open("a") as file:
-        file.write('\n{"key": "cut')
+        file.write('["0000", {"key": "cut')
+    damaged = next(line["rows"][-1][0][1] for line in noted(partial) if changed not in str(line["rows"]))
+    content = bytearray((partial / damaged).read_bytes())
+    content[60] ^= 1
+    (partial / damaged).write_bytes(content)
     before = {row[1]: (partial / row[1]).stat().st_mtime_ns for row in finished}
     there = world.images.rename(world.root / "there")  # As if the disk were away for a while.
     world.images.mkdir()
@@ -551,9 +543,12 @@ def test_a_killed_run_goes_on(world: World) -> None:
     assert world.run().exit_code == 1
     shutil.rmtree(world.images)
     there.rename(world.images)
-    assert world.run().exit_code == 0
+    done = world.run()
+    assert (done.exit_code, done.stderr) == (0, f"judge: {partial / damaged} is damaged: it is made anew\n")
+    events = [json.loads(line) for line in (world.out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["file"] for row in events if row["event"] == "damaged"] == [str(partial / damaged)]
     again = [name for name, written in before.items() if (world.out / name).stat().st_mtime_ns != written]
-    assert 1 <= len(again) <= 8 < len(before)  # A batch.
+    assert 2 <= len(again) <= 16 <= len(before)  # Two batches.
     whole = world.root / "two"
     assert world.run(out=whole).exit_code == 0
     first, second = tree(world.out), tree(whole)
@@ -565,7 +560,7 @@ def test_a_killed_run_goes_on(world: World) -> None:
 def noted(partial: Path) -> list[dict[str, Any]]:
     """The batches that a killed run says to have finished."""
     text = (partial / ".finished" / "batches.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line)[1] for line in text.splitlines()[1:-1]]  # A kill may have cut the last one.
+    return [json.loads(line)[1] for line in text.splitlines()[:-1]]  # A kill may have cut the last one.
 
 
 def test_an_interrupted_run_ends_in_one_line(world: World) -> None:

@@ -175,7 +175,7 @@ def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
         out = tmp_path / name
         done_well("mask", "--images", scene[name], "--instances", scene["instances"], "--out", out)
         found[name] = {path: data for path, data in tree(out).items() if path not in {LIST, "mask.yaml"}}
-    assert len(found["folder"]) == 6 + 2
+    assert len(found["folder"]) == 6 + 3
     assert all(written == found["folder"] for written in found.values())
     again = refusal(
         "mask", "--images", tmp_path / "{0..9}.tar", "--instances", scene["instances"], "--out", tmp_path / "x"

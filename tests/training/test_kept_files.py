@@ -21,12 +21,11 @@ from training.test_trainer import KilledError, Words, make_judge
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.captioning.notes import Notes
-from judge.commands.trials import read_lines
 from judge.training.asking import open_self_trained
 from judge.training.checkpoint import Checkpoint, load_predictions, save_predictions
 from judge.training.features import FeatureCache
 from judge.training.saved import read_saved
-from judge.utils.kept import is_noted, is_sound, note_digest, seal, telling
+from judge.utils.kept import is_noted, is_sound, note_digest, read_lines, seal, telling
 
 MANY = 500
 SIZE = 64
@@ -142,7 +141,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 def test_a_damaged_store_gives_the_same_results(
     turn: int, settings: list[object], finished: Path, tmp_path: Path
 ) -> None:
-    """Every file is damaged, each in another way; a line for each, and the results byte for byte."""
+    """Every file is damaged, each in another way; all are logged, one and a count told; results byte for byte."""
     folder = tmp_path / "damaged"
     shutil.copytree(finished, folder)
     shutil.rmtree(folder / "run")
@@ -155,8 +154,11 @@ def test_a_damaged_store_gives_the_same_results(
         assert (folder / "run" / name).read_bytes() == (finished / "run" / name).read_bytes(), name
     lines = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert sorted(line["file"] for line in lines if line["event"] == "damaged") == sorted(map(str, damaged))
+    first, *_, count = [line for line in done.stderr.splitlines() if "made anew" in line]
+    assert first.startswith(tuple(f"judge: {path} is " for path in damaged))
+    assert count == f"judge: {len(damaged) - 1} more kept files are made anew; log.jsonl names them"
+    assert done.stderr.count("made anew") == 2
     for path in damaged:
-        assert done.stderr.count(f"judge: {path} is ") == 1
         assert path.read_bytes() == (finished / path.relative_to(folder)).read_bytes()
 
 
@@ -307,19 +309,20 @@ def test_lines_that_are_damaged(tmp_path: Path, told: list[tuple[str, str]]) -> 
 
 def test_a_file_or_folder_that_was_noted(tmp_path: Path, told: list[tuple[str, str]]) -> None:
     folder, file = tmp_path / "scenes", tmp_path / "captions.json"
-    assert not is_noted(file)
+    assert not is_noted(file, "key")
     (folder / "images").mkdir(parents=True)
     for path in (folder / "images" / "1.png", folder / "instances.json", file):
         path.write_bytes(b"content")
     for path in (folder, file):
-        assert not is_noted(path)
-        note_digest(path)
-        assert is_noted(path)
+        assert not is_noted(path, "key")
+        note_digest(path, "key")
+        assert is_noted(path, "key")
+        assert not is_noted(path, "another")
     file.write_bytes(b"Content")
     (folder / "images" / "1.png").rename(folder / "images" / "2.png")
-    assert not is_noted(file)
-    assert not is_noted(folder)
-    assert [what for _, what in told] == ["without a checksum"] * 2 + ["damaged"] * 2
+    assert not is_noted(file, "key")
+    assert not is_noted(folder, "key")
+    assert [what for _, what in told] == ["without a checksum", "damaged"] * 2 + ["damaged"] * 2
 
 
 def test_features_that_are_no_numbers_are_not_blamed_on_the_learning_rate(

@@ -269,11 +269,13 @@ def _count(classes: BoolArray, labels: BoolArray) -> ContingencyTable:
     per_class, per_label, blank = np.zeros(classes.shape[1]), np.zeros(labels.shape[1]), 0
     for start in range(0, len(classes), _ROWS):
         left, right = (array[start : start + _ROWS].astype(np.float32) for array in (classes, labels))
-        together += left.T @ right
-        ones = np.ones(len(left), dtype=np.float32)
-        per_class += ones @ left
-        per_label += ones @ right
-        blank += int(np.count_nonzero((left.sum(axis=1) + right @ np.ones(right.shape[1], dtype=np.float32)) == 0))
+        # Of zeros and ones nothing is invalid: kernels of BLAS set that flag by what lies beside their numbers.
+        with np.errstate(invalid="ignore"):
+            together += left.T @ right
+            ones = np.ones(len(left), dtype=np.float32)
+            per_class += ones @ left
+            per_label += ones @ right
+            blank += int(np.count_nonzero((left.sum(axis=1) + right @ np.ones(right.shape[1], dtype=np.float32)) == 0))
     return ContingencyTable(together, per_class, per_label, np.asarray(float(len(classes))), np.asarray(float(blank)))
 
 
