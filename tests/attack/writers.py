@@ -202,7 +202,9 @@ class Writers:
         found = tree(self.place)
         if trial.code != 2 and trial.met and {LIST, *_STORES} & {*Path(trial.met[1]).parts}:
             # Behind the result, which is whole: what was kept to go on stays until the next command.
-            return {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
+            found = {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
+            if trial.disk == "once":
+                return found
         if trial.met and trial.met[0] in {"unlink", "rmdir", "open"} and trial.disk == "once":
             stuck = Path(trial.met[1])
             about = {name for name in found if stuck.is_relative_to(self.place / name)}
