@@ -93,7 +93,7 @@ class Finished:
         about = [(tile.title, tile.telling) for tile in tiles]
         entry = {"key": key, "rows": noted, "tiles": about, "panels": digest(buffer.getvalue())}
         with self._lock, (self.folder / _BATCHES).open("ab") as file:
-            file.write(seal(entry) + b"\n")
+            file.write(b"\n" + seal(entry) + b"\n")  # Whatever a full disk may have made of the line before.
 
 
 def _tiles(panels: bytes, about: Sequence[Sequence[Any]]) -> list[Tile]:

@@ -254,7 +254,7 @@ class ResumableFolder(OutputFolder):
         self.store = self.partial / store
         always = f"{re.escape(LOG)}|{TRACKING}/.*|{re.escape(store)}/({re.escape(_ANNOUNCED)})?"
         self._parts = re.compile(f"{always}|{parts}", re.DOTALL)
-        self._announcing = threading.Lock()
+        self._announcing, self._names = threading.Lock(), set[str]()
 
     def check(self, reads: Iterable[Path] = ()) -> None:
         """As of every output folder; and the working folder must be one of these, if it is there.
@@ -303,12 +303,14 @@ class ResumableFolder(OutputFolder):
             OSError: they cannot be noted.
         """
         with self._announcing:
-            there = [name for name in names if os.path.lexists(self.partial / name)]
-            if there and (stranger := next(iter({*there} - self.announced()), None)):
+            there = {name for name in names if os.path.lexists(self.partial / name)}
+            self._names = self._names or self.announced()  # Of earlier commands, read once.
+            if stranger := min(there - self._names, default=None):
                 what = f"{self.partial.name} holds {stranger}, which it did not write"
                 raise JudgeError(what, where=self.where, mend="move it elsewhere")
             with (self.store / _ANNOUNCED).open("ab") as file:
                 file.write(b"\n" + json.dumps([*names]).encode())  # Whatever the line before may have become.
+            self._names |= {*names}
 
     def announced(self) -> set[str]:
         """The names that were, also by a command that was killed."""

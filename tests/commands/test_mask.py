@@ -564,7 +564,7 @@ def test_a_killed_run_goes_on(world: World) -> None:
 def noted(partial: Path) -> list[dict[str, Any]]:
     """The batches that a killed run says to have finished."""
     text = (partial / ".finished" / "batches.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line)[1] for line in text.splitlines()[:-1]]  # A kill may have cut the last one.
+    return [json.loads(line)[1] for line in text.splitlines()[:-1] if line]  # A kill may have cut the last one.
 
 
 def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
