@@ -269,7 +269,7 @@ def _count(classes: BoolArray, labels: BoolArray) -> ContingencyTable:
     per_class, per_label, blank = np.zeros(classes.shape[1]), np.zeros(labels.shape[1]), 0
     for start in range(0, len(classes), _ROWS):
         left, right = (array[start : start + _ROWS].astype(np.float32) for array in (classes, labels))
-        # Of zeros and ones nothing is invalid: kernels of BLAS set that flag by what lies beside their numbers.
+        # Of zeros and ones nothing is invalid: BLAS has raised that flag, under load, and not again of the same ones.
         with np.errstate(invalid="ignore"):
             together += left.T @ right
             ones = np.ones(len(left), dtype=np.float32)
