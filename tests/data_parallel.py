@@ -2,7 +2,7 @@
 
 Compares with the same judge trained by each process alone. Batches of 7 leave shares of 4 and 3 samples, the last
 batch holds a single one: the gradient must still be that of the whole batch. Then once more with the judge's weights
-in shards, killed and resumed; captioners of every family; and how processes share work and end it together.
+in shards, killed and resumed; captioners of every layout; and how processes share work and end it together.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     told |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
     told |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
     numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
-    numbers |= {"refits": 0, "chance": 0}  # Scores are what is compared.
+    # Scores are what is compared; workers would each import what trains.
+    numbers |= {"refits": 0, "chance": 0, "workers": 1}
     return told | {"backbone": "test_resnet", "backbone_weights": "random"} | numbers
 
 

@@ -272,17 +272,17 @@ def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None
 
 
 def test_lstm_by_the_papers_protocol(coco: Path, tmp_path: Path) -> None:
-    """A quick look at an eighth of the images, labels derived, one seed and epoch; the long run has the same parts."""
+    """A quick look at a 32nd of the images, labels derived, one seed and epoch; the long run has the same parts."""
     out, some = tmp_path / "run", tmp_path / "some.json"
     told = json.loads((coco / "captions_human.json").read_text(encoding="utf-8"))["annotations"]
-    some.write_text(json.dumps({"annotations": [row for row in told if row["image_id"] % 8 == 0]}), encoding="utf-8")
+    some.write_text(json.dumps({"annotations": [row for row in told if row["image_id"] % 32 == 0]}), encoding="utf-8")
     arguments = ["--human", some, "--captions", coco / "results" / "nic_plus.json"]
-    arguments += ["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "1", "--out", out]
+    arguments += ["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "1", "--workers", 1, "--out", out]
     done = judge("evaluate", *arguments)
     assert done.exit_code == 0, done.output
     assert "LIC (lstm)" in done.stdout
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     # One epoch at 5e-5 hardly moves the judge from chance, 0.25.
     assert found["results"][0]["human"] == pytest.approx(0.25, abs=0.06)
-    assert found["run"]["captioners"]["nic_plus"]["images"] == {"female": 118, "male": 327}
+    assert found["run"]["captioners"]["nic_plus"]["images"] == {"female": 33, "male": 75}
     assert found["run"]["labels"]["derived"] is True
