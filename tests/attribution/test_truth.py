@@ -66,7 +66,7 @@ class Scenes:
 
     @cached_property
     def judge(self) -> NetworkJudge:
-        blueprint, recipe = find_judge("sat"), Recipe(epochs=20, learning_rate=1e-3, batch_size=32)
+        blueprint, recipe = find_judge("sat"), Recipe(epochs=14, learning_rate=1e-3, batch_size=32)
         member = Member(blueprint, GENDER, self.samples, Split((), (), {}), 0)
         found = precompute([member], self.materials(), self.folder / "features").features["sat"]
         made = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator()), self.materials(features=found))

@@ -23,7 +23,7 @@ from judge.masking.regions import MOST
 SIZE, TINY, IMAGES, FEW = 96, 64, 400, 80
 # A random network sees settings well enough, and no test downloads one.
 EYES = ["--backbone", "resnet18", "--backbone-weights", "random", "--image-size", SIZE]
-QUICK = ["--epochs", "10", "--batch-size", "32", "--learning-rate", "0.0005", "--resamples", "200"]
+QUICK = ["--epochs", "2", "--batch-size", "32", "--learning-rate", "0.0005", "--resamples", "200"]
 BRIEF = ["--epochs", "1", "--image-size", TINY]
 PAPER = ["--protocol", "paper", "--seeds", "1", "--workers", "1", "--refits", "0", "--chance", "0"]
 
@@ -62,7 +62,7 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     """Issue: sat's score on the human side exceeds the text-only judge's by 0.15, image-blanked sat's does not."""
     arguments, out = given(told_by_the_setting(IMAGES, tmp_path / "world", 1), tmp_path), tmp_path / "out"
     metrics, judges = "imagecaptioner2,imagecaptioner2-ratio,lic", "sat,sat-caption-only,sat-image-only,vl-lic-lstm"
-    done = evaluate(*arguments, "--metrics", metrics, "--judge", judges, "--out", out)
+    done = evaluate(*arguments, "--metrics", metrics, "--judge", judges, "--epochs", 10, "--out", out)
     found = results_of(out)
     names = ("sat", "sat-caption-only", "sat-image-only")
     seeing, reading, looking = (found["imagecaptioner2", name] for name in names)

@@ -27,7 +27,7 @@ from judge.training.detectors import TrainedDetector, split_pictures, train_dete
 KINDS: tuple[Kind, ...] = ("yolo", "maskrcnn")
 SIZE = 96
 # Half a minute each on one core; scripts/bench_detectors.py trains for longer.
-RECIPES = {"yolo": {"epochs": 15, "validation": 0.15}, "maskrcnn": {"epochs": 3, "validation": 0.15}}
+RECIPES = {"yolo": {"epochs": 11, "validation": 0.15}, "maskrcnn": {"epochs": 3, "validation": 0.15}}
 
 
 @pytest.fixture(scope="module")
