@@ -124,8 +124,10 @@ def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) 
         if not isinstance(category, int) or category in names:
             what = f"category id is {kind_of(category)}, or stands twice"
             raise JudgeError(what, where=where, mend="give each a number of its own")
-        if not (name := row.get("name")):
-            raise JudgeError("category has no name", where=where, mend="give it a name")
+        name = row.get("name")
+        if not isinstance(name, str) or not name.strip():
+            kind = kind_of(name) if name or name is None else "empty"
+            raise JudgeError(f"category name is {kind}", where=where, mend="give it one")
         names[category] = _name(name, where)
     images = records(value["images"], source=f"{source}, 'images'") if value.get("images") else []
     entries: list[_Entry] = [(row.get("id", MISSING), (), f"images, record {n}") for n, row in enumerate(images, 1)]

@@ -201,11 +201,11 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     return Instance(label, (x, y, width, height), rle["counts"], size, crowd=crowd)
 
 
-def _records(value: object, key: str, source: str) -> list[Mapping[str, Any]]:
+def _records(value: object, key: str, source: str) -> Sequence[Mapping[str, Any]]:
     found = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, list):
         raise JudgeError(f"'{key}' is no list of records", where=source, mend=_SHAPE)
-    return records(found, source=f"{source}, {key}", shapes=_SHAPE) if found else found
+    return records(found, source=f"{source}, {key}", shapes=_SHAPE) if found else []
 
 
 def _category(annotation: Mapping[str, Any], names: Mapping[object, str]) -> str | None:
