@@ -147,7 +147,7 @@ def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) 
 
 
 def _mapping(value: Mapping[object, object], source: str) -> list[_Entry]:
-    if not any(isinstance(held, list | str) or held is None for held in value.values()):
+    if 2 * sum(isinstance(held, list | str) or held is None for held in value.values()) <= len(value):
         raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
     return [(image, held if isinstance(held, list) else [held], at) for image, held, at in mapping_entries(value)]
 

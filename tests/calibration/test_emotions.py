@@ -213,7 +213,7 @@ def test_judges_find_the_order_and_the_closed_form(world: EmotionFiles) -> None:
 def test_table_7s_own_metric_finds_the_order(tmp_path: Path) -> None:
     """ImageCaptioner2 by ``sat``, which sees the paintings, of three speakers: words carry what tells.
 
-    So do the worlds of seeds 1 to 8; of 400 paintings, which leave 36 to score, one of six lacked the order.
+    So do the worlds of seeds 1 to 8; of 400 paintings, which leave 45 to score, one of six worlds lacks it.
     """
     parameters = EmotionParameters(mention=0.9, agreement=1.0)
     files = write_world(tmp_path / "w", images=600, seed=1, pictures=32, parameters=parameters)
