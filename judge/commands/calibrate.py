@@ -186,6 +186,7 @@ def _try(config: RunConfig, groups: Sequence[Group]) -> None:
     """Make what judges start from once before the work: weights may be missing, the prompt may be at fault."""
     materials = make_setup(config).materials
     assert materials.prompt is not None
+    materials.prompt.check(CLASSES)
     materials.prompt.words(CLASSES)
     for _, name in groups:
         if name.startswith(SELF):

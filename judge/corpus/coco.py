@@ -16,7 +16,7 @@ from judge.corpus.columns import (
     find_column,
     id_column,
 )
-from judge.corpus.entries import MISSING, Entry, chosen_rows, mapping_entries, place_of, records, row_entries
+from judge.corpus.entries import MISSING, Entry, annotation_of, chosen_rows, mapping_entries, place_of, records
 from judge.corpus.harness import flatten, is_lmms_eval, parse_list, row_number
 from judge.corpus.tables import Row
 from judge.corpus.visual_genome import PHRASE, id_field, is_regions, region_entries
@@ -110,15 +110,15 @@ def _annotations(annotations: Sequence[object], source: str) -> Found:
         mend = "give captions_*.json in place of instances_*.json"
         raise JudgeError("holds object instances, not captions", where=source, mend=mend)
     entries = [
-        entry._replace(at=f"annotation {row['id']}") if "id" in row else entry
-        for row, entry in zip(rows, row_entries(rows, "image_id", "caption"), strict=True)
+        Entry(row.get("image_id", MISSING), row.get("caption", MISSING), annotation_of(row, number))
+        for number, row in enumerate(rows, start=1)
     ]
     return Found(entries, "image_id", "caption", several=True)
 
 
 def _karpathy(images: Sequence[object], *, split: str | None, source: str) -> Found:
     rows = records(images, source=source, shapes=_SHAPES)
-    if "sentences" not in rows[0]:
+    if not any("sentences" in row for row in rows):
         raise JudgeError("'images' without 'annotations' or 'sentences'", where=source, mend=_SHAPES)
     id_field = "cocoid" if "cocoid" in rows[0] else "filename"
     entries: list[Entry] = []

@@ -74,10 +74,10 @@ class Columns:
         """About the bytes that :meth:`rows` of a batch will take."""
         return int(batch.num_rows * (ROW + CELL * batch.num_columns) + TEXT * sum(map(_decoded, batch.columns)))
 
-    def rows(self, batch: Any, *, source: str, first: bool = True) -> list[Row]:
-        """The rows of a pyarrow batch that holds these columns and has been checked.
+    def rows(self, batch: Any, *, source: str, before: int = 0) -> list[Row]:
+        """The rows of a pyarrow batch that holds these columns and has been checked, ``before`` rows into the file.
 
-        Of the ``first`` batch the first row names the columns that were not read, for messages that list columns.
+        Of a file the first row names the columns that were not read, for messages that list columns.
 
         Raises:
             JudgeError: a number that stands for no class.
@@ -86,14 +86,17 @@ class Columns:
 
         cells = {name: _values(batch.column(name)) for name in self.names}
         for name in self.classes.keys() & cells.keys():
-            cells[name] = [_class(value, self.classes[name], f"{source}, field '{name}'") for value in cells[name]]
+            cells[name] = [
+                _class(value, self.classes[name], f"{source}, record {number}, field '{name}'")
+                for number, value in enumerate(cells[name], start=before + 1)
+            ]
         rows: list[Row] = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
         for name in self.pictures:
             rows = rows or [{} for _ in range(batch.num_rows)]
             for row, held in zip(rows, compute.struct_field(batch.column(name), [PATH]).to_pylist(), strict=True):
                 if held:
                     row[f"{name}.{PATH}"] = held
-        if first and rows:
+        if not before and rows:
             rows[0].update(dict.fromkeys(self.others))
         return rows
 
@@ -128,13 +131,14 @@ def read_arrow(path: Path, *, source: str, wanted: Collection[str] | None = None
 
     with faults("Arrow", source), pa.memory_map(str(regular(path))) as file, pa.ipc.open_stream(file) as reader:
         columns = Columns.of(reader.schema, source=source, wanted=wanted)
-        size = 0
-        for number, batch in enumerate(reader):
+        size = before = 0
+        for batch in reader:
             part = batch.select([*columns.names, *columns.pictures])
             part.validate(full=True)  # Damaged offsets would lead out of the file.
             size += columns.memory(part)
             refuse_large(size, source, packed=True)
-            yield columns.rows(part, source=source, first=not number)
+            yield columns.rows(part, source=source, before=before)
+            before += part.num_rows
 
 
 def _parquet(place: Any, source: str, wanted: Collection[str] | None) -> Iterator[list[Row]]:
@@ -149,12 +153,13 @@ def _parquet(place: Any, source: str, wanted: Collection[str] | None) -> Iterato
         read = [*columns.names, *(f"{name}.{PATH}" for name in columns.pictures)]
         # A few bytes may claim any number of rows without a value.
         refuse_large(file.metadata.num_rows * (ROW + CELL), source, packed=True)
-        size = 0
+        size = before = 0
         # The sizes that the file states of its columns are not looked at: damaged ones make pyarrow end the process.
-        for number, batch in enumerate(file.iter_batches(_BATCH, columns=read, use_threads=False)):
+        for batch in file.iter_batches(_BATCH, columns=read, use_threads=False):
             size += columns.memory(batch)
             refuse_large(size, source, packed=True)
-            yield columns.rows(batch, source=source, first=not number)
+            yield columns.rows(batch, source=source, before=before)
+            before += batch.num_rows
 
 
 def _values(column: Any) -> list[object]:

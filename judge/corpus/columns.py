@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
+from judge.corpus.entries import place_of
 from judge.corpus.paintings import PAINTING, PAINTING_COLUMNS
 from judge.corpus.tables import Row
 from judge.errors import JudgeError, nearest
@@ -97,8 +98,17 @@ def id_column(rows: Sequence[Row], chosen: str | None = None, *, source: str, op
     Raises:
         JudgeError: as ``find_column``.
     """
-    pictures = {name for name in columns_of(rows) if any(_is_picture(row.get(name)) for row in rows[:_LOOK_AT])}
+    pictures = {name for name in columns_of(rows) if _holds_pictures(name, [row.get(name) for row in rows[:_LOOK_AT]])}
     return find_column(rows, _IDS, chosen, what="image ids", source=source, option=option, without=pictures)
+
+
+def _holds_pictures(name: str, cells: Sequence[object]) -> bool:
+    """Whether most cells are pictures: a single one is at fault, and its record to be named.
+
+    Of columns called "image" and the like one will do: VLMEvalKit writes the number of a row for a picture shown twice.
+    """
+    held = [_is_picture(cell) for cell in cells if cell not in (None, "")]
+    return sum(held) > (0 if name.strip().lower() in _IDS[2] else len(held) / 2)
 
 
 def _is_picture(value: object) -> bool:
@@ -152,4 +162,7 @@ def find_column(
         raise JudgeError(f"no column of {what} among {names}", where=source, mend=f"name it with {option}=NAME")
     several = " and ".join(f"'{name}'" for name in found)
     what = f"columns {several} may both hold the {what} (columns: {names})"
-    raise JudgeError(what, where=source, mend=f"choose one with {option}=NAME")
+    # Of JSON one record may be at fault: the first with a column that others lack.
+    having = min(([n for n, row in enumerate(rows, start=1) if name in row] for name in found), key=len)
+    where = source if len(having) == len(rows) else f"{source}, {place_of(rows[having[0] - 1], having[0])}"
+    raise JudgeError(what, where=where, mend=f"choose one with {option}=NAME")

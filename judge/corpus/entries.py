@@ -69,6 +69,11 @@ def _cell(value: object) -> str:
     return "" if isinstance(value, list | tuple | dict | set | frozenset) else str(value).strip()
 
 
+def annotation_of(row: Mapping[str, object], number: int) -> str:
+    """Which of COCO's annotations it is, in words: by its id, else by its number in the file, from 1."""
+    return f"annotation {row['id']}" if type(row.get("id")) is int else f"record {number}"
+
+
 def place_of(row: Row, number: int) -> str:
     """Which record it is, in words: of several files where it lies, else its number."""
     return row.at if isinstance(row, Placed) else f"record {number}"

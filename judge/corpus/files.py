@@ -114,8 +114,10 @@ def _decode(data: bytes, source: str) -> str:
         if data.startswith(start):
             mend = next((mend for word, mend in _MENDS.items() if word in what), "give JSON or a table")
             raise JudgeError(f"is {what}", where=source, mend=mend)
-    if b"\0" in data[:4096]:
-        raise JudgeError("holds zero bytes, so it is no text", where=source, mend="give JSON, CSV, Parquet or xlsx")
+    if (zero := data.find(b"\0", 0, 4096)) >= 0:
+        line = data.count(b"\n", 0, zero) + 1
+        what = f"holds zero bytes, so it is no text (the first on line {line})"
+        raise JudgeError(what, where=source, mend="give JSON, CSV, Parquet or xlsx")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

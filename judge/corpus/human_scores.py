@@ -34,7 +34,10 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     scores: dict[str, float] = {}
     for captioner, score, at in entries:
         where = f"{source}, {at}"
-        name = str(captioner) if isinstance(captioner, str | int | float) else ""
+        if not isinstance(captioner, str | int | float) or not str(captioner).strip():
+            kind = "missing" if captioner is MISSING else "empty" if isinstance(captioner, str) else kind_of(captioner)
+            raise JudgeError(f"captioner is {kind}", where=where, mend="write its name")
+        name = str(captioner)
         name = name if name in captioners else unguard(name)  # As judge anonymous writes it.
         if name in scores:
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")

@@ -244,7 +244,7 @@ def _entries(
         if not alone:
             what = f"{{image: label}} says one attribute, and {attribute} is not the only one"
             raise JudgeError(what, where=source, mend=f"give a table, or a file of each: --labels {attribute}=FILE")
-        if not value or any(isinstance(label, dict | list) for label in value.values()):
+        if 2 * sum(isinstance(label, dict | list) for label in value.values()) >= len(value):  # Of a few each is told.
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
         return "", mapping_entries(value)
     rows = records(value, source=source, shapes=_SHAPES)

@@ -92,10 +92,11 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
     if not isinstance(categories, list) or not categories or not isinstance(objects, dict):
         raise JudgeError("'categories' is no list, or 'objects' no object", where=source, mend=_SHAPES)
     names = [_name(name, f"{source}, categories, record {n}") for n, name in enumerate(categories, start=1)]
-    if len(set(names)) < len(names) or "" in names:
-        twice = next((name for name, count in Counter(names).items() if count > 1), "")
-        what = f"category '{twice}' stands twice" if twice else "a category is empty"
-        raise JudgeError(what, where=f"{source}, 'categories'", mend="give each a name of its own")
+    for number, name in enumerate(names, start=1):
+        if not name or name in names[: number - 1]:
+            what = f"category '{name}' stands twice" if name else "a category is empty"
+            where = f"{source}, categories, record {number}"
+            raise JudgeError(what, where=where, mend="give each a name of its own")
     return names, [
         (image, [names[index] for index in _indices(indices, len(names), f"{source}, {at}")], at)
         for image, indices, at in mapping_entries(objects)
@@ -123,7 +124,11 @@ def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) 
         if not isinstance(category, int) or category in names:
             what = f"category id is {kind_of(category)}, or stands twice"
             raise JudgeError(what, where=where, mend="give each a number of its own")
-        names[category] = _name(row.get("name"), where)
+        name = row.get("name")
+        if not isinstance(name, str) or not name.strip():
+            kind = kind_of(name) if name or name is None else "empty"
+            raise JudgeError(f"category name is {kind}", where=where, mend="give it one")
+        names[category] = _name(name, where)
     images = records(value["images"], source=f"{source}, 'images'") if value.get("images") else []
     entries: list[_Entry] = [(row.get("id", MISSING), (), f"images, record {n}") for n, row in enumerate(images, 1)]
     listed = {image for image, _, _ in entries if isinstance(image, int | str)}
@@ -142,7 +147,7 @@ def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) 
 
 
 def _mapping(value: Mapping[object, object], source: str) -> list[_Entry]:
-    if not value or not all(isinstance(held, list | str) or held is None for held in value.values()):
+    if 2 * sum(isinstance(held, list | str) or held is None for held in value.values()) <= len(value):
         raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
     return [(image, held if isinstance(held, list) else [held], at) for image, held, at in mapping_entries(value)]
 

@@ -278,7 +278,7 @@ def _checked(found: tarfile.TarInfo, source: str) -> str:
     name = found.name
     while name.startswith("./"):
         name = name[2:]
-    where = f"{source}, {name[:100]!a}"
+    where = f"{source}, {f'{name[:100]!a}' if name else f'the member at byte {found.offset:,}'}"
     if found.isdir():
         return ""
     if not found.isreg() or found.issparse():

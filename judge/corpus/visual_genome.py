@@ -73,7 +73,8 @@ def with_coco_ids(rows: Sequence[Row], *, source: str, data: Path) -> list[Row]:
         image = image_id(_image(row), where)
         if image in coco:
             raise JudgeError(f"image '{image[:60]}' stands twice", where=where, mend="keep one of the two")
-        coco[image] = row.get(COCO_IDS)
+        number_there = row.get(COCO_IDS)
+        coco[image] = None if number_there is None else image_id(number_there, where.replace("image_id", COCO_IDS))
     rows = records(rows, source=source)
     ids = [image_id(_image(row), f"{source}, record {number}, field 'id'") for number, row in enumerate(rows, start=1)]
     found: list[Row] = [

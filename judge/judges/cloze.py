@@ -58,7 +58,7 @@ def maker(kind: Callable[..., Network]) -> Callable[[Target, Sequence[Sample], M
     """What a blueprint of ``kind``, a :class:`ClozeReader`, makes its networks with.
 
     Raises:
-        JudgeError: when called, an answer for a class that is none, as all captioners refuse it.
+        JudgeError: when called, two classes with one answer, as all captioners refuse them.
     """
     return partial(_make, kind)
 

@@ -6,10 +6,10 @@ template; the judge fills in [Answer].
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError
 
 SLOT = "[Answer]"
 TEMPLATES: dict[str, str] = {name: f"Therefore, the {name} is {SLOT}" for name in ("gender", "race", "emotion")}
@@ -48,15 +48,22 @@ class Prompt:
         """The text before the answer: "Therefore, the gender is"."""
         return self.template.partition(SLOT)[0].strip()
 
-    def words(self, classes: tuple[str, ...]) -> tuple[str, ...]:
-        """The answer of each class.
+    def check(self, classes: Collection[str]) -> None:
+        """Refuse an answer for a class that is none of ``classes``: all that labels know, described or not.
 
         Raises:
-            JudgeError: an answer for a class that is none; two classes with one answer.
+            JudgeError: there is one.
         """
         for name in self.answers:
             if name not in classes:
-                raise JudgeError(f"no class '{name}'", where="--answer", mend=nearest(name, list(classes)))
+                raise JudgeError(f"no class '{name}'", where="--answer", mend=f"known classes: {', '.join(classes)}")
+
+    def words(self, classes: tuple[str, ...]) -> tuple[str, ...]:
+        """The answer of each class. Of classes that a captioner describes nowhere answers are passed over.
+
+        Raises:
+            JudgeError: two classes with one answer.
+        """
         found = tuple(self.answers.get(name, name.replace("_", " ")) for name in classes)
         if len(set(found)) < len(found):
             raise JudgeError(f"two classes have one answer: {', '.join(found)}", where="--answer", mend="name each")

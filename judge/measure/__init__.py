@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from judge.corpus import Corpus
+from judge.corpus.products import ProductLabels
 from judge.errors import JudgeError, require
 from judge.masking.hidden import HiddenPictures
 from judge.masking.instances import PERSON
@@ -62,12 +63,13 @@ def measure(
         ready: called once all that can be refused was checked, before the first judge is trained.
 
     Raises:
-        JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; an answer for a class that is
+            none; NaN loss.
     """
     if plan.quality:
         require("quality", "pycocoevalcap")
     work = lay_out(corpus, plan, lexicons)
-    setup = _with_pictures(setup or TrainingSetup(), work.jobs, open_pictures)
+    setup = _with_pictures(_checked(setup or TrainingSetup(), work), work.jobs, open_pictures)
     counts = pd.concat([of.rows for of in work.count_rows], ignore_index=True) if work.count_rows else pd.DataFrame()
     names = [metric.name for metric in work.metrics]
     check_refits(work.jobs, plan, setup)
@@ -187,7 +189,7 @@ def train(
     if not jobs:
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
-    setup = _with_pictures(setup, jobs, open_pictures)
+    setup = _with_pictures(_checked(setup, work), jobs, open_pictures)
     check_refits(jobs, plan, setup)
     setup, *_ = _train(jobs, plan, setup, progress)
     keys = name_members([job.member for job in jobs], setup)
@@ -203,6 +205,15 @@ def _train(
     setup = setup.precompute(members, progress)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     return setup, answers, refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+
+
+def _checked(setup: TrainingSetup, work: Work) -> TrainingSetup:
+    """The setup, whose prompt has answers of known classes alone; those that are left out as too small are known."""
+    labels = work.truth.labels
+    if setup.materials.prompt:
+        left_out = labels.left_out if isinstance(labels, ProductLabels) else ()
+        setup.materials.prompt.check([*labels.classes, *left_out])
+    return setup
 
 
 def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: OpenPictures | None) -> TrainingSetup:

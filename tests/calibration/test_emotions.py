@@ -209,12 +209,16 @@ def test_judges_find_the_order_and_the_closed_form(world: EmotionFiles) -> None:
         assert all(first + 0.02 < second for first, second in pairwise([0.0, *values]))
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_table_7s_own_metric_finds_the_order(tmp_path: Path) -> None:
-    """ImageCaptioner2 by ``sat``, which sees the paintings, of three speakers: words carry what tells."""
+    """ImageCaptioner2 by ``sat``, which sees the paintings, of three speakers: words carry what tells.
+
+    So do the worlds of seeds 1 to 8; of 400 paintings, which leave 45 to score, one of six worlds lacks it.
+    """
     parameters = EmotionParameters(mention=0.9, agreement=1.0)
-    files = write_world(tmp_path / "w", images=400, seed=1, pictures=32, parameters=parameters)
+    files = write_world(tmp_path / "w", images=600, seed=1, pictures=32, parameters=parameters)
     small = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": 32, "template": "is [Answer]"}
-    brief = {"protocol": "paper", "seeds": 1, "epochs": 14, "batch_size": 64, "learning_rate": 0.004}
+    brief = {"protocol": "paper", "seeds": 1, "epochs": 8, "batch_size": 64, "learning_rate": 0.004}
     seen = {"images": files.images, "mask": "none", "features": tmp_path / "features"}
     result = measured(files, metrics=["imagecaptioner2"], judge="sat", **small, **brief, **seen)
     found = {row.captioner: row.amplification for row in result.summaries}

@@ -230,7 +230,7 @@ def spoil(world: World) -> dict[str, str]:
     document["annotations"].insert(10, {"id": 1, "category_id": 1, "segmentation": SQUARE})
     world.instances.write_text(json.dumps(document))
     expected = {name.replace("\n", r"\n"): message for name, (message, *_) in faults.items()}
-    return expected | {"annotations, record 10": "'image_id' is null: what it shows stays visible"}
+    return expected | {"annotations, record 11": "'image_id' is null: what it shows stays visible"}
 
 
 def test_bad_pictures_are_listed_and_the_others_done(world: World) -> None:

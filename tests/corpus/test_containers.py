@@ -236,7 +236,7 @@ def test_classes_of_data_sets(tmp_path: Path) -> None:
     numbers = write_saved(tmp_path / "numbers", as_table(rows[1:]))
     assert "label is the number 0, and published tables disagree" in fault(numbers, read=read_labels)
     wrong = write_saved(tmp_path / "wrong", as_table(rows, {"gender": ["female"]}))
-    expected = "data-00001-of-00002.arrow, field 'gender': class 1 of 1 (female). Write the data set again."
+    expected = "data-00001-of-00002.arrow, record 1, field 'gender': class 1 of 1 (female). Write the data set again."
     assert fault(wrong, read=read_labels) == expected
 
 

@@ -91,7 +91,7 @@ def test_other_bad_records(write: Write) -> None:
         (b"\x1f\x8b\x08\x00", "is a gzip archive. Unpack it first."),
         (b"\xd0\xcf\x11\xe0\xa1", "is an old Excel file (.xls). Save it as .xlsx or CSV."),
         (b"\xff\xd8\xff\xe0", "is a picture. Give JSON or a table."),
-        (b"\0" * 100, "holds zero bytes, so it is no text. Give JSON, CSV, Parquet or xlsx."),
+        (b"\0" * 100, "holds zero bytes, so it is no text (the first on line 1). Give JSON, CSV, Parquet or xlsx."),
         (b"PAR1\x00\x00", "Parquet cannot be read ("),
         (b"PK\x03\x04\x00", "Excel file cannot be read (File is not a zip file). Save it again, or as CSV."),
         (b"image_id,caption\n1,a,b\n", "record 1: row of 3 under a header of 2."),

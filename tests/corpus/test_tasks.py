@@ -99,7 +99,7 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
         (lists({"1": ["a"]}, "a"), "record 1 ('1'): an index is a text. Give whole numbers."),
         (lists({"1": [True]}, "a"), "record 1 ('1'): an index is true. Give whole numbers."),
         (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
-        (lists({"1": [0]}, "a", "A"), "'categories': category 'a' stands twice. Give each a name of its own."),
+        (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' stands twice. Give each a name of its own."),
         (lists({" ": [0]}, "a"), "record 1 (' '): image id is empty. "),
         (lists({"1": []}, "a"), "none of 1 images shows anything. Check the file."),
         (lists({}), "'categories' is no list, or 'objects' no object. "),

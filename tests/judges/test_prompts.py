@@ -7,6 +7,8 @@ from helpers import fault_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judge import evaluate
+from judge.corpus import Corpus
 from judge.judges.prompts import SLOT, Prompt, make_prompt
 
 
@@ -42,8 +44,18 @@ def test_classes_stand_for_themselves_where_nothing_else_is_said() -> None:
         ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
         ("It is [Answer]", {"old": "x", "young": "x"}, "classes 'old' and 'young' have one answer, 'x'"),
         ("It is [Answer]", {"old": "young"}, "--answer: two classes have one answer: young, young."),
-        ("It is [Answer]", {"odl": "x"}, "--answer: no class 'odl'. Did you mean 'old'?"),
     ],
 )
 def test_faults(template: str, answers: dict[str, str], message: str) -> None:
     assert message in fault_of(lambda: make_prompt("age", template, answers=answers).words(("old", "young")))
+
+
+def test_answers_are_checked_against_all_classes_and_passed_over_where_a_captioner_lacks_one(corpus: Corpus) -> None:
+    """Of two captioners each may describe classes that the other does not."""
+    prompt = make_prompt("age", answers={"old": "grown up", "young": "little"})
+    assert prompt.words(("old", "newborn")) == ("grown up", "newborn")
+    prompt.check(("newborn", "old", "young"))
+    assert fault_of(prompt.check, ("newborn", "old")) == "--answer: no class 'young'. Known classes: newborn, old."
+    # Whoever judges, and before it begins.
+    told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "man", "femal": "woman"})
+    assert told == "--answer: no class 'femal'. Known classes: female, male."

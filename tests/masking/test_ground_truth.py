@@ -247,7 +247,7 @@ PERSON = [{"id": 1, "name": "person"}]
     [
         ({"images": None}, "'images' is no list of records"),
         ({"annotations": {"1": []}}, "'annotations' is no list of records"),
-        ({"categories": ["person"]}, "'categories' is no list of records"),
+        ({"categories": ["person"]}, "categories, record 1: is a text, not an object"),
         ({"categories": [{"id": [1], "name": "person"}]}, "'id' is a list"),
         # Ids as texts: all annotations would be passed over, and nothing hidden.
         ({"annotations": [{"image_id": "1", "category_id": 1, "segmentation": SQUARE}]}, "no annotation's 'image_id'"),
@@ -266,11 +266,11 @@ OTHER = {"id": 2, "file_name": "2.jpg", "height": HEIGHT, "width": WIDTH}
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        ([IMAGE, IMAGE | {"id": 3}], "images, record 1: 'file_name' 1.jpg stands there twice"),
+        ([IMAGE, IMAGE | {"id": 3}], "images, record 2: 'file_name' 1.jpg stands there twice"),
         ([IMAGE, IMAGE], "'file_name' 1.jpg stands there twice"),
         # The first would get no annotation, and its people would stay visible.
-        ([IMAGE, IMAGE | {"file_name": "3.jpg"}], "images, record 1: 'id' 1 stands there twice"),
-        ([{"file_name": "1.jpg"}], "images, record 0: 'id' is null"),
+        ([IMAGE, IMAGE | {"file_name": "3.jpg"}], "images, record 2: 'id' 1 stands there twice"),
+        ([{"file_name": "1.jpg"}], "images, record 1: 'id' is null"),
         ([IMAGE | {"id": {"a": 1}}], "'id' is an object"),
         ([IMAGE | {"height": 12.5}], "height and width are 12.5 and 20"),
         ([IMAGE | {"width": "20"}], "height and width are 12 and 20"),
@@ -299,11 +299,11 @@ def test_whole_numbers_may_be_written_as_floats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "place", "message"),
     [
-        ({"images": [OTHER, {"id": 1, "file_name": None}]}, "images, record 1", "'file_name' is null"),
-        ({"images": [OTHER, {"id": 1, "file_name": 7}]}, "images, record 1", "'file_name' is a number"),
-        ({"annotations": [SOUND | {"image_id": [1]}, SOUND]}, "annotations, record 0", "'image_id' is a list"),
-        ({"annotations": [SOUND, {"category_id": 1}]}, "annotations, record 1", "stays visible"),
-        ({"annotations": [SOUND, SOUND | {"image_id": float("nan")}]}, "annotations, record 1", "'image_id' is"),
+        ({"images": [OTHER, {"id": 1, "file_name": None}]}, "images, record 2", "'file_name' is null"),
+        ({"images": [OTHER, {"id": 1, "file_name": 7}]}, "images, record 2", "'file_name' is a number"),
+        ({"annotations": [SOUND | {"image_id": [1]}, SOUND]}, "annotations, record 1", "'image_id' is a list"),
+        ({"annotations": [SOUND, {"category_id": 1}]}, "annotations, record 2", "stays visible"),
+        ({"annotations": [SOUND, SOUND | {"image_id": float("nan")}]}, "annotations, record 2", "'image_id' is"),
     ],
 )
 def test_records_that_belong_to_no_picture(tmp_path: Path, changes: Record, place: str, message: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from judge.corpus.entries import annotation_of, records
 from judge.corpus.files import read_document
 from judge.corpus.ids import kind_of
 from judge.errors import JudgeError, nearest
@@ -16,6 +17,7 @@ from judge.masking.instances import Instance, Picture, from_box
 # COCO's own polygons reach over the border by a fraction of a pixel.
 _TOLERANCE = 2.0
 _WRONG = (0, 0)
+_LONGEST = 100_000
 _SHAPE = "give a COCO instances file (images, annotations, categories)"
 
 
@@ -26,7 +28,7 @@ class _Entry:
     name: str
     image_id: int | str | None
     size: tuple[int, int] | None
-    annotations: list[Mapping[str, Any]] = field(default_factory=list)
+    annotations: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
     faults: list[JudgeError] = field(default_factory=list)
 
 
@@ -65,13 +67,16 @@ class GroundTruth:
         images, annotations, categories = (
             _records(document.value, key, source) for key in ("images", "annotations", "categories")
         )
-        names: dict[object, str] = {_key(category, "id", source): str(category.get("name")) for category in categories}
+        names: dict[object, str] = {
+            _key(category, "id", f"{source}, categories, record {number}"): str(category.get("name"))
+            for number, category in enumerate(categories, start=1)
+        }
         entries, strays = _entries(images, source)
         truth = cls(source, tuple(dict.fromkeys(names.values())), None, entries, names)
         truth = truth if labels is None else truth.only(labels)
         by_id = {entry.image_id: entry for entry in truth._entries.values() if entry.image_id is not None}
         joined = False
-        for number, annotation in enumerate(annotations):
+        for number, annotation in enumerate(annotations, start=1):
             image_id = annotation.get("image_id")
             if not isinstance(image_id, int | str):
                 where = f"annotations, record {number}"
@@ -82,7 +87,7 @@ class GroundTruth:
                 joined = True
                 # Of all that COCO has, people are a third: what is not asked for need not be kept.
                 if truth.labels is None or _category(annotation, names) in {None, *truth.labels}:
-                    entry.annotations.append(annotation)
+                    entry.annotations.append((number, annotation))
         if annotations and not joined:
             raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=_SHAPE)
         return replace(truth, strays=tuple(strays))
@@ -100,7 +105,8 @@ class GroundTruth:
         wanted = {None, *labels}
         entries = {
             name: replace(
-                entry, annotations=[one for one in entry.annotations if _category(one, self._category_names) in wanted]
+                entry,
+                annotations=[one for one in entry.annotations if _category(one[1], self._category_names) in wanted],
             )
             for name, entry in self._entries.items()
         }
@@ -124,7 +130,7 @@ class GroundTruth:
     def categories_in(self, name: str) -> frozenset[str]:
         """The categories read of a picture's annotations; none for a picture that the file does not list."""
         entry = self._entries.get(name)
-        labels = (_category(annotation, self._category_names) for annotation in (entry.annotations if entry else ()))
+        labels = (_category(annotation, self._category_names) for _, annotation in (entry.annotations if entry else ()))
         return frozenset(label for label in labels if label is not None)
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
@@ -152,8 +158,8 @@ class GroundTruth:
         if not (height and width):
             raise JudgeError("has no width and height", where=f"{self.source}, image '{name}'", mend="add them")
         found = []
-        for annotation in entry.annotations:
-            where = f"{self.source}, image '{name}', annotation {annotation.get('id')}"
+        for number, annotation in entry.annotations:
+            where = f"{self.source}, image '{name}', {annotation_of(annotation, number)}"
             label = _category(annotation, self._category_names)
             if label is None:
                 what = f"category_id {annotation.get('category_id')} is not among the categories"
@@ -195,11 +201,11 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     return Instance(label, (x, y, width, height), rle["counts"], size, crowd=crowd)
 
 
-def _records(value: object, key: str, source: str) -> list[Mapping[str, Any]]:
+def _records(value: object, key: str, source: str) -> Sequence[Mapping[str, Any]]:
     found = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
+    if not isinstance(found, list):
         raise JudgeError(f"'{key}' is no list of records", where=source, mend=_SHAPE)
-    return found
+    return records(found, source=f"{source}, {key}", shapes=_SHAPE) if found else []
 
 
 def _category(annotation: Mapping[str, Any], names: Mapping[object, str]) -> str | None:
@@ -221,7 +227,7 @@ def _entries(
     entries: dict[str, _Entry] = {}
     strays: list[tuple[str, JudgeError]] = []
     ids: dict[int | str, _Entry] = {}
-    for number, image in enumerate(images):
+    for number, image in enumerate(images, start=1):
         name, image_id = image.get("file_name"), image.get("id")
         where = f"{source}, images, record {number}"
         if not isinstance(name, str) or not name:
@@ -248,13 +254,13 @@ def _entries(
 
 
 def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Height and width, None where the file has neither; ``_WRONG`` where they are no lengths in pixels."""
+    """Height and width, None where the file has neither; ``_WRONG`` where they are no lengths of a picture."""
     sides: list[Any] = [image.get("height"), image.get("width")]
     if sides == [None, None]:
         return None
     # Some exporters write 480.0.
     whole = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
-    return (int(sides[0]), int(sides[1])) if whole and min(sides) > 0 else _WRONG
+    return (int(sides[0]), int(sides[1])) if whole and 0 < min(sides) <= max(sides) <= _LONGEST else _WRONG
 
 
 def _numbers(values: object, what: str, where: str) -> list[float]:

@@ -1,0 +1,277 @@
+"""One record at fault among sound ones: each reader names it, in one line that begins with the file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pickle
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from attack.targets import (
+    ARTEMIS,
+    INSTANCES,
+    LIC,
+    SHEET,
+    SPEAKER,
+    ZHAO,
+    emotions,
+    generated,
+    human,
+    labels,
+    of_test,
+    skin,
+    truth,
+)
+from attack.targets import scores as read_scores
+from containers import sample_members, tar_bytes
+from helpers import table_bytes
+from mutations import damaged_records, outcome
+
+from judge.corpus.artemis import read_pairs
+from judge.corpus.labels import read_labels
+from judge.corpus.objects import read_tasks
+from judge.corpus.rating_sheet import sheet_csv
+from judge.corpus.ratings import read_ratings
+from judge.corpus.reading import ReadOptions, read_captions
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.text.vectors.files import read_file
+
+MANY = 1000
+Row = dict[str, Any]
+LINES = 1
+"""A table's header is its first line."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Sound records, how a program writes and reads them.
+
+    Attributes:
+        write: records -> a file; whatever it raises, such a file is not written.
+        named: what names record ``number`` (from 1) in a message, given as it is now: a pattern.
+        besides: a pattern of what may be said instead, where no record is at fault by itself.
+        file: what the file is called.
+        many: how many files are damaged.
+    """
+
+    records: list[Any]
+    write: Callable[[list[Any]], bytes]
+    read: Callable[[Path], object]
+    named: Callable[[int, Any], str] = lambda number, _: rf"record {number}\b"
+    besides: str = "(?!)"
+    file: str = "file"
+    many: int = MANY
+
+
+def as_json(records: list[Any]) -> bytes:
+    return json.dumps(records).encode()
+
+
+def as_lines(records: list[Any]) -> bytes:
+    assert isinstance(records[0], dict)  # Else they are no lines of JSON.
+    return "\n".join(map(json.dumps, records)).encode()
+
+
+def as_csv(records: list[Row], delimiter: str = ",") -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]), delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue().encode()
+
+
+def as_mapping(pairs: list[Row]) -> bytes:
+    found = {str(pair["key"]): pair["value"] for pair in pairs}
+    assert len(found) == len(pairs)
+    return json.dumps(found).encode()
+
+
+def of_table(kind: str) -> Callable[[list[Row]], bytes]:
+    return lambda records: table_bytes(pd.DataFrame(records), kind)
+
+
+def within(key: str, rest: Row = {}) -> Callable[[list[Any]], bytes]:  # noqa: B006 - it is not changed
+    return lambda records: json.dumps({**rest, key: records}).encode()
+
+
+def as_shard(samples: list[Row]) -> bytes:
+    return tar_bytes([member for sample in samples for member in sample_members(sample)])
+
+
+def pairs_of(key: str, value: str, records: Sequence[Row]) -> list[Row]:
+    return [{"key": record[key], "value": record[value]} for record in records]
+
+
+def rows_of(text: str) -> list[Row]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def row_or_line(number: int, _: Any) -> str:
+    return rf"record {number}\b|line {number + LINES}\b"
+
+
+def line(number: int, _: Any) -> str:
+    return rf"(record|line) {number}\b"
+
+
+def annotation(number: int, record: Any) -> str:
+    at = rf"record {number}\b"
+    return rf"annotation {record['id']}\b|{at}" if isinstance(record, dict) and type(record.get("id")) is int else at
+
+
+def sample(number: int, record: Any) -> str:
+    key = re.escape(str(record.get("__key__", "?"))[:50]) if isinstance(record, dict) else number
+    return rf"\b{number}\.(json|txt)\b|sample '{number}'|(sample |, )'?{key}"
+
+
+def instances(path: Path) -> None:
+    truth(path)
+    found = GroundTruth.read(path)
+    for name in found.pictures:
+        found.instances(name)
+    for _, fault in found.strays:
+        raise fault
+
+
+def regions_of_coco(path: Path) -> object:
+    regions = path.with_name("regions.json")
+    regions.write_bytes(as_json(REGIONS))
+    return read_captions(regions, ReadOptions(columns={"image_id": "coco_id"}), side="human")
+
+
+def as_vectors(records: list[Row]) -> bytes:
+    lines = (" ".join(map(str, [record["word"], *record["values"]])) for record in records)
+    return "\n".join([f"{len(records)} 4", *lines]).encode()
+
+
+RESULTS = [{"image_id": 1, "caption": "a man"}, {"image_id": 2, "caption": "two dogs"}, {"image_id": 3, "caption": "x"}]
+GENDER = [{"image_id": 1, "gender": "F"}, {"image_id": 2, "gender": "male"}, {"image_id": 3, "gender": "female"}]
+PEOPLE = [{"key": 1, "value": ["a man", "b"]}, {"key": "b/2.jpg", "value": ["two dogs"]}, {"key": 3, "value": ["a"]}]
+KARPATHY = [{"cocoid": n, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]} for n in (1, 2, 3)]
+REGIONS = [{"id": n, "regions": [{"region_id": 5, "image_id": n, "phrase": "a hat"}]} for n in (1, 2, 3)]
+LMMS = [
+    {"doc_id": n, "target": "['a', 'b']", "filtered_resps": ["x"], "m": {"pred": "x", "image_id": n}} for n in range(3)
+]
+VLM = [{"index": n, "question": "?", "answer": "['a man', 'b']", "prediction": "x"} for n in range(3)]
+WEB = [
+    {"url": f"http://a.b/{n}", "caption": "a man", "key": f"00000000{n}", "status": "success", "similarity": 0.3}
+    for n in (1, 2, 3)
+]
+PARTED = [*LIC, {**LIC[0], "img_id": 99}]
+UTTERED = [*rows_of(ARTEMIS), {**rows_of(ARTEMIS)[0], "painting": "juan-gris_bottle"}]
+FIRST = [{name: cell for name, cell in row.items() if not name.startswith("anchor")} for row in UTTERED]
+SPOKEN = [*rows_of(SPEAKER), {**rows_of(SPEAKER)[0], "painting": "another"}]
+SAMPLES = [{"__key__": str(n), "txt": "a man", "json": {"gender": "male", "caption": "x"}} for n in (1, 2, 3)]
+IMAGES = [{"id": n, "file_name": f"{n}.jpg", "width": 4, "height": 3} for n in (1, 2, 3)]
+DRAWN = [{**INSTANCES["annotations"][0], "id": 70 + n, "image_id": n} for n in (1, 2, 3)]  # type: ignore[dict-item]
+CATEGORIES = [{"id": n, "name": name} for n, name in ((2, "cat"), (3, "person"), (4, "dog"))]
+COCO = {"images": IMAGES, "annotations": DRAWN, "categories": CATEGORIES}
+OBJECTS = [{"image_id": 1, "objects": "cat; dog"}, {"image_id": 2, "objects": ["tie"]}, {"image_id": 3, "objects": "x"}]
+SCORES = [{"captioner": "a", "score": 0.5}, {"captioner": "c", "score": 1}, {"captioner": "b", "score": 2}]
+RATED = rows_of(sheet_csv(SHEET).replace(",,", ",female,ann"))
+ratings = partial(read_ratings, sheet=SHEET)
+WORDS = "a", "dog", "cat"
+VECTORS = [{"word": word, "values": [0.5, -1.25, 1e-3, 2.0]} for word in WORDS]
+# With a zero byte among the first it is taken for word2vec's other format.
+BINARY = "the file ends in the middle of it"
+# Where a record has another name or number, and what needs the old one is refused.
+ABSENT, NO_CATEGORY = "no score of captioner", "category_id 3 is no"
+
+KINDS: dict[str, Records] = {
+    "coco": Records([{"id": 50 + n, **row} for n, row in enumerate(RESULTS)], within("annotations"), human, annotation),
+    "results": Records(RESULTS, as_json, generated),
+    "lines": Records(RESULTS, as_lines, generated, line),
+    "csv": Records(RESULTS, as_csv, generated, row_or_line),
+    "tsv": Records(RESULTS, partial(as_csv, delimiter="\t"), generated, row_or_line),
+    "parquet": Records(RESULTS, of_table("parquet"), generated),
+    "xlsx": Records(RESULTS, of_table("xlsx"), generated, besides=r"line \d+, column \d+", many=200),
+    "pickle": Records(RESULTS, pickle.dumps, generated),
+    "karpathy": Records(KARPATHY, within("images"), of_test),
+    "mapping": Records(pairs_of("image_id", "caption", RESULTS), as_mapping, generated),
+    "lists": Records(PEOPLE, as_mapping, human),
+    "lmms-eval-people": Records(LMMS, as_lines, human, line),
+    "lmms-eval": Records(LMMS, as_json, generated),
+    "vlmevalkit-people": Records(VLM, partial(as_csv, delimiter="\t"), human, row_or_line),
+    "vlmevalkit": Records(VLM, as_json, generated),
+    "visual-genome": Records(REGIONS, as_json, human),
+    "image-data": Records(
+        [{"image_id": n, "coco_id": 10 + n} for n in (1, 2, 3)], as_json, regions_of_coco, file="image_data.json"
+    ),
+    "web": Records(WEB, as_lines, generated, line),
+    # A field of a sample's object that is renamed may be taken for the image id.
+    "shard": Records(
+        SAMPLES, as_shard, human, sample, besides=r"field '(image_)?(id|ID) ?'|member at byte", file="0.tar"
+    ),
+    "lic-people": Records(PARTED, pickle.dumps, human),
+    "lic": Records(PARTED, pickle.dumps, generated),
+    "lic-gender": Records(PARTED, pickle.dumps, labels),
+    "lic-skin": Records(PARTED, pickle.dumps, skin),
+    "lic-objects": Records(PARTED, pickle.dumps, read_tasks),
+    "zhao-gender": Records(rows_of(ZHAO), as_csv, labels, row_or_line),
+    "zhao-skin": Records(rows_of(ZHAO), as_csv, skin, row_or_line),
+    "labels": Records(GENDER, as_json, labels),
+    "labels-csv": Records(GENDER, as_csv, labels, row_or_line),
+    "label-mapping": Records(pairs_of("image_id", "gender", GENDER), as_mapping, labels),
+    "any-labels": Records(GENDER, as_json, read_labels),
+    "artemis": Records(FIRST, as_csv, human, row_or_line),
+    "artemis-emotions": Records(FIRST, as_json, emotions),
+    "artemis-2": Records(UTTERED, as_json, human),
+    "artemis-2-pairs": Records(UTTERED, as_csv, read_pairs, row_or_line),
+    "artemis-2-pairs-json": Records(UTTERED, as_json, read_pairs),
+    "speaker": Records(SPOKEN, as_csv, generated, row_or_line),
+    "speaker-json": Records(SPOKEN, as_json, generated),
+    "indexed": Records(
+        [{"key": 1, "value": [0, 1]}, {"key": 2, "value": []}, {"key": 3, "value": [1]}],
+        lambda pairs: b'{"categories": ["cat", "dog"], "objects": ' + as_mapping(pairs) + b"}",
+        read_tasks,
+    ),
+    "index": Records(["cat", "dog", "tie"], within("categories", {"objects": {"1": [0, 1], "2": [2]}}), read_tasks),
+    "object-lists": Records(PEOPLE, as_mapping, read_tasks),
+    "object-table": Records(OBJECTS, as_json, read_tasks),
+    "instances-images": Records(IMAGES, within("images", COCO), read_tasks),
+    "instances": Records(DRAWN, within("annotations", COCO), read_tasks, annotation),
+    "instances-categories": Records(CATEGORIES, within("categories", COCO), read_tasks, besides=NO_CATEGORY),
+    "masks-images": Records(IMAGES, within("images", COCO), instances, besides="stands there twice|image '[23].jpg'"),
+    "masks": Records(DRAWN, within("annotations", COCO), instances, annotation),
+    "masks-categories": Records(CATEGORIES, within("categories", COCO), instances, besides=NO_CATEGORY),
+    "scores": Records(SCORES, as_json, read_scores, besides=ABSENT),
+    "scores-csv": Records(SCORES, as_csv, read_scores, row_or_line, besides=ABSENT),
+    "score-mapping": Records(pairs_of("captioner", "score", SCORES), as_mapping, read_scores, besides=ABSENT),
+    "ratings": Records(RATED, as_csv, lambda path: ratings([path]), row_or_line),
+    "ratings-json": Records(RATED, as_json, lambda path: ratings([path])),
+    "vectors": Records(VECTORS, as_vectors, lambda path: read_file(str(path), set(WORDS)), row_or_line, besides=BINARY),
+}
+
+
+def files_of(kind: Records) -> Iterator[tuple[bytes, str]]:
+    """(content, what names the record at fault in a message), of those that can be written."""
+    for place, changed in damaged_records(kind.records, kind.many):
+        try:
+            content = kind.write(changed)
+        except Exception:  # Of what a table or an archive cannot hold there is no file.
+            continue
+        yield content, rf"{kind.named(place + 1, changed[place])}|{kind.besides}"
+
+
+@pytest.mark.filterwarnings("ignore")  # Of pandas, which guesses dates.
+@pytest.mark.parametrize("name", KINDS)
+def test_the_record_at_fault_is_named(name: str, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    path = tmp_path / kind.file
+    path.write_bytes(kind.write(kind.records))
+    kind.read(path)
+    told: Counter[str] = Counter()
+    for content, naming in files_of(kind):
+        path.write_bytes(content)
+        at_fault = rf"^{re.escape(str(path))}\b.*(?:{naming})"
+        told[outcome(lambda: kind.read(path), f"{content[:2000]!r}", naming=at_fault)] += 1
+    assert min(told["read"], told["refused"]) > kind.many / 50
