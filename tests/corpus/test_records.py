@@ -45,7 +45,7 @@ from judge.corpus.reading import ReadOptions, read_captions
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.text.vectors.files import read_file
 
-MANY = 1000
+MANY = 300
 Row = dict[str, Any]
 LINES = 1
 """A table's header is its first line."""
