@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from judge.corpus.columnar import read_arrow, read_parquet
-from judge.corpus.ids import is_encodable
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
+from judge.utils.files import is_encodable
 from judge.utils.opening import read_text
 
 DICT, STATE = "dataset_dict.json", "state.json"

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
 
-from judge.corpus.ids import is_encodable, kind_of
+from judge.corpus.ids import kind_of
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
+from judge.utils.files import is_encodable
 from judge.utils.limits import CELL, ROW, TEXT, refuse_large
 from judge.utils.opening import open_regular
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from judge.corpus.ids import is_encodable
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import MAX_FILE, SUFFIXES, find_archive
 from judge.masking.instances import Picture, Pixels
+from judge.utils.files import is_encodable
 from judge.utils.opening import NotRegularError, open_regular, size_of
 
 if TYPE_CHECKING:

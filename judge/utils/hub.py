@@ -52,10 +52,13 @@ def locate(reference: str, where: str) -> str:
     """The path of a checkpoint's folder, or its name on the hub.
 
     Raises:
-        JudgeError: a path without a folder.
+        JudgeError: a path without a folder; a pipe or the like in it, which whatever opens it would wait for.
     """
     path = Path(reference).expanduser()
     if path.is_dir():
+        for file in (*path.glob("*"), *path.glob("*/*")):
+            if file.exists() and not (file.is_file() or file.is_dir()):
+                raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
     if not reference.strip() or path.is_absolute() or reference.startswith((".", "~")):
         raise JudgeError("no such folder", where=where, mend="check the path")
