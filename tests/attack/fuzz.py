@@ -22,7 +22,7 @@ import yaml
 from mutations import LONGEST, as_json, mutated_bytes, mutated_values, outcome
 
 from attack.hostile import drawn, form_of
-from attack.kept_targets import detector_targets, store_targets
+from attack.kept_targets import captioner_targets, detector_targets, store_targets
 from attack.targets import Target, reader_targets
 
 Targets = Callable[[], Mapping[str, Target]]
@@ -30,7 +30,7 @@ Targets = Callable[[], Mapping[str, Target]]
 
 def all_targets() -> dict[str, Target]:
     """Name -> reader under attack."""
-    return reader_targets() | store_targets() | detector_targets()
+    return reader_targets() | store_targets() | detector_targets() | captioner_targets()
 
 
 SECONDS, BYTES = 5.0, 2**30
