@@ -36,7 +36,12 @@ def quiet() -> Iterator[None]:
             talk.enable_progress_bar()
 
 
-def first_line(error: Exception) -> str:
+def is_of_library(error: BaseException) -> bool:
+    """Whether a library found fault with what it read: also in Rust, whose panics are no Exceptions."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def first_line(error: BaseException) -> str:
     """What a library says, short enough for a line."""
     text = str(error).strip() or type(error).__name__
     return shorten(text.splitlines()[0].rstrip(" .:"), 160, placeholder=" ...")
@@ -79,10 +84,11 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
     from transformers import PreTrainedConfig
 
     try:
-        config: dict[str, Any] = PreTrainedConfig.get_config_dict(name)[0]
+        config: Any = PreTrainedConfig.get_config_dict(name)[0]
     except Exception as error:
         raise JudgeError(f"cannot be found ({first_line(error)})", where=where, mend=mend) from error
-    if not config.get("model_type"):
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(kind, str) or not kind:
         mend = "name the folder that holds it"
         raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend=mend)
-    return config
+    return dict(config)
