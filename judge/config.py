@@ -21,6 +21,7 @@ from pydantic import (
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
+from judge.utils.files import check_names
 from judge.utils.yaml_files import parse_yaml, read_text
 
 # Of --help, top to bottom.
@@ -935,23 +936,6 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         message = ", or ".join(text[0].lower() + text[1:] for text in messages)
         name = ".".join(map(str, [key, *entries]))
         raise JudgeError(f"'{name}': {message}", where=where, mend=f"see {flag} in {kind.command} --help") from None
-
-
-def check_names(value: object, *, where: str) -> None:
-    """Refuse paths and names that are not UTF-8, at any depth of ``value``: files of results could not hold them.
-
-    Raises:
-        JudgeError: there is one.
-    """
-    from judge.corpus.ids import is_encodable
-
-    if isinstance(value, Mapping):
-        value = (*value, *value.values())
-    if isinstance(value, str | Path) and not is_encodable(str(value)):
-        raise JudgeError(f"'{value}' is not UTF-8", where=where, mend="rename it, or name a place without such bytes")
-    if isinstance(value, list | tuple | set | frozenset):
-        for part in value:
-            check_names(part, where=where)
 
 
 def shown(kind: type[Settings], name: str) -> dict[str, str]:

@@ -12,10 +12,10 @@ from PIL import Image
 from torch import Tensor
 
 from judge.errors import JudgeError
-from judge.judges.hf_models import Captioner
+from judge.judges.hf_models import Captioner, loading
 from judge.judges.hf_prompts import ask, blank, usual_prompt
 from judge.training.memory import OutOfMemory, watched
-from judge.utils.hub import first_line
+from judge.utils.hub import quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class Writer:
         self.captioner, self.writing, self.device = captioner, writing, device
         self.dtype = torch.bfloat16 if writing.precision == "bf16" else torch.float32
         self.prompt = usual_prompt(captioner) if writing.prompt is None else writing.prompt
-        try:
-            ask(captioner, blank(), self.prompt)
-        except Exception as error:
-            what = f"its processor takes the prompt and pictures in a way not known here ({first_line(error)})"
-            mend = "choose another prompt or captioner"
-            raise JudgeError(what, where=f"--model {captioner.reference}", mend=mend) from error
+        where, mend = f"--model {captioner.reference}", "choose another prompt or captioner"
+        with loading("its processor takes the prompt and pictures in a way not known here", where, mend):
+            asked = self.ask(blank())
         self.most = writing.pictures_at_a_time(device)
         try:
             watched(lambda: captioner.model.to(device, self.dtype).eval())
         except OutOfMemory:
             raise self._too_large("the captioner") from None
+        # What its files say is only used by then.
+        with loading("it cannot caption: one of its files is at fault", where, "get it again"), quiet():
+            self.write([asked])
 
     def ask(self, picture: Image.Image) -> Asked:
         """See :func:`~judge.judges.hf_prompts.ask`."""

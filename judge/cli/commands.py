@@ -31,6 +31,7 @@ from judge.cli.shared import told_in_one_line
 from judge.cli.train import train
 from judge.cli.train_detector import train_detector
 from judge.errors import JudgeError
+from judge.utils.files import check_names
 from judge.utils.launch import is_main_process, tells_fault
 
 # A misspelt option, and the like: Typer has a class of its own for it, and no name.
@@ -71,9 +72,10 @@ class _Judge(TyperGroup):
             sys.exit(error.exit_code)
         sys.exit(found if isinstance(found, int) else 0)
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
+    def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
         with told_in_one_line(), _misuse_in_one_line():
-            return super().make_context(*args, **extra)
+            check_names(args)
+            return super().make_context(info_name, args, *others, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         with told_in_one_line(), _misuse_in_one_line():

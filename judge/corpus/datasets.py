@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from judge.corpus.columnar import read_arrow, read_parquet
-from judge.corpus.ids import is_encodable
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
+from judge.utils.files import is_encodable
+from judge.utils.limits import BYTES
 from judge.utils.opening import read_text
 
 DICT, STATE = "dataset_dict.json", "state.json"
-_MAX_JSON = 2**24
 _LONGEST = 255  # Of a file's name, in bytes, on every usual file system.
 _SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+(?:-[0-9a-f]+)?")
 _SPLIT = re.compile(r"(?:train|training|valid|validation|val|dev|test|testing|eval|evaluation)", re.IGNORECASE)
@@ -116,8 +116,7 @@ def _parquet(root: Path, path: Path) -> Part:
 
 def _describe(path: Path) -> dict[str, object]:
     try:
-        if path.stat().st_size > _MAX_JSON:
-            raise JudgeError("is over 16 MB", where=str(path), mend="save the data set again")
+        BYTES.refuse(path.stat().st_size, str(path), instead="save the data set again")
         value = load_json(read_text(path), source=str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)

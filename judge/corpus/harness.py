@@ -24,9 +24,8 @@ from collections.abc import Sequence
 from judge.corpus.ids import canonical_id
 from judge.corpus.tables import Row
 from judge.errors import JudgeError
+from judge.utils.limits import LISTED
 
-# Five captions are 300 characters; more than this is no list of captions, and parsing it costs memory.
-_MAX_LIST = 1_000_000
 # In lmms-eval's copy of COCO, question_id is the file name; its id is a row number.
 _DOCUMENT_IDS = ("image_id", "img_id", "image_name", "file_name", "filename", "question_id")
 
@@ -84,18 +83,18 @@ def parse_list(text: str, *, where: str) -> list[str]:
     """The captions in the text of a JSON or Python list; a text that is no list is one caption.
 
     Raises:
-        JudgeError: begins like a list but is none, or holds something other than texts.
+        JudgeError: begins like a list but is none, or holds something other than texts; is longer than ``LISTED``.
     """
     if not text.lstrip().startswith("["):
         return [text]
+    LISTED.refuse(len(text), where)  # Parsing it costs memory.
     value: object = None
-    if len(text) <= _MAX_LIST:
-        for parse in (json.loads, ast.literal_eval):  # neither runs anything
-            try:
-                value = parse(text.strip())
-                break
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
+    for parse in (json.loads, ast.literal_eval):  # neither runs anything
+        try:
+            value = parse(text.strip())
+            break
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
     if not isinstance(value, list) or not all(isinstance(caption, str) for caption in value):
         mend = "write it as a JSON list of texts"
         raise JudgeError("looks like a list of captions but is none", where=where, mend=mend)

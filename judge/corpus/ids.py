@@ -7,6 +7,8 @@ import numbers
 import re
 import unicodedata
 
+from judge.utils.files import is_encodable
+
 _SUFFIX = re.compile(r"\.(?:jpe?g|png|bmp|gif|webp|tiff?|heic|avif)$", re.IGNORECASE)
 _DIGITS = re.compile(r"(-?)0*([0-9]+)(?:\.0+)?")
 # COCO numbers its pictures with twelve digits, whatever folder they lie in.
@@ -57,15 +59,6 @@ def _from_text(value: str) -> str:
     if (found := _COCO.fullmatch(name)) and ("://" not in name or "coco" in name.lower()):
         return found[1].lstrip("0") or "0"
     return name
-
-
-def is_encodable(text: str) -> bool:
-    """Whether ``text`` can be written as UTF-8; half of a surrogate pair (JSON allows one) cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def kind_of(value: object) -> str:

@@ -13,11 +13,12 @@ from judge.corpus.coco import Choice, Found, find_captions
 from judge.corpus.columns import CAPTIONS, columns_for, wanted_columns
 from judge.corpus.entries import MISSING, image_id
 from judge.corpus.files import read_document
-from judge.corpus.ids import is_encodable, kind_of
+from judge.corpus.ids import kind_of
 from judge.corpus.tables import Row
 from judge.corpus.visual_genome import COCO_IDS, IMAGE_DATA, is_regions, with_coco_ids
 from judge.errors import JudgeError
 from judge.types import Captions, Side
+from judge.utils.files import is_encodable
 from judge.utils.limits import CHARACTERS
 
 _CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"

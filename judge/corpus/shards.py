@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
 
-from judge.corpus.ids import is_encodable, kind_of
+from judge.corpus.ids import kind_of
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
-from judge.utils.limits import CELL, ROW, TEXT, refuse_large
+from judge.utils.files import is_encodable
+from judge.utils.limits import CELL, MEMBER, ROW, SHARDS, TEXT, refuse_large
 from judge.utils.opening import open_regular
 
 KEY = "__key__"
-MAX_SHARDS = 100_000
-MAX_TEXT = 2**20
 #: Members that are texts; each is a column of that name.
 TEXTS = ("txt", "text", "caption", "cls")
 FIELDS = "json"
@@ -67,7 +66,7 @@ def find_shards(path: Path) -> list[Path]:
     ``shards/{00000..00009}.tar``.
 
     Raises:
-        JudgeError: a file of the range is not there; more than ``MAX_SHARDS``.
+        JudgeError: a file of the range is not there; more than ``SHARDS``.
     """
     if path.is_dir():
         return sorted(found for found in path.glob("*.tar") if not found.name.startswith("."))
@@ -213,8 +212,7 @@ def _check_amount(size: int, samples: int, source: str) -> None:
 
 def _read_text(file: BinaryIO, member: Member, source: str) -> str:
     where = f"{source}, {member.name[:100]}"
-    if member.size > MAX_TEXT:
-        raise JudgeError(f"is {member.size:,} bytes, which no caption is", where=where, mend="leave it out")
+    MEMBER.refuse(member.size, where, instead="leave it out")
     file.seek(member.offset)
     try:
         return file.read(member.size).decode("utf-8-sig")
@@ -241,9 +239,9 @@ def _expand(text: str) -> list[str]:
     width = len(first) if first.startswith("0") else 0
     rests = _expand(after)
     numbers = range(int(first[:9]), int(last[:9]) + 1)
-    if len(first) > 9 or len(last) > 9 or not numbers or len(numbers) * len(rests) > MAX_SHARDS:
-        what = f"the range {{{first[:20]}..{last[:20]}}} is empty or has over {MAX_SHARDS:,} files"
-        raise JudgeError(what, where=text[:200], mend="write it like shards/{00000..00009}.tar")
+    if len(first) > 9 or len(last) > 9 or not numbers or len(numbers) * len(rests) > SHARDS.value():
+        what = f"the range {{{first[:20]}..{last[:20]}}} is empty or {SHARDS.fault()}"
+        raise JudgeError(what, where=text[:200], mend=SHARDS.raise_it("write it like shards/{00000..00009}.tar"))
     return [f"{before}{number:0{width}d}{rest}" for number in numbers for rest in rests]
 
 

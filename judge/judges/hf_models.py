@@ -20,7 +20,7 @@ from torch import nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
-from judge.utils.hub import first_line, knows_words, locate, quiet, read_config
+from judge.utils.hub import first_line, is_of_library, knows_words, locate, quiet, read_config
 
 Layout = Literal["causal", "decoder", "encoder"]
 """Where a prompt goes: ``causal``, among the tokens that the answer continues, pictures among them or before them
@@ -244,9 +244,9 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
     """
     try:
         yield
-    except JudgeError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, JudgeError) or not is_of_library(error):
+            raise
         if "trust_remote_code" in str(error):
             raise _needs_code(where) from error
         if "safetensors" in str(error) and isinstance(error, OSError):

@@ -22,12 +22,10 @@ from judge.corpus.harness import row_number
 from judge.corpus.ids import canonical_id
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
 from judge.errors import JudgeError
-from judge.utils.limits import refuse_large
+from judge.utils.limits import PICTURE, refuse_large
 from judge.utils.opening import regular
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
-# A picture of MAX_PIXELS takes a quarter of this without any compression.
-MAX_FILE = 2**30
 # Groups of rows of Parquet files that stay in memory; `datasets` writes a hundred pictures to a group.
 _GROUPS = 4
 _PICTURES = (("image", "img", "picture", "photo"), ("jpg", "jpeg", "png", "webp"))
@@ -140,9 +138,7 @@ class ShardPictures:
             raise JudgeError("no such picture", where=where, mend="check --images")
         number, member = self.members[name]
         shard = self.shards[number]
-        if member.size > MAX_FILE:
-            what = f"is {member.size / 2**30:.1f} GB, which no picture is"
-            raise JudgeError(what, where=where, mend="leave it out")
+        PICTURE.refuse(member.size / 2**30, where, instead="leave it out")
         try:
             if _state(shard) != self.states[number]:
                 raise _changed(shard)

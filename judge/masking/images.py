@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from judge.corpus.ids import is_encodable
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
-from judge.masking.archives import MAX_FILE, SUFFIXES, find_archive
+from judge.masking.archives import SUFFIXES, find_archive
 from judge.masking.instances import Picture, Pixels
+from judge.utils.files import is_encodable
+from judge.utils.limits import PICTURE
 from judge.utils.opening import NotRegularError, open_regular, size_of
 
 if TYPE_CHECKING:
@@ -182,9 +183,7 @@ def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
 def _read_bytes(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            if (size := size_of(file)) > MAX_FILE:
-                what = f"is {size / 2**30:.1f} GB, which no picture is"
-                raise JudgeError(what, where=str(path), mend=_NOT_A_PICTURE)
+            PICTURE.refuse(size_of(file) / 2**30, str(path), instead=_NOT_A_PICTURE)
             return file.read()
     except (NotRegularError, IsADirectoryError):
         raise JudgeError("is not a regular file", where=str(path), mend=_NOT_A_PICTURE) from None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,29 +28,18 @@ def unguard(cell: str) -> str:
 
 
 def rows_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as CSV, their texts and headings guarded; numbers stay numbers."""
-    guarded = [[guard(cell) if isinstance(cell, str) else cell for cell in row] for row in (columns, *rows)]
+    """Rows as :func:`table_csv` writes a table; whole numbers stay so beside cells that are None, which are empty."""
+    import pandas as pd
 
-    def write(quoting: int) -> str:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n", quoting=quoting).writerows(guarded)  # type: ignore[arg-type]
-        return text.getvalue()
-
-    return _quoted(write)
+    return table_csv(pd.DataFrame(map(list, rows), columns=list(columns), dtype=object))
 
 
 def table_csv(table: pd.DataFrame, **how: Any) -> str:
-    """A table as :func:`rows_csv` writes it. ``how``: further options of ``DataFrame.to_csv``."""
-    guarded = _changed(table, guard)
-    return _quoted(
-        lambda quoting: str(guarded.to_csv(index=False, lineterminator="\n", quoting=quoting, **how))  # type: ignore[call-overload]
-    )
-
-
-def _quoted(write: Callable[[int], str]) -> str:
-    text = write(csv.QUOTE_MINIMAL)
+    """A table as CSV, its texts and headings guarded. ``how``: further options of ``DataFrame.to_csv``."""
+    write = partial(_changed(table, guard).to_csv, index=False, lineterminator="\n", **how)
+    text = str(write())
     # Python before 3.13 does not quote a carriage return, and readers take it for the end of a row.
-    return write(csv.QUOTE_NONNUMERIC) if "\r" in text else text
+    return str(write(quoting=csv.QUOTE_NONNUMERIC)) if "\r" in text else text
 
 
 def read_guarded(table: pd.DataFrame) -> pd.DataFrame:

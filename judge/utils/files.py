@@ -9,7 +9,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -197,6 +197,30 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
     known = bool(reference) and folder.is_dir()  # Of "" pathlib makes the folder that one happens to be in.
     files = sorted(path for path in folder.iterdir() if path.is_file()) if known else []
     return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+
+
+def is_encodable(text: str) -> bool:
+    """Whether ``text`` can be written as UTF-8; half of a surrogate pair (JSON allows one) cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_names(value: object, *, where: str = "") -> None:
+    """Refuse paths and names that are not UTF-8, at any depth of ``value``: files of results could not hold them.
+
+    Raises:
+        JudgeError: there is one.
+    """
+    if isinstance(value, Mapping):
+        value = (*value, *value.values())
+    if isinstance(value, str | Path) and not is_encodable(str(value)):
+        raise JudgeError(f"'{value}' is not UTF-8", where=where, mend="rename it, or name a place without such bytes")
+    if isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            check_names(part, where=where)
 
 
 def named_alike(path: Path) -> str:

@@ -36,7 +36,12 @@ def quiet() -> Iterator[None]:
             talk.enable_progress_bar()
 
 
-def first_line(error: Exception) -> str:
+def is_of_library(error: BaseException) -> bool:
+    """Whether a library found fault with what it read: also in Rust, whose panics are no Exceptions."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def first_line(error: BaseException) -> str:
     """What a library says, short enough for a line."""
     text = str(error).strip() or type(error).__name__
     return shorten(text.splitlines()[0].rstrip(" .:"), 160, placeholder=" ...")
@@ -52,10 +57,13 @@ def locate(reference: str, where: str) -> str:
     """The path of a checkpoint's folder, or its name on the hub.
 
     Raises:
-        JudgeError: a path without a folder.
+        JudgeError: a path without a folder; a pipe or the like in it, which whatever opens it would wait for.
     """
     path = Path(reference).expanduser()
     if path.is_dir():
+        for file in (*path.glob("*"), *path.glob("*/*")):
+            if file.exists() and not (file.is_file() or file.is_dir()):
+                raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
     if not reference.strip() or path.is_absolute() or reference.startswith((".", "~")):
         raise JudgeError("no such folder", where=where, mend="check the path")
@@ -76,10 +84,11 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
     from transformers import PreTrainedConfig
 
     try:
-        config: dict[str, Any] = PreTrainedConfig.get_config_dict(name)[0]
+        config: Any = PreTrainedConfig.get_config_dict(name)[0]
     except Exception as error:
         raise JudgeError(f"cannot be found ({first_line(error)})", where=where, mend=mend) from error
-    if not config.get("model_type"):
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(kind, str) or not kind:
         mend = "name the folder that holds it"
         raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend=mend)
-    return config
+    return dict(config)

@@ -23,11 +23,13 @@ class Limit:
         variable: its name.
         default: what holds where the variable is not set.
         what: what is counted, in words.
+        of: what may not have more, in words.
     """
 
     variable: str
     default: float
     what: str
+    of: str
 
     def value(self) -> float:
         """The limit now.
@@ -41,17 +43,17 @@ class Limit:
         except ValueError:
             limit = 0.0
         if not 0 < limit < 2**30:
-            mend = f"set it to {2 * self.default:g}, say; unset it is {self.default:g}"
+            mend = f"set it to {2 * self.default:.10g}, say; unset it is {self.default:.10g}"
             raise JudgeError(f"'{told}' is no number of {self.what}", where=self.variable, mend=mend)
         return limit
 
     def fault(self) -> str:
         """What is said of a file that is over the limit."""
-        return f"has over {self.value():,.0f} {self.what}"
+        return f"has over {self.value():,.10g} {self.what}"
 
     def raise_it(self, instead: str = "") -> str:
         """How to mend that: ``instead``, or a higher limit."""
-        way = f"set the environment variable {self.variable} to more than {self.value():g}"
+        way = f"set the environment variable {self.variable} to more than {self.value():.10g}"
         return f"{instead}, or {way}" if instead else way
 
     def refuse(self, count: float, source: str, *, instead: str = "") -> None:
@@ -64,13 +66,21 @@ class Limit:
             raise JudgeError(self.fault(), where=source, mend=self.raise_it(instead))
 
 
-MEMORY = Limit("JUDGE_READ_MEMORY", 4, "GB")
-DEPTH = Limit("JUDGE_READ_DEPTH", 40, "lists or mappings in each other")
-VALUES = Limit("JUDGE_READ_VALUES", 500_000, "values, those counted that aliases repeat")
-BYTES = Limit("JUDGE_READ_BYTES", 4 * 2**20, "bytes")
-CELLS = Limit("JUDGE_READ_CELLS", 250_000, "cells")
-CHARACTERS = Limit("JUDGE_READ_CHARACTERS", 50_000, "characters")
-LIMITS = MEMORY, DEPTH, VALUES, BYTES, CELLS, CHARACTERS
+# docs/reference/file-formats.md has a table of them all.
+LIMITS = (
+    MEMORY := Limit("JUDGE_READ_MEMORY", 4, "GB", "what is read of a file, in memory"),
+    DEPTH := Limit("JUDGE_READ_DEPTH", 40, "lists or mappings in each other", "YAML, a pickle"),
+    VALUES := Limit("JUDGE_READ_VALUES", 500_000, "values, those counted that aliases repeat", "YAML, a pickle"),
+    BYTES := Limit("JUDGE_READ_BYTES", 4 * 2**20, "bytes", "a YAML file, a description of a data set"),
+    CELLS := Limit("JUDGE_READ_CELLS", 250_000, "cells", "an Excel sheet"),
+    CHARACTERS := Limit("JUDGE_READ_CHARACTERS", 50_000, "characters", "a caption"),
+    LISTED := Limit("JUDGE_READ_LISTED", 1_000_000, "characters", "a text that lists captions"),
+    SHARDS := Limit("JUDGE_READ_SHARDS", 100_000, "files", "a range of shards"),
+    MEMBER := Limit("JUDGE_READ_MEMBER", 2**20, "bytes", "a text or JSON member of a shard"),
+    PICTURE := Limit("JUDGE_READ_PICTURE", 1, "GB", "a picture's file"),
+    WIDTH := Limit("JUDGE_READ_WIDTH", 100_000, "numbers", "a word vector"),
+    WORD := Limit("JUDGE_READ_WORD", 100_000, "bytes", "a word that has a vector"),
+)
 
 
 def memory_limit() -> int:

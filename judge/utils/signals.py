@@ -16,6 +16,7 @@ from judge.utils.launch import fault_told, is_main_process, launched, shared_sto
 _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # A second signal that comes sooner is the same wish: a terminal and whatever passes signals on both send one.
 _AGAIN = 1.0
+_SOON = 0.1  # An import that goes on is asked for its end as often.
 _first: tuple[int, float] | None = None
 _reminding = False
 _reminder: threading.Timer | None = None
@@ -75,15 +76,16 @@ def tell_interrupt(number: int) -> None:
 
 
 def _heed(number: int, frame: FrameType | None) -> None:
+    """Raise; but never within an import, of which C++ that calls Python (torch's does) would abort the process."""
     global _first, _reminding  # noqa: PLW0603 - signals are the process's
-    if _first is None:
-        _first = number, time.monotonic()
-        _remind(number)
-        raise Interrupted(number)
-    if _reminding:
-        _reminding = False
-        if not _is_ending():
-            _remind(number)
+    if _first is None or _reminding:
+        known, _reminding = _first is not None, False
+        _first = _first or (number, time.monotonic())
+        if known and _is_ending():
+            return
+        importing = _is_importing(frame)
+        _remind(number, _SOON if importing else _AGAIN)
+        if not importing:
             raise Interrupted(number)
         return
     # A launcher that has sent one sends SIGTERM, and much later SIGKILL.
@@ -91,8 +93,14 @@ def _heed(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)
 
 
-def _remind(number: int) -> None:
-    """Some libraries drop whatever is raised while they are imported: the interrupt is raised again, a little later."""
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _remind(number: int, seconds: float = _AGAIN) -> None:
+    """Some libraries drop whatever is raised in what they call: the interrupt is raised again, a little later."""
     global _reminder  # noqa: PLW0603
 
     def again() -> None:
@@ -103,7 +111,7 @@ def _remind(number: int) -> None:
         else:
             signal.raise_signal(number)
 
-    _reminder = timer = threading.Timer(_AGAIN, again)
+    _reminder = timer = threading.Timer(seconds, again)
     timer.daemon = True
     with suppress(RuntimeError):  # The interpreter is ending, and with it this process.
         timer.start()

@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import psutil
 import yaml
 from mutations import LONGEST, as_json, mutated_bytes, mutated_values, outcome
 
-from attack.kept_targets import detector_targets, store_targets
+from attack.hostile import drawn, form_of
+from attack.kept_targets import captioner_targets, detector_targets, store_targets
 from attack.targets import Target, reader_targets
 
 Targets = Callable[[], Mapping[str, Target]]
@@ -28,7 +30,7 @@ Targets = Callable[[], Mapping[str, Target]]
 
 def all_targets() -> dict[str, Target]:
     """Name -> reader under attack."""
-    return reader_targets() | store_targets() | detector_targets()
+    return reader_targets() | store_targets() | detector_targets() | captioner_targets()
 
 
 SECONDS, BYTES = 5.0, 2**30
@@ -70,10 +72,13 @@ def _as_yaml(value: Any) -> bytes:
     return yaml.safe_dump(value, sort_keys=False).encode("utf-8", "surrogatepass")
 
 
-def attack(target: Target, folder: Path, *, count: int, seed: int, told: Any = None, skip: int = -1) -> Counter[str]:
+def attack(
+    target: Target, folder: Path, *, count: int, seed: int, hostile: int = 0, told: Any = None, skip: int = -1
+) -> Counter[str]:
     """Damage the files of ``target`` in turn, ``count`` times in all; how many were read, and how many refused.
 
     Args:
+        hostile: further inputs, with hostile values in the place of a file's own; none of files without texts.
         told: a shared number that says which input is being read.
         skip: inputs up to this one are not read.
     """
@@ -81,11 +86,14 @@ def attack(target: Target, folder: Path, *, count: int, seed: int, told: Any = N
     files = sorted(path for path in folder.glob(target.damaged) if path.is_file())
     assert outcome(lambda: target.read(folder), "as it was", longest=LONGEST) == "read"
     found: Counter[str] = Counter()
-    each = -(-count // len(files))
+    each, also = -(-count // len(files)), -(-hostile // len(files))
     number = 0
     for path in files:
         whole = path.read_bytes()
-        for content in target.inputs or damages(path, each, random.Random(f"{seed} {path.name}").randrange(2**32)):
+        number_of = random.Random(f"{seed} {path.name}").randrange(2**32)
+        form = form_of(path) if also and not target.inputs else None
+        further = drawn(form, also, number_of) if form else ()
+        for content in target.inputs or chain(damages(path, each, number_of), further):
             number += 1
             if told is not None:
                 told.value = number
@@ -106,7 +114,7 @@ def watched(
     Args:
         name: of the target, one of ``targets()``.
         folder: to work in; what is there goes.
-        count, seed: as of :func:`attack`.
+        count, seed: as of :func:`attack`; half as many inputs are hostile besides.
         targets: a function at the top of a module, as it travels to the process.
 
     Returns:
@@ -120,7 +128,7 @@ def watched(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         told, answers = context.Value("q", 0), context.Queue()
-        how = {"count": count, "seed": seed, "told": told, "skip": skip}
+        how = {"count": count, "seed": seed, "hostile": count // 2, "told": told, "skip": skip}
         child = context.Process(target=_attacked, args=(targets, name, folder, answers, how))
         child.start()
         what = _watch(child, told)

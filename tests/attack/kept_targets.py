@@ -1,10 +1,11 @@
-"""More that the fuzzer damages: what runs keep for themselves, weights of detectors, and attributions."""
+"""More that the fuzzer damages: what runs keep for themselves, what networks say of themselves, and attributions."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +16,13 @@ from report.test_attributed import write as write_attributions
 
 from attack.targets import Target
 from judge.captioning.notes import Notes
+from judge.commands.train import _write_index
+from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.masking.cache import Cached
 from judge.masking.detectors.weights import _MARK
+from judge.masking.finished import Finished
 from judge.masking.instances import Picture, from_mask
+from judge.masking.sheet import Tile
 from judge.report.attributed import read_attributed
 from judge.utils.kept import telling
 from judge.utils.listed import read_list, write_list
@@ -46,6 +51,9 @@ def store_targets() -> dict[str, Target]:
         "features": Target(_write_features, kept(_read_features), "*/*"),
         "detections": Target(_detect, kept(_detect), "**/*.json"),
         "notes": Target(_write_notes, kept(lambda folder: Notes(folder / "notes", "key"))),
+        "trials": Target(_write_trials, kept(_read_trials)),
+        "batches": Target(_write_batches, kept(_read_batches), "batches.jsonl"),
+        "judges": Target(_write_judges, kept(_write_judges)),
         "list": Target(lambda folder: write_list(folder, "run"), read_list, ".caption-judge"),
         "attributions": Target(lambda folder: write_attributions(folder, {}), read_attributed, "**/*.*"),
     }
@@ -123,6 +131,63 @@ def _write_notes(folder: Path) -> None:
     notes = Notes(folder / "notes", "key")
     notes.add({("1", "a"): "a man"})
     notes.add({("2", "b"): "two dogs", ("3", "c"): "犬"})
+
+
+def _write_trials(folder: Path) -> None:
+    (folder / TRIALS).write_bytes(b"".join(_line(key, [{"value": 0.5, "low": None, "seconds": 1.0}]) for key in "ab"))
+
+
+def _read_trials(folder: Path) -> None:
+    """As the next command does, which has others to measure."""
+    place: Any = SimpleNamespace(store=folder, writing=nullcontext)
+    measure_trials([], place, workers=1, progress=None)
+
+
+def _write_batches(folder: Path) -> None:
+    finished = Finished(folder, folder / "masked", "key")
+    (folder / "masked").mkdir()
+    for name in "ab":
+        (folder / "masked" / name).write_bytes(b"picture")
+        panel = np.zeros((4, 4, 3), np.uint8)
+        finished.add(name, [[name, name, 1, 0.5]], [Tile(name, (panel, panel))])
+
+
+def _read_batches(folder: Path) -> None:
+    finished = Finished(folder, folder / "masked", "key")
+    for name in "abc":
+        finished.take(name)
+
+
+def _write_judges(folder: Path) -> None:
+    """As ``judge train`` does: what is there is added to."""
+    member = SimpleNamespace(key="0", side="human", index=0, seed=0, split=SimpleNamespace(fold=0))
+    job: Any = SimpleNamespace(evidence=SimpleNamespace(captioner="x"), metrics=(), judge="linear", member=member)
+    _write_index(folder, [job])
+
+
+def captioner_targets() -> dict[str, Target]:
+    """What checkpoints say of themselves, beside their weights: each file of JSON in turn."""
+    families = ("git", "vit_gpt2", "blip", "llava")
+    return {name: Target(partial(_captioner, name), _caption, "*.json", costly=True) for name in families}
+
+
+def _captioner(family: str, folder: Path) -> None:
+    from helpers import save_captioner
+
+    save_captioner(folder, family)
+
+
+def _caption(folder: Path) -> None:
+    """As ``judge caption`` does, of one picture."""
+    import torch
+    from PIL import Image
+
+    from judge.captioning.writer import Writer, Writing
+    from judge.judges.hf_models import check_captioner, load_captioner
+
+    check_captioner(str(folder), where="--model")
+    writer = Writer(load_captioner(str(folder), where="--model"), Writing(max_tokens=3), torch.device("cpu"))
+    writer.write([writer.ask(Image.new("RGB", (40, 30)))])
 
 
 def detector_targets() -> dict[str, Target]:

@@ -123,6 +123,20 @@ def test_an_interrupt_at_any_moment_leaves_no_traceback(
     assert (command.process.returncode, told) == (128 + number, INTERRUPTED)
 
 
+def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
+    """Raised within it, it would end the process by an abort where C++ calls Python, as torch's does."""
+    (tmp_path / "slow.py").write_text(
+        "import os\nos.kill(os.getpid(), 2)\nfor _ in range(10**7): pass\nprint('whole')\n"
+    )
+    code = "import judge.utils.signals as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    told = os.environ | {"PYTHONPATH": path}
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, env=told, capture_output=True, text=True, timeout=50, check=False)
+    assert done.stdout == "whole\n"
+    assert done.stderr.endswith("judge.utils.signals.Interrupted: 2\n")
+
+
 def test_a_second_signal_ends_at_once_and_one_at_the_end_is_silent(tmp_path: Path) -> None:
     """A command that takes its time to end; and one that is done, but whose interpreter is not."""
     code = """
@@ -131,8 +145,8 @@ from judge.cli import main
 from judge.cli.commands import app
 import judge.cli.demo, atexit
 def slow():
-    print("there", flush=True)
     try:
+        print("there", flush=True)
         time.sleep(60)
     finally:
         time.sleep(60)

@@ -19,7 +19,7 @@ import pytest
 import torch
 import transformers as tf
 import yaml
-from helpers import done_well, judge, refusal, save_captioner
+from helpers import done_well, fault_of, judge, refusal, save_captioner
 from judges.test_huggingface import EOS, FAMILIES, IDS, PATCH, PICTURE, UNK, ByHand
 from PIL import Image
 from typer.testing import Result
@@ -261,6 +261,32 @@ class Folder:
     def left(self) -> list[str]:
         """What lies beside the inputs."""
         return sorted(path.name for path in self.root.iterdir() if path.name not in {"pictures", "instances.json"})
+
+
+@pytest.mark.parametrize(
+    ("file", "said", "told"),
+    [
+        ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
+        ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is at fault ("),
+        ("generation_config.json", {"bos_token_id": 1e999}, "it cannot caption: one of its files is at fault ("),
+        ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
+    ],
+)
+def test_a_file_at_fault_is_told_in_one_line(
+    file: str, said: dict[str, Any], told: str, checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
+    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | said))
+    assert f": {told}" in fault_of(write, folder, [])
+
+
+def test_a_panic_in_rust_is_told_too(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
+    said = json.loads((folder / "tokenizer.json").read_text())
+    said["post_processor"]["special_tokens"] = {}
+    (folder / "tokenizer.json").write_text(json.dumps(said))
+    line = fault_of(write, folder, [])
+    assert "its processor takes the prompt" in line or "tokenizer or image processor" in line
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ GOOD = tar_bytes([("1.txt", b"a man")])
         (tar_bytes([("1.json", b"[1]")]), "1.json: is a list, not an object. Give an object of fields."),
         (tar_bytes([("1.json", b'{"a": 1, "a": 2}')]), "1.json: key 'a' occurs twice in one object."),
         (tar_bytes([("1.json", b"{")]), "1.json: not JSON (Expecting property name"),
-        (tar_bytes([("1.txt", b"x" * 2**21)]), "1.txt: is 2,097,152 bytes, which no caption is."),
+        (tar_bytes([("1.txt", b"x" * 2**21)]), "1.txt: has over 1,048,576 bytes. Leave it out, or set "),
         (tar_bytes([("1.json", b'{"caption": 3}')]), "sample '1', field 'caption': caption is a number."),
         (tar_bytes([("1.txt", b"a"), ("2.jpg", b"")]), "sample '2', field 'txt': caption is missing."),
         (tar_bytes([("a/", b"")]), "tar archive holds something else" if os.name == "nt" else "holds no records."),

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.corpus.ids import canonical_id, is_encodable
+from judge.corpus.ids import canonical_id
+from judge.utils.files import is_encodable
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) ->
     for content in (*written("parquet", "xlsx"), b" " * 101, b"[" * 90, b"a\n" * 9):
         told = fault(write(content))
         assert "of memory when it is read. Keep only" in told
-        assert told.endswith("or set the environment variable JUDGE_READ_MEMORY to more than 3.72529e-07 (GB).")
+        assert told.endswith("or set the environment variable JUDGE_READ_MEMORY to more than 3.725290298e-07 (GB).")
     monkeypatch.setenv("JUDGE_READ_MEMORY", "much")
     told = fault_of(read_captions, write(b"[]"), side="human")
     assert told == "JUDGE_READ_MEMORY: 'much' is no number of GB. Set it to 8, say; unset it is 4."

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -632,6 +635,32 @@ def test_nothing_there(tmp_path: Path) -> None:
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     (tmp_path / "config.json").write_text("{", "utf-8")
     assert "cannot be found" in refused(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors", "chat_templates/x.jinja"])
+def test_a_pipe_is_refused_before_anybody_waits_for_it(file: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).unlink(missing_ok=True)
+    os.mkfifo(folder / file)
+    # In a process of its own: one that waits for a pipe does not end.
+    code = """
+import sys
+from judge.judges.hf_models import check_captioner, load_captioner, load_processors
+from judge.judges.readers import load_reader
+from judge.text.vectors.pretrained import read_embeddings
+for read in (load_captioner, lambda x: check_captioner(x, where=x), load_processors, load_reader,
+             lambda x: read_embeddings(x, set())):
+    try:
+        read(sys.argv[1])
+    except Exception as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, timeout=120, check=True)
+    told = done.stdout.splitlines()
+    assert len(told) == 5
+    assert all(line.endswith(f": {file} is not a regular file. Remove it.") for line in told)
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers", "accelerate", "peft"])

@@ -124,8 +124,8 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_picture(place["shards"], "000000000009.png")
     with one_line(f"{place['saved']}, data-00001-of-00002.arrow, record 3, field 'image': is not a picture"):
         read_picture(place["saved"], "9.jpg")
-    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: is 0.0 GB, which no picture is"):
-        patch.setattr(archives, "MAX_FILE", 10)
+    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 1e-08 GB. Leave it out"):
+        patch.setenv("JUDGE_READ_PICTURE", "1e-8")
         read_picture(place["shards"], "000000000000.png")
     other = {"bytes": b"", "path": ""}
     rows: list[dict[str, Any]] = [{"id": 1, "image": {"bytes": b"x", "path": "x"}, "depth": other}]

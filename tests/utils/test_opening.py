@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import fault_of
+from helpers import fault_of, judge
 
 from judge.config import RunConfig, make_config, read_settings
 from judge.corpus.shards import find_shards, read_shards
@@ -58,6 +58,15 @@ def test_devices_folders_and_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_names_that_are_not_utf_8_are_refused_first(given: dict[str, object]) -> None:
     line = fault_of(make_config, {"human": "a.json", **given}, RunConfig)
     assert "is not UTF-8. Rename it" in line
+
+
+@pytest.mark.parametrize(
+    "command", ["report o", "compare a b --out o", "data show o", "data check artemis-v1 o", "demo --out o"]
+)
+def test_commands_without_settings_refuse_such_names_too(command: str) -> None:
+    done = judge(*(word + "\udcff" * (word == "o") for word in command.split()))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("' is not UTF-8. Rename it, or name a place without such bytes.\n")
 
 
 @pytest.mark.parametrize("name", ["seeds", "refits", "resamples", "folds", "workers", "batch_size", "epochs"])

@@ -9,9 +9,8 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.text.vectors.reader import AGAIN, UNREADABLE, FloatArray32, Rows, damaged, decode, finite
+from judge.utils.limits import WORD
 
-# No word of any file at hand has a tenth of it; where the next end of a word lies further off, the format is another.
-_MAX_WORD = 100_000
 _PIECE = 2**20
 
 
@@ -51,7 +50,7 @@ class _Records:
     def __init__(self, stream: io.BufferedReader, source: str) -> None:
         self.stream, self.source = stream, source
         self.record = 0
-        self._piece, self._at = b"", 0
+        self._piece, self._at, self._longest = b"", 0, int(WORD.value())
 
     @property
     def where(self) -> str:
@@ -73,11 +72,12 @@ class _Records:
         """The bytes before the next ``end`` (one byte), which is skipped.
 
         Raises:
-            JudgeError: there is none, or none within ``_MAX_WORD`` bytes.
+            JudgeError: there is none, or none within ``WORD``.
         """
-        while (found := self._piece.find(end, self._at, self._at + _MAX_WORD)) < 0:
-            if len(self._piece) >= self._at + _MAX_WORD:
-                raise JudgeError("no word begins here, so it is damaged", where=self.where, mend=AGAIN)
+        while (found := self._piece.find(end, self._at, self._at + self._longest)) < 0:
+            if len(self._piece) >= self._at + self._longest:
+                what = "no word begins here, so it is damaged"
+                raise JudgeError(what, where=self.where, mend=WORD.raise_it(AGAIN))
             self._fill()
         return self.take(found + 1 - self._at)[:-1]
 

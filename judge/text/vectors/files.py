@@ -12,8 +12,9 @@ from typing import cast
 
 from judge.errors import JudgeError
 from judge.text.vectors.binary import read_word2vec
-from judge.text.vectors.reader import AGAIN, MAX_WIDTH, UNREADABLE, Rows, damaged
+from judge.text.vectors.reader import AGAIN, UNREADABLE, Rows, damaged
 from judge.text.vectors.text import read_text
+from judge.utils.limits import WIDTH
 from judge.utils.opening import NotRegularError, open_regular
 
 _HEAD = 2**16
@@ -58,7 +59,8 @@ def read_file(reference: str, wanted: Set[str]) -> Rows:
         stream.seek(start)
         if header := _HEADER.match(head):
             size = int(header[1]), int(header[2])
-            if not (size[0] and 0 < size[1] <= MAX_WIDTH):
+            WIDTH.refuse(size[1], reference, instead=_KNOWN)
+            if not all(size):
                 what = f"its first line says {size[0]:,} vectors of {size[1]:,} numbers"
                 raise JudgeError(what, where=reference, mend=_KNOWN)
             body = head[header.end() :]

@@ -6,14 +6,13 @@ Only what transformers itself brings runs here: ``trust_remote_code`` is always 
 from __future__ import annotations
 
 from collections.abc import Set
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from judge.errors import JudgeError, require
 from judge.text.vectors.reader import Rows, finite
-from judge.utils.hub import first_line, knows_words, quiet
+from judge.utils.hub import first_line, knows_words, locate, quiet
 
 _OTHERWISE = "give hf:FOLDER of an encoder of text with its tokenizer, a file, or corpus"
 
@@ -34,11 +33,7 @@ def read_embeddings(reference: str, wanted: Set[str]) -> Rows:
     """
     require("vision", "transformers", "torch")
     where = f"--vectors hf:{reference}"
-    path = Path(reference).expanduser()
-    name = str(path) if path.is_dir() else reference
-    if not path.is_dir() and (not reference or path.is_absolute() or reference.startswith((".", "~"))):
-        raise JudgeError("no such folder", where=where, mend="check the path")
-    tokenizer, matrix = _load(name, where)
+    tokenizer, matrix = _load(locate(reference, where), where)
     rows = {}
     for word in sorted(wanted):
         pieces = _pieces(tokenizer, word)

@@ -14,7 +14,6 @@ FloatArray32 = npt.NDArray[np.float32]
 Rows = Mapping[str, FloatArray32]
 """Word -> its vector, [D]."""
 
-MAX_WIDTH = 100_000
 AGAIN = "fetch the file again, or choose another with --vectors"
 # What reading an archive raises where it is cut off or damaged.
 UNREADABLE = (EOFError, zlib.error, OSError)

@@ -14,9 +14,10 @@ from functools import partial
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.text.vectors.reader import AGAIN, MAX_WIDTH, UNREADABLE, FloatArray32, Rows, damaged, decode, finite
+from judge.text.vectors.reader import AGAIN, UNREADABLE, FloatArray32, Rows, damaged, decode, finite
+from judge.utils.limits import WIDTH, WORD
 
-MAX_LINE = 2**22
+_NUMBER = 40  # Bytes of one on a line, and of the space before it, at most.
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 
@@ -38,11 +39,12 @@ def read_text(stream: io.BufferedReader, wanted: Set[str], *, source: str, size:
     width = size[1] if size else 0
     rows: dict[str, FloatArray32] = {}
     count = number = 0
+    longest = int(WORD.value() + _NUMBER * WIDTH.value())
     try:
-        for number, line in enumerate(iter(partial(stream.readline, MAX_LINE), b""), start=1):
+        for number, line in enumerate(iter(partial(stream.readline, longest), b""), start=1):
             where, body = f"{source}, line {number}", line.rstrip(b"\r\n ")
-            if len(line) == MAX_LINE:
-                raise JudgeError("too long for a vector", where=where, mend=AGAIN)
+            if len(line) == longest:
+                raise JudgeError("too long for a vector", where=where, mend=WIDTH.raise_it(AGAIN))
             if not body or (size and number == 1):
                 continue
             width = width or _width(body, where)
@@ -67,7 +69,8 @@ def _width(body: bytes, where: str) -> int:
         except ValueError:
             break
         width += 1
-    if not 0 < width <= MAX_WIDTH:
+    WIDTH.refuse(width, where, instead=AGAIN)
+    if not width:
         raise JudgeError("is no word followed by numbers", where=where, mend=AGAIN)
     return width
 
