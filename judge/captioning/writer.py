@@ -67,9 +67,12 @@ class Writer:
             watched(lambda: captioner.model.to(device, self.dtype).eval())
         except OutOfMemory:
             raise self._too_large("the captioner") from None
-        # What its files say is only used by then.
+        # What its files say is only used by then; two tokens tell, and take a large one no time.
         with loading("it cannot caption: one of its files is at fault", where, "get it again"), quiet():
-            self.write([asked])
+            try:
+                watched(partial(self.tokens, [asked], most=2))
+            except OutOfMemory:
+                raise self._too_large("one picture's caption") from None
 
     def ask(self, picture: Image.Image) -> Asked:
         """See :func:`~judge.judges.hf_prompts.ask`."""
@@ -114,10 +117,11 @@ class Writer:
         return [" ".join(text.split()) for text in texts]
 
     @torch.no_grad()
-    def tokens(self, asked: Sequence[Asked]) -> Tensor:
+    def tokens(self, asked: Sequence[Asked], *, most: int | None = None) -> Tensor:
         """The tokens of captions of pictures whose tensors are of one shape, [N, T] int64, the prompt left out.
 
-        Special ones are among them: those that begin what a decoder writes, and those that end or pad it.
+        ``most`` of them at most; without it as many as were asked for. Special ones are among them: those that begin
+        what a decoder writes, and those that end or pad it.
         """
         joined = {name: torch.cat([inputs[name] for inputs, _ in asked]) for name in asked[0][0]}
         given = {
@@ -127,7 +131,7 @@ class Writer:
         begun = asked[0][1]
         written: Tensor = self.captioner.model.generate(
             **given,
-            max_new_tokens=self._room(len(begun)),
+            max_new_tokens=most or self._room(len(begun)),
             num_beams=self.writing.beams,
             # A checkpoint's own settings may draw (Qwen2-VL), or return more.
             do_sample=False,

@@ -97,13 +97,15 @@ def value_of(result: Result, row: Summary, field: Field) -> Value | None:
     """A value of a row with its interval; None where the row has none, or one that is not finite.
 
     Of an amplification the interval is the row's own. A published form of a counted metric differs from that by the
-    chance level, and so do its bounds. A judged side's interval is over images, for the judges as they were trained.
+    chance level, and so do its bounds. A judged side's interval is over images, for the judges as they were trained;
+    with a prior there is none: images drawn again lack rare tasks, and the side's value is lower in nearly all.
     """
     value = None if field == "quality" else getattr(row, field)
     if value is None or not np.isfinite(value):
         return None
     if field in {"human", "generated"}:
-        return Value(value, _of_names(result, row, field) if row.metric.counted else _of_side(result, row, field))
+        interval = _of_names if row.metric.counted else _of_side
+        return Value(value, None if row.metric.prior else interval(result, row, field))
     bounds = row.interval
     if field == "published" and bounds and row.amplification is not None:
         shift = value - row.amplification

@@ -14,6 +14,8 @@ from judge.config import AlignConfig
 
 JUDGES, KINDS = ("lstm-bidirectional+mlp5",), ("constant", "contextual")
 METRICS = {"lic": "lic_d", "dpac-ta": "psi"}
+SCALES = {"lic": 100, "dpac-ta": 1}
+"""Times 100, psi of a judge that knows nothing would be P(a), over 50: the paper's 10 to 22 can only be plain."""
 
 
 def steps(job: Job) -> list[Step]:
@@ -50,7 +52,7 @@ def read(table: PaperTable, job: Job, results: Results) -> Ours:
     for how in KINDS:
         for line in results[how].summaries:
             if side := value_of(results[how], line, "human"):
-                found[(line.captioner,), f"{METRICS[line.metric.name]}_{how}"] = side.times(100)
+                found[(line.captioner,), f"{METRICS[line.metric.name]}_{how}"] = side.times(SCALES[line.metric.name])
     return found
 
 
@@ -79,7 +81,8 @@ TABLE = PaperTable(
     read=read,
     checks=checks,
     note="METEOR needs Java. Words that are not <unk> are ours alone: words kept, and words exchanged for a near one. "
-    "Which encoder the paper took is not said: its Table 2 has the figures of its Table 3 by the bidirectional LSTM.",
+    "Which encoder the paper took is not said: its Table 2 has the figures of its Table 3 by the bidirectional LSTM. "
+    "psi is read as it is, not times 100, and has no interval: the rarer a picture's tasks the more they weigh.",
 )
 
 if __name__ == "__main__":

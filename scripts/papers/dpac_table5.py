@@ -11,6 +11,7 @@ from _masked import MODES, attribute_step, caption_step, mask_step, model_of, sc
 from _ours import Column, Ours, Value, value_of
 from _published import Row
 from _table import PaperTable, Results, evaluate_step, main
+from dpac_table4 import SCALES
 
 JUDGES = ("lstm-bidirectional+mlp5",)  # As in Table 4.
 METRICS = {"lic": "lic_m", "dpac-ta": "psi_m"}
@@ -37,7 +38,7 @@ def read(table: PaperTable, job: Job, results: Results) -> Ours:
     found: dict[tuple[Row, str], Value] = {}
     for line in results["run"].summaries:
         if side := value_of(results["run"], line, "generated"):
-            found[(line.captioner,), METRICS[line.metric.name]] = side.times(100)
+            found[(line.captioner,), METRICS[line.metric.name]] = side.times(SCALES[line.metric.name])
     for mode in MODES:
         if score := score_of(results[f"looks-{mode}"].pictures):
             found[(mode,), "attribution"] = score

@@ -277,8 +277,8 @@ def test_lstm_by_the_papers_protocol(coco: Path, tmp_path: Path) -> None:
     told = json.loads((coco / "captions_human.json").read_text(encoding="utf-8"))["annotations"]
     some.write_text(json.dumps({"annotations": [row for row in told if row["image_id"] % 32 == 0]}), encoding="utf-8")
     arguments = ["--human", some, "--captions", coco / "results" / "nic_plus.json"]
-    arguments += ["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "1", "--workers", 1, "--out", out]
-    done = judge("evaluate", *arguments)
+    arguments += ["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "1", "--workers", 1]
+    done = judge("evaluate", *arguments, "--out", out)
     assert done.exit_code == 0, done.output
     assert "LIC (lstm)" in done.stdout
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
