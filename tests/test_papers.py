@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -271,6 +272,14 @@ def test_a_trend_of_figure_3_follows_from_table_1() -> None:
     squared = float(np.corrcoef(first.column("bleu_4"), first.column("lic"))[0, 1]) ** 2
     assert figure[("LIC over BLEU-4",), "r_squared"].value == pytest.approx(squared)
     assert squared == pytest.approx(0.166, abs=5e-4)
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "made").glob("*.json")), ids=lambda path: path.stem)
+def test_kept_intervals_hold_their_values(path: Path) -> None:
+    """One that does not is of an estimate that drawing images again moves to one side."""
+    values = json.loads(path.read_text(encoding="utf-8"))["values"]
+    assert values
+    assert [of for of in values if "low" in of and not of["low"] <= of["value"] <= of["high"]] == []
 
 
 # ---- Comparing -------------------------------------------------------------------------------------------------------
