@@ -30,6 +30,7 @@ from judge.judges.hf_models import (
     copy_trained,
     load_captioner,
     load_processors,
+    loading,
     pass_again,
     place,
     tune,
@@ -52,7 +53,6 @@ from judge.judges.hf_prompts import (
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
-from judge.utils.hub import first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -82,11 +82,9 @@ class AnswerJudge(nn.Module):
         self.features = materials.features
         prompt = materials.prompt or make_prompt("gender")
         self.question, self._blank = plain(prompt.question), blank()
-        try:
+        what = "its processor takes pictures and text in a way not known here"
+        with loading(what, place(captioner.reference), "choose another captioner"):
             alone = lay_out(captioner, [self._blank], [self.question]).rows[0]
-        except Exception as error:
-            what = f"its processor takes pictures and text in a way not known here ({first_line(error)})"
-            raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner") from error
         asked = next(iter(alone.values()))
         self.answers = spell_answers(captioner.tokenizer, asked, prompt.words(target.classes))
         self.prefixes = _prefixes(self.answers)

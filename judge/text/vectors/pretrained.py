@@ -12,7 +12,7 @@ import numpy as np
 
 from judge.errors import JudgeError, require
 from judge.text.vectors.reader import Rows, finite
-from judge.utils.hub import first_line, knows_words, locate, quiet
+from judge.utils.hub import first_line, is_of_library, knows_words, locate, quiet
 
 _OTHERWISE = "give hf:FOLDER of an encoder of text with its tokenizer, a file, or corpus"
 
@@ -55,7 +55,11 @@ def _load(name: str, where: str) -> tuple[Any, np.ndarray]:
             )
             tokenizer = loader.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             table = model.get_input_embeddings()
-        except Exception as error:  # The hub's client, the file system and transformers each have errors of their own.
+        except (
+            BaseException
+        ) as error:  # The hub's client, the file system and transformers each have errors of their own.
+            if not is_of_library(error):
+                raise
             what = f"its weights or tokenizer cannot be had in safe form ({first_line(error)})"
             raise JudgeError(what, where=where, mend=_OTHERWISE) from error
     if not isinstance(table, torch.nn.Embedding):
