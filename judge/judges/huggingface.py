@@ -8,8 +8,9 @@ its tokenizer's mask token, as in the paper's prompts, or a plain word where tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -53,6 +54,7 @@ from judge.judges.hf_prompts import (
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
+from judge.utils.hub import first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -77,7 +79,7 @@ class AnswerJudge(nn.Module):
 
     def __init__(self, captioner: Captioner, target: Target, materials: Materials) -> None:
         super().__init__()
-        self.has_idle_weights = True
+        self.has_idle_weights, self.has_answered = True, False
         self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
         self.features = materials.features
         prompt = materials.prompt or make_prompt("gender")
@@ -167,11 +169,24 @@ class AnswerJudge(nn.Module):
             # most of the memory. GIT's begin with its picture; counted from the right end they agree.
             wanted = {"use_cache": False, "logits_to_keep": keep}
             extra = {name: value for name, value in wanted.items() if name in self.arguments}
-            with masks_unseen():
+            with masks_unseen(), self._answering():
                 logits = self.model(**shared, **text, **extra).logits
             rows = torch.arange(len(end), device=logits.device)
             found[prefix] = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
         return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Blames the captioner's files for what its layers cannot compute, until it has answered once."""
+        try:
+            yield
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            # Lack of memory is the trainer's to mend.
+            if self.has_answered or re.search("memory|alloc", str(error), re.IGNORECASE):
+                raise
+            what = f"it cannot answer: one of its files is at fault ({first_line(error)})"
+            raise JudgeError(what, where=place(self.captioner.reference), mend="get it again") from error
+        self.has_answered = True
 
     def _sum(self, tokens: Tokens, found: Mapping[Tokens, list[Tensor]]) -> Tensor:
         """[B]: the log-probabilities of an answer's tokens, from the first pass that reads all but its last."""

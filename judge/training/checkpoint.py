@@ -187,13 +187,17 @@ def load_weights(path: Path, module: torch.nn.Module) -> None:
 
 
 def read_history(path: Path) -> History | None:
-    """How the training went whose weights :func:`save_weights` wrote; None without a whole file."""
+    """How the training went whose weights :func:`save_weights` wrote; None without a whole file.
+
+    Raises:
+        OSError: it is there, and cannot be read.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(regular(path), framework="np") as file:
             return History(**json.loads((file.metadata() or {})["history"]))
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError):
+    except (FileNotFoundError, SafetensorError, KeyError, ValueError, TypeError, RecursionError):
         return None
 
 

@@ -211,7 +211,7 @@ class Writers:
             about |= {name for name in found if (self.place / name).is_relative_to(stuck)}
             return {name: one for name, one in found.items() if name in whole or name not in about}
         if trial.met and trial.met[0] in {"list", "stat"} and trial.disk == "once":  # What could not be found to go.
-            return {name: one for name, one in found.items() if name in whole or not name.startswith(".")}
+            return {name: one for name, one in found.items() if name in whole or "/." not in f"/{name}"}
         if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, and locks.
             stuck = re.compile(r"(.*/)?\.(judge-[0-9a-f]+(\.lock|/.*)?|.+\.judge-lock|caption-judge-scratch-.*)")
             return {name: one for name, one in found.items() if name in whole or not stuck.fullmatch(name)}

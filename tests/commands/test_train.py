@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from test_scripts import ROOT, launch
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.judges.sat import ShowAttendTell
+from judge.training import checkpoint
 
 SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
@@ -96,6 +98,17 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert json.loads((kept / "judges.json").read_text()) == rows
     told = [json.loads(line) for line in (kept / "log.jsonl").read_text().splitlines()]
     assert [row["file"] for row in told if row["event"] == "damaged"] == [str(damaged)]
+    # One that a disk gives back no more is told, not left out of judges.json.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "regular", lambda path: instead_of(path, damaged))
+        assert refusal("train", run_file, "--checkpoints", kept).startswith(f"judge: {damaged}: cannot be read")
+    assert json.loads((kept / "judges.json").read_text()) == rows
+
+
+def instead_of(path: Path, unreadable: Path) -> Path:
+    if path == unreadable:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+    return path
 
 
 @pytest.mark.parametrize("text", ['{"my": "settings"}', '["mine"]', '[{"judge": "mine"}]', "[" * 100_000, "no JSON"])

@@ -418,6 +418,21 @@ def test_blip_reads_what_its_generate_reads(checkpoint: Checkpoints) -> None:
     assert float(ask(network, SAMPLES[1:2])[0, 0]) == pytest.approx(expected, abs=1e-5)
 
 
+def test_pictures_of_another_size_than_the_layers_take_are_its_files_fault(tmp_path: Path) -> None:
+    """Its files agree with nothing but themselves: told when it first answers, and of nothing later."""
+    folder = save_captioner(tmp_path / "git", "git")
+    whole, path = load(folder), folder / "processor_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings["image_processor"] |= {side: {"height": 8, "width": 8} for side in ("crop_size", "size")}
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    network = load(folder)
+    at_fault = f"hf:{folder}: it cannot answer: one of its files is at fault (Input image size"
+    assert at_fault in fault_of(ask, network)
+    ask(whole)
+    with pytest.raises(ValueError, match="Input image"):
+        whole(network.collate(SAMPLES))
+
+
 def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Checkpoints) -> None:
     folder = checkpoint("vit_gpt2")
     assert load(folder, prompt=make_prompt("gender")).prefixes == ((),)
