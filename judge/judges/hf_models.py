@@ -257,6 +257,9 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
 def _load_model(name: str, where: str, how: Loading) -> Any:
     import transformers
 
+    if not how.empty:
+        # What lacks weights would be made at random, of whatever size its configuration claims.
+        _load_model(name, where, replace(how, empty=True))
     loader: Any = transformers.AutoModelForImageTextToText
     with loading("the weights cannot be read", where, mend=_AGAIN):
         try:
