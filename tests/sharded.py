@@ -13,10 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 from helpers import GENDER, save_captioner
-from judges.test_huggingface import PROMPT, SAMPLES, Pictures
+from judges.test_huggingface import FAMILIES, PROMPT, SAMPLES, Pictures
 from torch import nn
 
 from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
+from judge.judges.hf_models import load_captioner
 from judge.training.accelerator import make_accelerator
 from judge.training.network_judge import NetworkJudge
 from judge.training.processes import in_main_process
@@ -83,8 +84,12 @@ def check_families(root: Path) -> None:
     Adapters stand beside weights in bf16, which are passed again in the backward pass.
     """
     large = replace(ASKED, tuning="lora", dtype="bf16", checkpointing=True)
-    for family in sorted(LARGE | {"git"}):
-        folder = in_main_process(partial(save_captioner, root / family, family))
+    chosen = LARGE | {"git"}
+    folders = {name: in_main_process(partial(save_captioner, root / name, name)) for name in sorted(FAMILIES)}
+    layouts = {name: load_captioner(str(folder)).layout for name, folder in folders.items()}
+    assert {layouts[name] for name in chosen} == {*layouts.values()}
+    for family in sorted(chosen):
+        folder = folders[family]
         before = alone(folder, ASKED)
         for materials in (replace(ASKED, tuning="full"), *([large] if family in LARGE else [])):
             expected, judge = alone(folder, materials), fit(folder, "data", materials)

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from judge.errors import JudgeError
-from judge.judges.hf_models import Captioner, loading
+from judge.judges.hf_models import Captioner, computing, loading
 from judge.judges.hf_prompts import ask, blank, usual_prompt
 from judge.training.memory import OutOfMemory, watched
 from judge.utils.hub import quiet
@@ -62,17 +62,20 @@ class Writer:
         where, mend = f"--model {captioner.reference}", "choose another prompt or captioner"
         with loading("its processor takes the prompt and pictures in a way not known here", where, mend):
             asked = self.ask(blank())
+        if captioner.limit is not None and len(asked[1]) > captioner.limit:
+            what = f"is {len(asked[1])} tokens long, and the captioner has positions for {captioner.limit}"
+            raise JudgeError(what, where="--prompt", mend="shorten it")
         self.most = writing.pictures_at_a_time(device)
         try:
             watched(lambda: captioner.model.to(device, self.dtype).eval())
         except OutOfMemory:
             raise self._too_large("the captioner") from None
         # What its files say is only used by then; two tokens tell, and take a large one no time.
-        with loading("it cannot caption: one of its files is at fault", where, "get it again"), quiet():
-            try:
+        try:
+            with computing("it cannot caption", where), quiet():
                 watched(partial(self.tokens, [asked], most=2))
-            except OutOfMemory:
-                raise self._too_large("one picture's caption") from None
+        except OutOfMemory:
+            raise self._too_large("one picture's caption") from None
 
     def ask(self, picture: Image.Image) -> Asked:
         """See :func:`~judge.judges.hf_prompts.ask`."""
@@ -131,7 +134,7 @@ class Writer:
         begun = asked[0][1]
         written: Tensor = self.captioner.model.generate(
             **given,
-            max_new_tokens=most or self._room(len(begun)),
+            max_new_tokens=min(self._room(len(begun)), most or self.writing.max_tokens),
             num_beams=self.writing.beams,
             # A checkpoint's own settings may draw (Qwen2-VL), or return more.
             do_sample=False,

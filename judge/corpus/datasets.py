@@ -18,7 +18,7 @@ from judge.corpus.columnar import read_arrow, read_parquet
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
 from judge.utils.files import is_encodable
-from judge.utils.limits import BYTES
+from judge.utils.limits import DESCRIPTION
 from judge.utils.opening import read_text
 
 DICT, STATE = "dataset_dict.json", "state.json"
@@ -116,7 +116,7 @@ def _parquet(root: Path, path: Path) -> Part:
 
 def _describe(path: Path) -> dict[str, object]:
     try:
-        BYTES.refuse(path.stat().st_size, str(path), instead="save the data set again")
+        DESCRIPTION.refuse(path.stat().st_size, str(path), instead="save the data set again")
         value = load_json(read_text(path), source=str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -71,7 +71,7 @@ def _cell(value: object) -> str:
 
 def annotation_of(row: Mapping[str, object], number: int) -> str:
     """Which of COCO's annotations it is, in words: by its id, else by its number in the file, from 1."""
-    return f"annotation {row['id']}" if type(row.get("id")) is int else f"record {number}"
+    return f"annotation {row['id']}" if type(row.get("id")) is int else f"annotations, record {number}"
 
 
 def place_of(row: Row, number: int) -> str:

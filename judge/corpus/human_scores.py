@@ -34,7 +34,7 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     scores: dict[str, float] = {}
     for captioner, score, at in entries:
         where = f"{source}, {at}"
-        if not isinstance(captioner, str | int | float) or not str(captioner).strip():
+        if not _is_name(captioner):
             kind = "missing" if captioner is MISSING else "empty" if isinstance(captioner, str) else kind_of(captioner)
             raise JudgeError(f"captioner is {kind}", where=where, mend="write its name")
         name = str(captioner)
@@ -67,3 +67,9 @@ def _number(value: object, where: str) -> float:
     if not math.isfinite(number):
         raise JudgeError(f"score {told} is no number", where=where, mend="write it like 0.35")
     return number
+
+
+def _is_name(value: object) -> bool:
+    """Numbers too: programs write a name of digits so."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return number or (isinstance(value, str) and bool(value.strip()))

@@ -92,11 +92,13 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
     if not isinstance(categories, list) or not categories or not isinstance(objects, dict):
         raise JudgeError("'categories' is no list, or 'objects' no object", where=source, mend=_SHAPES)
     names = [_name(name, f"{source}, categories, record {n}") for n, name in enumerate(categories, start=1)]
+    seen: set[str] = set()
     for number, name in enumerate(names, start=1):
-        if not name or name in names[: number - 1]:
+        if not name or name in seen:
             what = f"category '{name}' stands twice" if name else "a category is empty"
             where = f"{source}, categories, record {number}"
             raise JudgeError(what, where=where, mend="give each a name of its own")
+        seen.add(name)
     return names, [
         (image, [names[index] for index in _indices(indices, len(names), f"{source}, {at}")], at)
         for image, indices, at in mapping_entries(objects)
@@ -126,7 +128,7 @@ def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) 
             raise JudgeError(what, where=where, mend="give each a number of its own")
         name = row.get("name")
         if not isinstance(name, str) or not name.strip():
-            kind = kind_of(name) if name or name is None else "empty"
+            kind = "empty" if isinstance(name, str) else kind_of(name)
             raise JudgeError(f"category name is {kind}", where=where, mend="give it one")
         names[category] = _name(name, where)
     images = records(value["images"], source=f"{source}, 'images'") if value.get("images") else []

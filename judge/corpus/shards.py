@@ -239,9 +239,11 @@ def _expand(text: str) -> list[str]:
     width = len(first) if first.startswith("0") else 0
     rests = _expand(after)
     numbers = range(int(first[:9]), int(last[:9]) + 1)
-    if len(first) > 9 or len(last) > 9 or not numbers or len(numbers) * len(rests) > SHARDS.value():
-        what = f"the range {{{first[:20]}..{last[:20]}}} is empty or {SHARDS.fault()}"
-        raise JudgeError(what, where=text[:200], mend=SHARDS.raise_it("write it like shards/{00000..00009}.tar"))
+    told, example = f"the range {{{first[:20]}..{last[:20]}}}", "write it like shards/{00000..00009}.tar"
+    if len(first) > 9 or len(last) > 9 or not numbers:
+        raise JudgeError(f"{told} is empty, or has numbers of over 9 digits", where=text[:200], mend=example)
+    if len(numbers) * len(rests) > SHARDS.value():
+        raise JudgeError(f"{told} {SHARDS.fault()}", where=text[:200], mend=SHARDS.raise_it(example))
     return [f"{before}{number:0{width}d}{rest}" for number in numbers for rest in rests]
 
 

@@ -69,12 +69,11 @@ def with_coco_ids(rows: Sequence[Row], *, source: str, data: Path) -> list[Row]:
     """
     coco: dict[str, object] = {}
     for number, row in enumerate(records(read_document(data).value, source=str(data)), start=1):
-        where = f"{data}, record {number}, field 'image_id'"
-        image = image_id(_image(row), where)
+        where = f"{data}, record {number}"
+        image, there = image_id(_image(row), f"{where}, field 'image_id'"), row.get(COCO_IDS)
         if image in coco:
             raise JudgeError(f"image '{image[:60]}' stands twice", where=where, mend="keep one of the two")
-        number_there = row.get(COCO_IDS)
-        coco[image] = None if number_there is None else image_id(number_there, where.replace("image_id", COCO_IDS))
+        coco[image] = None if there in (None, "") else image_id(there, f"{where}, field '{COCO_IDS}'")
     rows = records(rows, source=source)
     ids = [image_id(_image(row), f"{source}, record {number}, field 'id'") for number, row in enumerate(rows, start=1)]
     found: list[Row] = [

@@ -60,6 +60,8 @@ FAMILIES = {
 _RANK = 16
 _ENDLESS = 2**31
 _AGAIN = "fetch or save the checkpoint again"
+# Of errors of devices and for want of memory, none of which a file is to blame for.
+_OF_DEVICES = re.compile("memory|alloc|cuda|cudnn|cublas|nccl|gloo|kernel image|flash", re.IGNORECASE)
 _NO_WEIGHTS = "no weights in safetensors are there"
 _CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 
@@ -251,7 +253,26 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
             raise _needs_code(where) from error
         if "safetensors" in str(error) and isinstance(error, OSError):
             raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT) from error
+        if not isinstance(error, Exception):  # A panic; of what loads, tokenizers alone are in Rust.
+            what, mend = "its tokenizer is at fault", _AGAIN
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
+@contextmanager
+def computing(what: str, where: str) -> Iterator[None]:
+    """Errors of layers that cannot compute, in one line; lack of memory and faults of devices pass.
+
+    Raises:
+        JudgeError: in place of any other.
+    """
+    try:
+        yield
+    except BaseException as error:
+        device = _OF_DEVICES.search(f"{type(error).__name__} {error}")
+        if device or isinstance(error, JudgeError) or not is_of_library(error):
+            raise
+        reason = f"one of its files is at fault, or a setting does not suit it ({first_line(error)})"
+        raise JudgeError(f"{what}: {reason}", where=where, mend="get it again, or leave the setting out") from error
 
 
 def _load_model(name: str, where: str, how: Loading) -> Any:

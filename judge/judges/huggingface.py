@@ -8,9 +8,8 @@ its tokenizer's mask token, as in the paper's prompts, or a plain word where tha
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -28,6 +27,7 @@ from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import (
     Captioner,
     Loading,
+    computing,
     copy_trained,
     load_captioner,
     load_processors,
@@ -54,7 +54,6 @@ from judge.judges.hf_prompts import (
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
-from judge.utils.hub import first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -92,7 +91,11 @@ class AnswerJudge(nn.Module):
         self.prefixes = _prefixes(self.answers)
         # Tokens that are left for a caption.
         limit = captioner.limit
-        self.limit = None if limit is None else max(0, limit - len(asked) - max(map(len, self.answers)))
+        used = len(asked) + max(map(len, self.answers))
+        if limit is not None and used > limit:
+            what = f"question and answer are {used} tokens long, and the captioner has positions for {limit}"
+            raise JudgeError(what, where="--template", mend="shorten it")
+        self.limit = None if limit is None else limit - used
         self.arguments = captioner.arguments
         # What was made of captions before: every epoch asks again.
         self._texts: dict[Words, str] = {}
@@ -169,24 +172,15 @@ class AnswerJudge(nn.Module):
             # most of the memory. GIT's begin with its picture; counted from the right end they agree.
             wanted = {"use_cache": False, "logits_to_keep": keep}
             extra = {name: value for name, value in wanted.items() if name in self.arguments}
-            with masks_unseen(), self._answering():
+            # Once it has answered its files are not at fault.
+            named = place(self.captioner.reference)
+            trying = nullcontext() if self.has_answered else computing("it cannot answer", named)
+            with masks_unseen(), trying:
                 logits = self.model(**shared, **text, **extra).logits
+            self.has_answered = True
             rows = torch.arange(len(end), device=logits.device)
             found[prefix] = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
         return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Blames the captioner's files for what its layers cannot compute, until it has answered once."""
-        try:
-            yield
-        except (IndexError, RuntimeError, TypeError, ValueError) as error:
-            # Lack of memory is the trainer's to mend.
-            if self.has_answered or re.search("memory|alloc", str(error), re.IGNORECASE):
-                raise
-            what = f"it cannot answer: one of its files is at fault ({first_line(error)})"
-            raise JudgeError(what, where=place(self.captioner.reference), mend="get it again") from error
-        self.has_answered = True
 
     def _sum(self, tokens: Tokens, found: Mapping[Tokens, list[Tensor]]) -> Tensor:
         """[B]: the log-probabilities of an answer's tokens, from the first pass that reads all but its last."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 
 SLOT = "[Answer]"
 TEMPLATES: dict[str, str] = {name: f"Therefore, the {name} is {SLOT}" for name in ("gender", "race", "emotion")}
@@ -56,7 +56,7 @@ class Prompt:
         """
         for name in self.answers:
             if name not in classes:
-                raise JudgeError(f"no class '{name}'", where="--answer", mend=f"known classes: {', '.join(classes)}")
+                raise JudgeError(f"no class '{name}'", where="--answer", mend=nearest(name, list(classes)))
 
     def words(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """The answer of each class. Of classes that a captioner describes nowhere answers are passed over.

@@ -69,7 +69,9 @@ def measure(
     if plan.quality:
         require("quality", "pycocoevalcap")
     work = lay_out(corpus, plan, lexicons)
-    setup = _with_pictures(_checked(setup or TrainingSetup(), work), work.jobs, open_pictures)
+    setup = setup or TrainingSetup()
+    _check_answers(setup, work)
+    setup = _with_pictures(setup, work.jobs, open_pictures)
     counts = pd.concat([of.rows for of in work.count_rows], ignore_index=True) if work.count_rows else pd.DataFrame()
     names = [metric.name for metric in work.metrics]
     check_refits(work.jobs, plan, setup)
@@ -189,7 +191,8 @@ def train(
     if not jobs:
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
-    setup = _with_pictures(_checked(setup, work), jobs, open_pictures)
+    _check_answers(setup, work)
+    setup = _with_pictures(setup, jobs, open_pictures)
     check_refits(jobs, plan, setup)
     setup, *_ = _train(jobs, plan, setup, progress)
     keys = name_members([job.member for job in jobs], setup)
@@ -207,13 +210,12 @@ def _train(
     return setup, answers, refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
 
 
-def _checked(setup: TrainingSetup, work: Work) -> TrainingSetup:
-    """The setup, whose prompt has answers of known classes alone; those that are left out as too small are known."""
+def _check_answers(setup: TrainingSetup, work: Work) -> None:
+    """Answers are of known classes alone; those that are left out as too small are known."""
     labels = work.truth.labels
     if setup.materials.prompt:
         left_out = labels.left_out if isinstance(labels, ProductLabels) else ()
         setup.materials.prompt.check([*labels.classes, *left_out])
-    return setup
 
 
 def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: OpenPictures | None) -> TrainingSetup:

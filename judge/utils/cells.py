@@ -49,5 +49,11 @@ def read_guarded(table: pd.DataFrame) -> pd.DataFrame:
 
 def _changed(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
     texts = table.select_dtypes(exclude="number").columns
-    changed = {name: table[name].map(lambda cell: change(cell) if isinstance(cell, str) else cell) for name in texts}
-    return table.assign(**changed).rename(columns=change)
+    import pandas as pd
+
+    changed = table.copy()
+    for name in texts:
+        cells = [change(cell) if isinstance(cell, str) else cell for cell in table[name]]
+        # Of objects whole numbers stay so beside empty cells.
+        changed[name] = pd.Series(cells, table.index, object if table[name].dtype == object else None)
+    return changed.rename(columns=change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -62,7 +62,10 @@ def locate(reference: str, where: str) -> str:
     path = Path(reference).expanduser()
     if path.is_dir():
         for file in (*path.glob("*"), *path.glob("*/*")):
-            if file.exists() and not (file.is_file() or file.is_dir()):
+            usual = True
+            with suppress(OSError):  # What may not be looked at is told by whoever opens it.
+                usual = not file.exists() or file.is_file() or file.is_dir()
+            if not usual:
                 raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
     if not reference.strip() or path.is_absolute() or reference.startswith((".", "~")):

@@ -16,7 +16,7 @@ from judge.utils.launch import fault_told, is_main_process, launched, shared_sto
 _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # A second signal that comes sooner is the same wish: a terminal and whatever passes signals on both send one.
 _AGAIN = 1.0
-_SOON = 0.1  # An import that goes on is asked for its end as often.
+_SOON, _IMPORT = 0.1, 10.0  # An import that goes on is asked for its end as often, and waited for as long.
 _first: tuple[int, float] | None = None
 _reminding = False
 _reminder: threading.Timer | None = None
@@ -29,6 +29,7 @@ class Interrupted(KeyboardInterrupt):
 def heed_signals() -> None:
     """From now on the first signal raises :class:`Interrupted` in the main thread; a second ends the process at once.
 
+    Where that thread imports, the first one waits for the import, 10 s at most.
     What was told to ignore a signal (``nohup``, the background of a shell) goes on ignoring it.
     """
     sys.unraisablehook = _unraised
@@ -83,7 +84,7 @@ def _heed(number: int, frame: FrameType | None) -> None:
         _first = _first or (number, time.monotonic())
         if known and _is_ending():
             return
-        importing = _is_importing(frame)
+        importing = _is_importing(frame) and time.monotonic() - _first[1] < _IMPORT
         _remind(number, _SOON if importing else _AGAIN)
         if not importing:
             raise Interrupted(number)

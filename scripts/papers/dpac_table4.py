@@ -17,6 +17,8 @@ METRICS = {"lic": "lic_d", "dpac-ta": "psi"}
 SCALES = {"lic": 100, "dpac-ta": 1}
 """Times 100, psi of a judge that knows nothing would be P(a), over 50: the paper's 10 to 22 can only be plain."""
 
+PSI = "psi is read as it is, not times 100, and has no interval: the rarer a picture's tasks the more they weigh."
+
 
 def steps(job: Job) -> list[Step]:
     """One alignment, and a run with each kind."""
@@ -82,7 +84,7 @@ TABLE = PaperTable(
     checks=checks,
     note="METEOR needs Java. Words that are not <unk> are ours alone: words kept, and words exchanged for a near one. "
     "Which encoder the paper took is not said: its Table 2 has the figures of its Table 3 by the bidirectional LSTM. "
-    "psi is read as it is, not times 100, and has no interval: the rarer a picture's tasks the more they weigh.",
+    f"{PSI}",
 )
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from _masked import MODES, attribute_step, caption_step, mask_step, model_of, sc
 from _ours import Column, Ours, Value, value_of
 from _published import Row
 from _table import PaperTable, Results, evaluate_step, main
-from dpac_table4 import SCALES
+from dpac_table4 import PSI, SCALES
 
 JUDGES = ("lstm-bidirectional+mlp5",)  # As in Table 4.
 METRICS = {"lic": "lic_m", "dpac-ta": "psi_m"}
@@ -58,7 +58,8 @@ TABLE = PaperTable(
     steps,
     read=read,
     not_shared=NO_PICTURES,
-    note="DATA/models/fc-none, fc-partial, fc-segment and fc-box: checkpoints of transformers, one trained on each "
+    note=f"{PSI} "
+    "DATA/models/fc-none, fc-partial, fc-segment and fc-box: checkpoints of transformers, one trained on each "
     "version of the pictures.",
 )
 

@@ -103,7 +103,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: WorldFiles) -> None:
-    judges = ["sat", "grit", "vl-lic-lstm", "linear"]
+    judges = ["sat", "sat-image-only", "grit", "linear"]
     # Regions and grids of a small network; the words are the same for all.
     result = measured(plain, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4)
     for row in result.summaries:

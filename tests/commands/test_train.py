@@ -98,7 +98,7 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert json.loads((kept / "judges.json").read_text()) == rows
     told = [json.loads(line) for line in (kept / "log.jsonl").read_text().splitlines()]
     assert [row["file"] for row in told if row["event"] == "damaged"] == [str(damaged)]
-    # One that a disk gives back no more is told, not left out of judges.json.
+    # One that cannot be read any more is told, not left out of judges.json.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "regular", lambda path: instead_of(path, damaged))
         assert refusal("train", run_file, "--checkpoints", kept).startswith(f"judge: {damaged}: cannot be read")

@@ -240,7 +240,10 @@ KINDS: dict[str, Records] = {
     "instances-images": Records(IMAGES, within("images", COCO), read_tasks),
     "instances": Records(DRAWN, within("annotations", COCO), read_tasks, annotation),
     "instances-categories": Records(CATEGORIES, within("categories", COCO), read_tasks, besides=NO_CATEGORY),
-    "masks-images": Records(IMAGES, within("images", COCO), instances, besides="stands there twice|image '[23].jpg'"),
+    # An id of another image, or none: its annotations are of no image, or of the other.
+    "masks-images": Records(
+        IMAGES, within("images", COCO), instances, lambda n, _: rf"record {n}\b|image '{n}.jpg'", "stands there twice"
+    ),
     "masks": Records(DRAWN, within("annotations", COCO), instances, annotation),
     "masks-categories": Records(CATEGORIES, within("categories", COCO), instances, besides=NO_CATEGORY),
     "scores": Records(SCORES, as_json, read_scores, besides=ABSENT),

@@ -55,7 +55,7 @@ def test_answers_are_checked_against_all_classes_and_passed_over_where_a_caption
     prompt = make_prompt("age", answers={"old": "grown up", "young": "little"})
     assert prompt.words(("old", "newborn")) == ("grown up", "newborn")
     prompt.check(("newborn", "old", "young"))
-    assert fault_of(prompt.check, ("newborn", "old")) == "--answer: no class 'young'. Known classes: newborn, old."
+    assert fault_of(prompt.check, ("newborn", "old")) == "--answer: no class 'young'. Known: newborn, old."
     # Whoever judges, and before it begins.
     told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "man", "femal": "woman"})
-    assert told == "--answer: no class 'femal'. Known classes: female, male."
+    assert told == "--answer: no class 'femal'. Did you mean 'female'?"

@@ -152,7 +152,7 @@ def test_real_pictures(shared: Path, tmp_path: Path) -> None:
     ("extra", "message"),
     [
         (["--template", "Therefore, the gender is"], "--template: 'Therefore, the gender is' has 0 times [Answer]"),
-        (["--answer", "femal=woman"], "no class 'femal'. Known classes: female, male."),
+        (["--answer", "femal=woman"], "no class 'femal'. Did you mean 'female'?"),
         (["--backbone", "resnet1818"], "--backbone: timm has no network 'resnet1818'"),
         (["--backbone-weights", "nowhere.safetensors"], "nowhere.safetensors: cannot be read"),
         (["--judge", "sat-blind"], "unknown judge 'sat-blind'"),

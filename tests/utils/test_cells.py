@@ -26,3 +26,7 @@ def test_there_and_back() -> None:
     assert plain["number"][0] == -0.5
     pd.testing.assert_frame_equal(read_guarded(plain), table)
     assert rows_csv(list(table), table.itertuples(index=False)) == written
+
+
+def test_whole_numbers_stay_whole_beside_empty_cells_and_decimals() -> None:
+    assert rows_csv(["a", "b"], [[1, 2**60], [None, 2.5]]) == "a,b\n1,1152921504606846976\n,2.5\n"

@@ -248,7 +248,7 @@ def _entries(
                 one.faults.append(JudgeError(f"'id' {known} stands there twice", where=where, mend=_SHAPE))
         if entry.size == _WRONG:
             what = f"height and width are {image.get('height')} and {image.get('width')}"
-            mend = "give the picture's width and height in pixels"
+            mend = f"give the picture's width and height in pixels, {_LONGEST:,} at most"
             entry.faults.append(JudgeError(what, where=where, mend=mend))
     return entries, strays
 

@@ -55,9 +55,8 @@ def _load(name: str, where: str) -> tuple[Any, np.ndarray]:
             )
             tokenizer = loader.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             table = model.get_input_embeddings()
-        except (
-            BaseException
-        ) as error:  # The hub's client, the file system and transformers each have errors of their own.
+        except BaseException as error:
+            # The hub's client, the file system and transformers each have errors of their own.
             if not is_of_library(error):
                 raise
             what = f"its weights or tokenizer cannot be had in safe form ({first_line(error)})"
