@@ -11,6 +11,7 @@ from textwrap import shorten
 from typing import Any
 
 from judge.errors import JudgeError
+from judge.utils.limits import LAYERS, POSITIONS
 
 
 @contextmanager
@@ -82,7 +83,8 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
         mend: what to do where it cannot be found.
 
     Raises:
-        JudgeError: it cannot be found or read, or transformers did not write it.
+        JudgeError: it cannot be found or read, or transformers did not write it; it claims more than ``LAYERS`` or
+            ``POSITIONS``, which would be made before any weight is looked at.
     """
     from transformers import PreTrainedConfig
 
@@ -94,4 +96,22 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
     if not isinstance(kind, str) or not kind:
         mend = "name the folder that holds it"
         raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend=mend)
+    for field, number in _numbers(config):
+        if limit := next((limit for words, limit in _LIMITED.items() if any(word in field for word in words)), None):
+            limit.refuse(number, f"{where}, config.json, '{field}'")
     return dict(config)
+
+
+# Parts of a field's name -> what it may not exceed.
+_LIMITED = {("layer", "depth"): LAYERS, ("position", "length", "ctx"): POSITIONS}
+
+
+def _numbers(value: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Whole numbers of mappings in each other, each with its field."""
+    left = [value]
+    while left:  # However deep they lie.
+        for field, held in left.pop().items():
+            if isinstance(held, dict):
+                left.append(held)
+            elif isinstance(held, int):
+                yield field, held

@@ -65,7 +65,7 @@ def _disturb(writers: Writers, name: str, given: argparse.Namespace, *, end: flo
         _tell(trials[-1], f"{at} {disk} at {faults.seen[at][2]}")
     needed = sum(path.stat().st_size for path in writers.place.rglob("*") if path.is_file()) // 1024
     for share in range(given.disks):
-        kilobytes = 16 + round(needed * (share + 0.5) / given.disks)
+        kilobytes = round(needed * (share + 0.5) / given.disks)
         try:
             trials.append(writers.on_disk(name, kilobytes, whole))
         except PermissionError:

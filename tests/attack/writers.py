@@ -154,15 +154,16 @@ class Writers:
         return trial if trial.code == 0 else self._again(trial, whole, kept, more)
 
     def on_disk(self, name: str, kilobytes: int, whole: Tree) -> Trial:
-        """As :meth:`attempt`: the place is a disk of so many kilobytes, which grows before the command is given again.
+        """As :meth:`attempt`: the place is a disk with so many kilobytes free, which grows before the second command.
 
         Raises:
             PermissionError: this user may mount none.
         """
-        with mounted(self.place, kilobytes) as enlarge:
+        with mounted(self.place) as resize:
             self.reset()
+            resize(f"{shutil.disk_usage(self.place).used // 1024 + kilobytes}k")
             trial, kept, more = self._disturbed(name, Faults(self.root), whole)
-            enlarge()
+            resize("1g")
             return trial if trial.code == 0 else self._again(trial, whole, kept, more)
 
     def _disturbed(self, name: str, faults: Faults, whole: Tree) -> tuple[Trial, set[str], list[str]]:
@@ -200,7 +201,8 @@ class Writers:
     def _made(self, trial: Trial, whole: Tree) -> Tree:
         """What lies there, without what could not be removed since this was the fault."""
         found = tree(self.place)
-        if trial.code != 2 and trial.met and {LIST, *_STORES} & {*Path(trial.met[1]).parts}:
+        met = trial.met or ("", "", 0)
+        if trial.code != 2 and (met[0] == "stat" or {LIST, *_STORES} & {*Path(met[1]).parts}):
             # Behind the result, which is whole: what was kept to go on stays until the next command.
             found = {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
             if trial.disk == "once":
@@ -303,16 +305,16 @@ def temporary(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def mounted(place: Path, kilobytes: int) -> Iterator[Callable[[], None]]:
-    """A disk in memory at ``place``; yields what makes it large.
+def mounted(place: Path) -> Iterator[Callable[[str], None]]:
+    """A disk in memory at ``place``; yields what gives it another size.
 
     Raises:
         PermissionError: this user may mount none.
     """
-    if sys.platform != "linux" or _mount("-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(place)):
+    if sys.platform != "linux" or _mount("-t", "tmpfs", "-o", "size=1g", "tmpfs", str(place)):
         raise PermissionError("no right to mount a disk")
     try:
-        yield lambda: assert_zero(_mount("-o", "remount,size=1g", str(place)))
+        yield lambda size: assert_zero(_mount("-o", f"remount,size={size}", str(place)))
     finally:
         subprocess.run(["umount", str(place)], check=True)
 
