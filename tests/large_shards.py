@@ -54,6 +54,7 @@ def make_judge(model: Any, tuning: str, *, bf16: bool) -> AnswerJudge:
     captioner = Captioner("", model, None, None, None)
     judge = AnswerJudge.__new__(AnswerJudge)
     nn.Module.__init__(judge)
+    judge.captioner, judge.has_answered = captioner, False
     judge.answers, judge.prefixes, judge.arguments = ((3,), (4,)), ((),), captioner.arguments
     judge.features = None
     judge.frozen, judge.model, judge.bf16 = tune(captioner, tuning), model, bf16  # type: ignore[arg-type]

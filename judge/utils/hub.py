@@ -103,7 +103,7 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
 
 
 # Parts of a field's name -> what it may not exceed.
-_LIMITED = {("layer", "depth"): LAYERS, ("position", "length", "ctx"): POSITIONS}
+_LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
 
 
 def _numbers(value: dict[str, Any]) -> Iterator[tuple[str, int]]:

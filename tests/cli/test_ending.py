@@ -41,11 +41,13 @@ class Command:
     def __init__(self, run_file: Path, out: Path, *options: str) -> None:
         command = [sys.executable, "-m", "judge", "evaluate", run_file, "--out", out, *options]
         self.out, self.kept = out, out.with_name(f"{out.name}.partial") / "members"
-        # Tests in the background of a shell ignore Ctrl-C, and so would what they start.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Tests in the background of a shell ignore Ctrl-C, below nohup SIGHUP, and so would what they start.
+        ours = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+        before = {number: signal.signal(number, how) for number, how in ours.items()}
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
-        signal.signal(signal.SIGINT, before)
+        for number, how in before.items():
+            signal.signal(number, how)
 
     def workers(self) -> list[psutil.Process]:
         found = psutil.Process(self.process.pid).children(recursive=True)
