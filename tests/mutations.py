@@ -75,7 +75,7 @@ def damaged_records(records: list[Any], count: int, *, seed: int = 0) -> Iterato
 
 
 def _change(value: Any, rng: random.Random) -> Any:
-    places = list(_places(value))
+    places = list(places_in(value))
     if not places or rng.random() < 0.02:
         return copy.deepcopy(rng.choice(ODD))
     holder, key = rng.choice(places)
@@ -95,12 +95,12 @@ def _change(value: Any, rng: random.Random) -> Any:
     return value
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every (holder, key or index) below ``value``."""
     if isinstance(value, dict | list):
         for key, held in list(value.items() if isinstance(value, dict) else enumerate(value)):
             yield value, key
-            yield from _places(held)
+            yield from places_in(held)
 
 
 def as_json(value: Any) -> bytes:

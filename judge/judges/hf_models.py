@@ -61,7 +61,7 @@ _RANK = 16
 _ENDLESS = 2**31
 _AGAIN = "fetch or save the checkpoint again"
 # Of errors of devices and for want of memory, none of which a file is to blame for.
-_OF_DEVICES = re.compile("memory|alloc|cuda|cudnn|cublas|nccl|gloo|kernel image|flash", re.IGNORECASE)
+_OF_DEVICES = re.compile("memory|alloc|cuda|cudnn|cublas|nccl|gloo|kernel image", re.IGNORECASE)
 _NO_WEIGHTS = "no weights in safetensors are there"
 _CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 

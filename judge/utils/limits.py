@@ -81,7 +81,7 @@ LIMITS = (
     PICTURE := Limit("JUDGE_READ_PICTURE", 1, "GB", "a picture's file"),
     WIDTH := Limit("JUDGE_READ_WIDTH", 100_000, "numbers", "a word vector"),
     WORD := Limit("JUDGE_READ_WORD", 100_000, "bytes", "a word that has a vector"),
-    LAYERS := Limit("JUDGE_READ_LAYERS", 1000, "layers", "a checkpoint's configuration"),
+    LAYERS := Limit("JUDGE_READ_LAYERS", 1000, "layers or pictures", "a checkpoint's configuration"),
     POSITIONS := Limit("JUDGE_READ_POSITIONS", 2**24, "positions", "a checkpoint's configuration"),
 )
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from mutations import _places
+from mutations import places_in
 
 _MARK = "here-it-goes"
 _BATCH = 50  # Drawn at a time: what watches an attack counts the time between two inputs.
@@ -131,7 +131,7 @@ def form_of(path: Path) -> Form | None:
 def hostile_copies(draw: st.DrawFn, form: Form) -> bytes:
     """The file with a hostile value in the place of one of its own, or of a key, or with a key given twice."""
     value = pickle.loads(pickle.dumps(form.value))
-    held = [(value, None), *_places(value)]
+    held = [(value, None), *places_in(value)]
     holder, key = held[draw(st.integers(0, len(held) - 1))]
     mark, kinds = _MARK, ["value", "value", "value"]
     if isinstance(holder, dict) and key is not None:

@@ -202,7 +202,9 @@ class Writers:
         """What lies there, without what could not be removed since this was the fault."""
         found = tree(self.place)
         met = trial.met or ("", "", 0)
-        if trial.code != 2 and (met[0] == "stat" or {LIST, *_STORES} & {*Path(met[1]).parts}):
+        # Or a file of a folder that is removed by its list.
+        listed = met[0] == "stat" and (Path(met[1]).parent / LIST).is_file()
+        if trial.code != 2 and (listed or {LIST, *_STORES} & {*Path(met[1]).parts}):
             # Behind the result, which is whole: what was kept to go on stays until the next command.
             found = {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
             if trial.disk == "once":
@@ -213,7 +215,8 @@ class Writers:
             about |= {name for name in found if (self.place / name).is_relative_to(stuck)}
             return {name: one for name, one in found.items() if name in whole or name not in about}
         if trial.met and trial.met[0] in {"list", "stat"} and trial.disk == "once":  # What could not be found to go.
-            return {name: one for name, one in found.items() if name in whole or "/." not in f"/{name}"}
+            left = {name for name in found if name.startswith(".") or (self.place / name).is_relative_to(met[1])}
+            return {name: one for name, one in found.items() if name in whole or name not in left}
         if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, and locks.
             stuck = re.compile(r"(.*/)?\.(judge-[0-9a-f]+(\.lock|/.*)?|.+\.judge-lock|caption-judge-scratch-.*)")
             return {name: one for name, one in found.items() if name in whole or not stuck.fullmatch(name)}

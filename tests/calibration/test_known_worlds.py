@@ -5,6 +5,9 @@ A test of measurements, not of code paths: judges are trained until they know so
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,21 @@ def test_masks_of_a_detector_give_the_amplification_of_true_masks(knobs: WorldFi
     assert found["gt"].scores["probability"].tolist() != found["yolo"].scores["probability"].tolist()
 
 
+def test_killed_in_an_epoch_and_started_again(knobs: WorldFiles, tmp_path: Path) -> None:
+    """SIGKILL after epoch 1 of 2 of a judge that sees; the same command then ends as if nothing had happened."""
+    out, whole, script = tmp_path / "out", tmp_path / "whole", Path(__file__).parents[1] / "killed.py"
+    settings = QUICK | given(knobs) | {"captions": f"high={knobs.captions['high']}", "epochs": 2}
+    options = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]
+    assert judge("evaluate", *options, "--out", whole).exit_code == 0
+    killed = [str(part) for part in (sys.executable, script, 1, "evaluate", *options, "--out", out)]
+    done = subprocess.run(killed, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(list((tmp_path / "out.partial" / "members").glob("*.training.safetensors"))) == 1
+    assert judge("evaluate", *options, "--out", out).exit_code == 0
+    for name in ("scores.parquet", "metrics.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     """Nothing goes with the attribute but the person."""
@@ -103,7 +121,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: WorldFiles) -> None:
-    judges = ["sat", "sat-image-only", "grit", "linear"]
+    judges = ["sat", "sat-image-only", "grit", "vl-lic-lstm", "linear"]
     # Regions and grids of a small network; the words are the same for all.
     result = measured(plain, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4)
     for row in result.summaries:
@@ -112,7 +130,7 @@ def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: W
         noise = 4 * spread / np.sqrt(row.images)
         assert row.human == pytest.approx(chance, abs=noise), row
         assert row.generated == pytest.approx(chance, abs=noise), row
-    assert len(result.summaries) == 4
+    assert len(result.summaries) == 5
 
 
 def test_networks_trained_again_see_no_amplification_where_there_is_none(tmp_path: Path) -> None:
