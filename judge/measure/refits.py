@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -21,6 +22,7 @@ from judge.measure.answers import Sums, answer_sums
 from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
 from judge.metrics import Metric
+from judge.metrics.priors import PriorForm
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import CELL, Cell, Statistic
 from judge.training.members import train_members
@@ -146,8 +148,8 @@ def values_of(
         scored = {side: _sum(jobs, found, metric, side) for side in _SIDES}
         nothing: dict[Side, dict[Cell, float]] = {"human": {}, "generated": {}}
         every = _every(evidence, images) if metric.prior else nothing
-        cells = sorted({cell for side in _SIDES for cell in (*scored[side], *every[side])})
-        statistic = Statistic(metric, pd.DataFrame(cells, columns=CELL), prior=plan.prior)
+        cells = tuple(sorted({cell for side in _SIDES for cell in (*scored[side], *every[side])}))
+        statistic = _statistic(metric, cells, plan.prior)
         place = _PLACES[metric.score]
         sums = [
             statistic.sums({cell: (row[0], row[place]) for cell, row in scored[side].items()}, every[side])
@@ -156,6 +158,12 @@ def values_of(
         value = statistic(*sums)
         numbers = float(value.human.value), float(value.generated.value), float(value.value)
         yield [evidence.captioner, metric.name, judge, resample.kind, resample.number, *numbers]
+
+
+@lru_cache(maxsize=64)
+def _statistic(metric: Metric, cells: tuple[Cell, ...], prior: PriorForm) -> Statistic:
+    """Of most refits the same cells."""
+    return Statistic(metric, pd.DataFrame(cells, columns=CELL), prior=prior)
 
 
 def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], metric: Metric, side: Side) -> Sums:

@@ -285,6 +285,11 @@ def load_tensors(path: Path) -> dict[str, Any] | None:
     return kept and kept[0]
 
 
+def load_kept(path: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """The numpy arrays and notes of a kept file, or None where there is none, or no whole one, which is told."""
+    return _read(path, "np")
+
+
 def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, float]) -> None:
     """A finished member: its probabilities [N, A] and what its judge chose."""
     save_tensors(path, {"probabilities": probabilities}, {"notes": json.dumps(notes)})
@@ -292,5 +297,5 @@ def save_predictions(path: Path, probabilities: FloatArray, notes: Mapping[str, 
 
 def load_predictions(path: Path) -> tuple[FloatArray, dict[str, float]] | None:
     """What :func:`save_predictions` wrote, or None where there is none, or no whole one, which is told."""
-    kept = _read(path, "np")
+    kept = load_kept(path)
     return kept and (kept[0]["probabilities"], json.loads(kept[1]["notes"]))

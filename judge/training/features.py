@@ -112,8 +112,15 @@ class FeatureCache(ABC):
                 progress(self.WORK, start + len(part), len(names))
 
     def open(self) -> FeatureStore:
-        """The features of all; they must have been computed."""
+        """The features of all; they must have been computed.
+
+        Raises:
+            JudgeError: some cannot be read again.
+        """
         known = self._known()
+        if lost := len(set(self.keys.values()) - known.keys()):
+            what, mend = f"features of {lost} {self.KIND}s cannot be read again", "check the disk, and start again"
+            raise JudgeError(what, where=self._where, mend=mend)
         places = {name: known[key] for name, key in self.keys.items()}
         path, _ = next(iter(places.values()))
         shape = open_memmap(path, mode="r").shape[1:]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from judge.evidence import Slot
 from judge.training.fitting import fit_jointly, fit_member
@@ -21,7 +21,7 @@ from judge.training.member import Member
 from judge.training.processes import fail_together, gather, together
 from judge.training.setup import TrainingSetup, name_members
 from judge.training.stacks import fit_stacked
-from judge.training.store import load_answers, store_answers
+from judge.training.store import load_batch, store_batch
 from judge.training.telling import Reporter, listening, note_damaged
 from judge.types import Predictions, Progress
 from judge.utils.kept import telling
@@ -194,7 +194,7 @@ def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> di
 def _work_on(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
     """Train, or take from the store, the judges of one batch."""
     firsts = [same[0] for same in batch]
-    found = kept = [load_answers(member, setup) for member in firsts]
+    found = kept = load_batch(firsts, setup)
     if setup.sharing_of(firsts[0].judge) == "data":
         # Machines may have disks of their own: all processes train it, or none does.
         found = kept = gather(kept)[0]
@@ -206,11 +206,11 @@ def _work_on(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) ->
             found = [fit_member(firsts[0], setup, reporters[0])]
         else:  # They choose together: all are trained.
             found = list(fit_jointly(firsts, setup))
+    answered = cast("list[Predictions]", found)
+    if new := [place for place, answers in enumerate(kept) if answers is None]:
+        store_batch([firsts[place] for place in new], setup, [answered[place] for place in new])
     results = {}
-    for same, reporter, before, predictions in zip(batch, reporters, kept, found, strict=True):
-        assert predictions is not None
-        if before is None:
-            store_answers(same[0], setup, predictions)
+    for same, reporter, predictions in zip(batch, reporters, answered, strict=True):
         reporter.reach(setup.units(same[0]))
         results[same[0].key] = [then(member, predictions) for member in same]
     for member in chain.from_iterable(batch):

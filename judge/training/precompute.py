@@ -125,4 +125,4 @@ def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None)
     with together():
         # What others have computed is there, unless their machine has a disk of its own.
         cache.compute(cache.missing() if launched() else [], device=device, progress=progress)
-    return cache.open()
+        return cache.open()

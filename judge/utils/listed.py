@@ -56,7 +56,8 @@ def forget_folder(folder: Path, name: str) -> None:
     """Remove what the list of ``folder`` names in a folder of it, and then from the list; nothing else."""
     listed, below = read_list(folder) or {}, f"{name}/"
     if below in listed:
-        _remove(folder, lambda one: one.startswith(below) and _is_as_listed(folder, one, listed))
+        if (folder / name).is_dir() and not (folder / name).is_symlink():
+            _remove(folder, lambda one: _is_as_listed(folder, one, listed), below)
         content = json.loads(read_bytes(folder / LIST))
         left = {one: of for one, of in listed.items() if not one.startswith(below) or os.path.lexists(folder / one)}
         _save(folder, {**content, "files": left})
@@ -99,8 +100,10 @@ def within(folder: Path) -> list[str]:
     return sorted(found - {LIST})
 
 
-def _remove(folder: Path, is_own: Callable[[str], bool]) -> None:
-    for name in reversed(within(folder)):  # Folders after what they hold.
+def _remove(folder: Path, is_own: Callable[[str], bool], below: str = "") -> None:
+    """What ``is_own`` says so of; ``below``: of one folder of it alone ("members/"), and that folder."""
+    names = [below + name for name in within(folder / below)]
+    for name in [*reversed(names), *([below] if below else [])]:  # Folders after what they hold.
         with suppress(OSError):
             if is_own(name):
                 (folder / name).rmdir() if name.endswith("/") else (folder / name).unlink()

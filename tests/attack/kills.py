@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shlex
 import shutil
 import signal
@@ -20,6 +19,7 @@ from pathlib import Path
 import psutil
 from helpers import few, save_captioner
 
+from attack.writers import FEATURES
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.utils.files import LOG
@@ -35,7 +35,6 @@ FOREIGN += (".out.json.partial.mine", ".out.html.judge-lock.mine")
 MEANWHILE = ("out.partial/thesis.tex", "out.partial/members/mine.txt", "out.partial/notes/", ".out.json.partial.1")
 """What somebody puts, after a kill, where the command would go on, if it would: it goes no further then."""
 _BEGUN = 1.0  # Seconds in which Python itself may still be starting: a signal is then answered by Python.
-_FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.(json|npy)")
 _TOLD = "judge: interrupted; give the same command again\n"
 
 
@@ -275,7 +274,7 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     Kept features count by what is made of them: an interrupt cuts a file of them short, and the rest is another file.
     """
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    found = {name: path for name, path in found.items() if not _FEATURES.fullmatch(name)}
+    found = {name: path for name, path in found.items() if not FEATURES.fullmatch(name)}
     return {name: content_of(path) for name, path in sorted(found.items())}
 
 

@@ -30,6 +30,7 @@ Tree = dict[str, str]
 """Name -> checksum of each file, folders with none."""
 _UNEQUAL = {"log.jsonl", LIST}
 """Files that tell times, or the sizes of those that do."""
+FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.(json|npy)")
 _STORES = {"members", ".finished"}
 
 
@@ -263,10 +264,15 @@ def faults_of(done: Result) -> list[str]:
 
 
 def tree(place: Path) -> Tree:
-    """Of all that lies in a folder."""
+    """Of all that lies in a folder; kept features count by what is made of them.
+
+    A picture at fault cuts a file of them short, and the rest is another file.
+    """
     found = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()
+        if FEATURES.fullmatch(name):
+            continue
         if path.is_dir():
             found[name + "/"] = ""
         elif path.name != "log.jsonl":  # Where nothing is left to be done nothing is logged.

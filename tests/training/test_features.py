@@ -81,6 +81,15 @@ def filled(pictures: HiddenPictures, kept: Path) -> tuple[FeatureStore, list[str
     return cache.open(), missing
 
 
+def test_those_that_a_disk_does_not_give_back_are_told(folder: Path, tmp_path: Path) -> None:
+    pictures = seen(folder)
+    filled(pictures, tmp_path)
+    (index,) = tmp_path.rglob("*.json")
+    index.unlink()
+    with pytest.raises(JudgeError, match=r": features of 17 pictures cannot be read again\. Check the disk, and start"):
+        cache_of(pictures, tmp_path).open()
+
+
 def samples_of(*images: object) -> list[Sample]:
     return [Sample(str(n), "human", 0, (), (0,), image=str(i) if i is not None else None) for n, i in enumerate(images)]
 

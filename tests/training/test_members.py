@@ -129,11 +129,17 @@ def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: P
     # Of other sides too, so that two workers have something to do.
     more = [*make_refits(kind), *make_refits("half", 7, captioner="other")]
     two = numbers(more, TrainingSetup(workers=2, store=tmp_path))
-    assert len(list(tmp_path.iterdir())) == 18
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2  # A file of each refit.
+    states = [(path.read_bytes(), path.stat().st_mtime_ns) for path in files]
     kept = numbers(make_refits(kind), TrainingSetup(workers=1, store=tmp_path))
-    for first, second, third in zip(one, two[:9], kept, strict=True):
-        assert np.array_equal(first, second)
-        assert np.array_equal(first, third)
+    assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in files] == states
+    for path, (content, _) in zip(files, states, strict=True):
+        path.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+    again = numbers(more, TrainingSetup(workers=1, store=tmp_path))
+    assert [path.read_bytes() for path in files] == [content for content, _ in states]
+    for found in (two[:9], kept, again[:9]):
+        assert all(map(np.array_equal, one, found))
 
 
 def test_names_of_refits_say_what_they_are_drawn_from() -> None:
