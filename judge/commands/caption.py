@@ -20,7 +20,7 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.training.processes import in_main_process
 from judge.types import Progress
-from judge.utils.files import writing
+from judge.utils.files import sweep, writing
 from judge.utils.locks import is_left, short
 from judge.utils.output_file import OutputFile
 
@@ -94,13 +94,13 @@ def _notes(out: Path) -> Path:
 
 def _check_out(config: CaptionConfig, out: OutputFile) -> None:
     """Refuse an output path that cannot be used, before any work."""
-    from judge.captioning.notes import check_notes
+    from judge.captioning.notes import check_notes, notes_files
 
     if out.path.is_dir():
         out.refuse()
     out.lock.check()
     check_notes(_notes(out.path))
-    if is_left(out.lock.path):
+    if is_left(out.lock.path) or notes_files(_notes(out.path)):
         _tidy(out)
     out.check(config.inputs())
     settings = settings_beside(out.path)
@@ -113,11 +113,12 @@ def _check_out(config: CaptionConfig, out: OutputFile) -> None:
 
 
 def _tidy(out: OutputFile) -> None:
-    """What a killed command has left goes, unless the same command can go on from it."""
+    """What a command that was ended has left goes, unless the same command can go on from it."""
     from judge.captioning.notes import notes_files
 
     with writing(out.where), out.lock.holding():
         notes, path = _notes(out.path), out.path
+        sweep(path.parent)
         if path.exists() and notes.exists() and notes.stat().st_mtime_ns <= path.stat().st_mtime_ns:
             for file in notes_files(notes):
                 file.unlink()

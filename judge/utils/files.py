@@ -155,10 +155,18 @@ def _half_written(folder: Path, lock_ending: str = "") -> Iterator[Path]:
         yield written
     finally:
         try:
-            remove(written)
-        except OSError:  # It may not go: the next one that is written here tries again.
-            _swept.discard(folder)
-        lock.release()
+            _let_go(written, lock)
+        except KeyboardInterrupt:  # It is soon done.
+            _let_go(written, lock)
+            raise
+
+
+def _let_go(written: Path, lock: Lock) -> None:
+    try:
+        remove(written)
+    except OSError:  # It may not go: the next one that is written here tries again.
+        _swept.discard(written.parent)
+    lock.release()
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
