@@ -399,6 +399,18 @@ def test_a_run_killed_between_its_two_files_goes_on(folder: Folder) -> None:
     assert folder.left() == ["out.caption.yaml", "out.json"]
 
 
+def test_what_was_ended_behind_its_captions_leaves_nothing_for_long(folder: Folder) -> None:
+    """By an interrupt before the notes were removed: the next command is refused, and they go."""
+    notes = folder.root / ".out.json.partial"
+    folder.interrupted(7)
+    left = notes.read_bytes()
+    assert folder.run().exit_code == 0
+    notes.write_bytes(left)
+    os.utime(notes, (0, 0))
+    assert "is there already" in folder.run().stderr
+    assert folder.left() == ["out.caption.yaml", "out.json"]
+
+
 KILLED = """
 import os, signal, sys, yaml
 from judge.commands.caption import caption

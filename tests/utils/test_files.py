@@ -1,4 +1,4 @@
-"""Working folders of several processes."""
+"""Files written whole, and working folders, where an interrupt or another process comes between."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from judge.errors import JudgeError
+from judge.utils import files
 from judge.utils.folders import ResumableFolder
 
 
@@ -30,3 +31,19 @@ def test_an_error_is_told_though_another_process_removes_the_folder(
     with pytest.raises(JudgeError, match="the fault"), folder.working():
         raise JudgeError("the fault")
     assert not folder.partial.exists()
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_an_interrupt_leaves_no_other_name_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, new: bool
+) -> None:
+    remove = files.remove
+
+    def interrupted(path: Path) -> None:
+        monkeypatch.setattr(files, "remove", remove)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "remove", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_whole(tmp_path / "out", b"whole", new=new)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"whole"}
