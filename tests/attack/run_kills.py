@@ -43,8 +43,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         attacks: dict[str, Any] = {name: Attack(name, Path(folder)) for name in names}
         struck: dict[str, Any] = {name: Struck(name, Path(folder)) for name in names} if given.steps else {}
-        at_moments = product(range(given.moments), names, SIGNALS, WHOM)
-        for turn, name, which, whom in chain(at_moments, product(range(given.steps), names, SIGNALS, [STEP])):
+        # Of each command something, also where time is short.
+        at_moments = product(range(given.moments), SIGNALS, WHOM, names)
+        for turn, which, whom, name in chain(at_moments, product(range(given.steps), SIGNALS, [STEP], names)):
             if time.monotonic() > end:
                 break
             rng = random.Random(f"{given.seed} {turn} {name} {which} {whom}")
