@@ -218,8 +218,20 @@ def scratch(place: Path | None = None) -> Iterator[Path]:
                     shutil.rmtree(left, ignore_errors=True)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
+        try:
+            _clear(folder, lock)
+        except KeyboardInterrupt:  # It is soon done.
+            _clear(folder, lock)
+            raise
+
+
+def _clear(folder: Path, lock: Lock) -> None:
+    """The name by which others tell that nobody holds it any more goes last: what is killed here, they take away."""
+    with suppress(OSError):
+        for path in [path for path in folder.iterdir() if path.name != _OWNED]:
+            remove(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
 
 
 def _is_deserted(folder: Path) -> bool:

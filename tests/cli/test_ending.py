@@ -130,7 +130,9 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import os\nos.kill(os.getpid(), 2)\nfor _ in range(10**7): pass\nprint('whole')\n"
     )
-    code = "import judge.utils.signals as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
+    # Tests in the background of a shell ignore Ctrl-C.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "import judge.utils.signals as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     told = os.environ | {"PYTHONPATH": path}
     run = [sys.executable, "-c", code]
