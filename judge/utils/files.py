@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError, lack_of_memory
-from judge.utils.locks import Lock, remove, remove_left
+from judge.utils.locks import Lock, remove, remove_left, to_the_end
 
 LOG = "log.jsonl"
 TRACKING = "tracking"  # Folder of what experiment trackers write.
@@ -154,11 +154,7 @@ def _half_written(folder: Path, lock_ending: str = "") -> Iterator[Path]:
         lock.acquire()
         yield written
     finally:
-        try:
-            _let_go(written, lock)
-        except KeyboardInterrupt:  # It is soon done.
-            _let_go(written, lock)
-            raise
+        to_the_end(lambda: _let_go(written, lock))
 
 
 def _let_go(written: Path, lock: Lock) -> None:

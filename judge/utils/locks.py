@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -120,10 +120,7 @@ class Lock:
         if self._file is not None:
             file, self._file = self._file, None
             try:
-                self._remove()
-            except KeyboardInterrupt:  # It is soon done.
-                self._remove()
-                raise
+                to_the_end(self._remove)
             finally:
                 _unlock(file)
                 with suppress(OSError):
@@ -148,6 +145,15 @@ class Lock:
         what = f"another command is at work there ({holder or 'a process'})"
         option = self.where.partition(" ")[0] or "place"
         return AtWorkError(what, where=self.where, mend=f"wait for it, or name another {option}")
+
+
+def to_the_end(tidy: Callable[[], None]) -> None:
+    """Call what is soon done; once more where an interrupt comes between, which is then raised."""
+    try:
+        tidy()
+    except KeyboardInterrupt:
+        tidy()
+        raise
 
 
 def short(name: str) -> str:
@@ -218,11 +224,7 @@ def scratch(place: Path | None = None) -> Iterator[Path]:
                     shutil.rmtree(left, ignore_errors=True)
         yield folder
     finally:
-        try:
-            _clear(folder, lock)
-        except KeyboardInterrupt:  # It is soon done.
-            _clear(folder, lock)
-            raise
+        to_the_end(lambda: _clear(folder, lock))
 
 
 def _clear(folder: Path, lock: Lock) -> None:

@@ -11,6 +11,7 @@ import pytest
 from judge.errors import JudgeError
 from judge.utils import files
 from judge.utils.folders import ResumableFolder
+from judge.utils.locks import scratch
 
 
 def test_an_error_is_told_though_another_process_removes_the_folder(
@@ -47,3 +48,23 @@ def test_an_interrupt_leaves_no_other_name_of_a_file(
     with pytest.raises(KeyboardInterrupt):
         files.write_whole(tmp_path / "out", b"whole", new=new)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"whole"}
+
+
+def test_an_interrupt_leaves_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner's sign goes last: by it the next process takes away what a killed one was removing."""
+    rmtree, left = shutil.rmtree, list[list[str]]()
+
+    def interrupted(folder: Path, **_: object) -> None:
+        monkeypatch.setattr(shutil, "rmtree", rmtree)
+        left.append([path.name for path in folder.iterdir()])
+        raise KeyboardInterrupt
+
+    def fill() -> None:
+        (folder,) = tmp_path.iterdir()
+        (folder / "steps").write_text("1")
+        monkeypatch.setattr(shutil, "rmtree", interrupted)
+
+    with pytest.raises(KeyboardInterrupt), scratch(tmp_path):
+        fill()
+    assert left == [[".owned"]]
+    assert list(tmp_path.iterdir()) == []
