@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 Side = Literal["human", "generated"]
 Progress = Callable[[str, int, int], None]

@@ -21,8 +21,9 @@ import numpy as np
 import typer
 
 from judge import ba_mals, dba, dpa, error, multi, ratio
-from judge.metrics.counted.contingency import BoolArray, contingency
+from judge.metrics.counted.contingency import contingency
 from judge.metrics.counted.multi import Multi
+from judge.types import BoolArray
 
 
 def best_of(run: Callable[[], object], repeats: int) -> tuple[float, float]:

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
-from judge.types import FloatArray, Predictions, Sample
+from judge.types import BoolArray, FloatArray, Predictions, Sample
 
 # What a judge that is chosen among several seeds notes beside its predictions.
 VALIDATION_LOSS = "validation loss"
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,9 +175,12 @@ def _java(command: Sequence[str], lines: Sequence[str]) -> list[str]:
     if program is None:
         raise JavaFault("needs Java, which is not on the PATH")
     text = "".join(f"{line}\n" for line in lines).encode()
+    # Who is killed cannot end Java, which looks at its pipe only when its tables are loaded: the system does.
+    ending = shutil.which("setpriv")
+    begin = [ending, "--pdeathsig", "KILL", program] if ending else [program]
     try:
         # The library's own jars; captions travel on the pipe, never in the command.
-        command = [program, "-Dfile.encoding=UTF-8", *command]
+        command = [*begin, "-Dfile.encoding=UTF-8", *command]
         done = subprocess.run(command, input=text, capture_output=True, check=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
         raise JavaFault(f"needs Java, which does not run here ({error})") from error

@@ -26,7 +26,6 @@ from scipy.sparse import csr_array, hstack
 from judge.errors import JudgeError
 from judge.evidence import mention_table
 from judge.metrics import Metric
-from judge.metrics.counted.contingency import BoolArray
 from judge.metrics.counted.spec import CountedMetric, Quotients
 from judge.statistics.comparisons import holm
 from judge.statistics.contributions import (
@@ -42,9 +41,9 @@ from judge.statistics.count_tables import CountedRows
 from judge.statistics.counted import EXCHANGES, draw_halves, generator_of
 from judge.statistics.inference import Exchanged, from_halves, from_splits
 from judge.statistics.intervals import bootstrap_pooled, excess_of_parts, exchanged_values, permutation_p
-from judge.statistics.judged import CAPTION, caption_table
+from judge.statistics.judged import CAPTION
 from judge.statistics.summary import Basis, JudgedRow, Settings
-from judge.types import FloatArray, IntArray, Interval
+from judge.types import BoolArray, FloatArray, IntArray, Interval
 
 LEAST = 10
 """Captions that a task must have for an interval and a test."""
@@ -168,8 +167,8 @@ class _Judged:
         """What is known of each task's value, whose captions add ``parts``, [C, T + 1]."""
         level, ratio = self.settings.level, self.settings.ratios.get(self.row.metric.name)
         if ratio is not None:
-            splits = [caption_table(part, self.row.metric.score) for part in self.row.splits()]
-            by_split = np.stack([self.shares(of).T @ of_captions(self.row, of) for of in splits], axis=1)
+            splits = [self.shares(of).T @ of_captions(self.row, of) for of in self.row.splits()]
+            by_split = np.stack(splits, axis=1)
             found = [from_splits(*pair, ratio=ratio, level=level) for pair in zip(values, by_split, strict=True)]
             known: list[Known] = [(of.interval, of.p_value, "splits") for of in found if of]
             if len(known) == len(found):

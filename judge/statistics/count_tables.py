@@ -12,10 +12,10 @@ from scipy.sparse import csr_array, hstack, vstack
 
 from judge.evidence import mention_table
 from judge.metrics import Metric
-from judge.metrics.counted.contingency import BoolArray, ContingencyTable
+from judge.metrics.counted.contingency import ContingencyTable
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
 from judge.statistics.intervals import Rows
-from judge.types import FloatArray, IntArray
+from judge.types import BoolArray, FloatArray, IntArray
 
 Sparse = csr_array[np.float64, tuple[int, int]]
 

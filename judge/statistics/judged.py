@@ -20,7 +20,7 @@ from judge.metrics.counted.contingency import divide
 from judge.metrics.priors import PriorForm, frequency, set_frequency
 from judge.metrics.scores import SCORES, Judged
 from judge.statistics.intervals import Rows
-from judge.types import FloatArray
+from judge.types import BoolArray, FloatArray, IntArray
 
 CELL = ["named", "tasks", "answer"]
 CAPTION = ["side", "image_id", "index"]
@@ -50,16 +50,52 @@ def judged(rows: pd.DataFrame) -> Judged:
 
 
 def caption_table(rows: pd.DataFrame, score: str) -> pd.DataFrame:
-    """One row per caption: its cell, how many judges scored it (n), and the sum of its scores over them (q).
+    """One row per caption, sorted: its cell, how many judges scored it (n), and the sum of its scores over them (q).
 
     Columns: side, image_id, index, named, tasks, answer, n, q.
     """
-    scored = rows["probability"].notna().to_numpy()
-    q = np.where(scored, SCORES[score].quantity(judged(rows)), 0.0)
-    table = rows[[*CAPTION, *CELL]].assign(n=scored.astype(np.float64), q=q)
-    sums = table.groupby(CAPTION, observed=True, sort=True)[["n", "q"]].sum()
-    cells = table.drop_duplicates(CAPTION).set_index(CAPTION)[CELL]
-    return sums.join(cells).reset_index()
+    return Answered(rows, score).captions
+
+
+class Answered:
+    """What judges answered, by caption: what any part of them answered is then sums of numbers.
+
+    Args:
+        rows: columns of ``scores.parquet``.
+        score: a name in SCORES.
+
+    Attributes:
+        captions: :func:`caption_table` of all rows.
+        asked: rows that a judge was asked about, [R].
+    """
+
+    def __init__(self, rows: pd.DataFrame, score: str) -> None:
+        self.asked = rows["probability"].notna().to_numpy()
+        self._q = np.where(self.asked, SCORES[score].quantity(judged(rows)), 0.0)
+        self._caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
+        _, first = np.unique(self._caption, return_index=True)
+        self.captions = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
+        self.captions = self.of(np.arange(len(rows)))
+
+    def of(self, part: IntArray, *, every: bool = False) -> pd.DataFrame:
+        """Of ``captions`` those that some rows are of, or every one, with n and q of these rows."""
+        caption, count = self._caption[part], len(self.captions)
+        n, q = (np.bincount(caption, of[part], count) for of in (self.asked, self._q))
+        there = np.arange(count) if every else np.unique(caption)
+        return self.captions.iloc[there].assign(n=n[there], q=q[there])
+
+
+class Places(NamedTuple):
+    """Of captions, [C] each: the cell that it adds to, its image's number, whether it is of the generated side."""
+
+    cell: IntArray
+    image: IntArray
+    generated: BoolArray
+
+    def of(self, captions: IntArray) -> Places:
+        """Of some; images without any of them are none."""
+        image = np.unique(self.image[captions], return_inverse=True)[1]
+        return Places(self.cell[captions], image, self.generated[captions])
 
 
 class Statistic:
@@ -188,16 +224,21 @@ class Statistic:
         each = 1 / (len(counts) * counts[groups])
         return np.concatenate([-self.score.chance(len(self.belows)) * each, each, np.zeros_like(each)])
 
-    def rows(self, captions: pd.DataFrame) -> Rows:
-        """What each caption of :func:`caption_table` adds."""
+    def places(self, captions: pd.DataFrame) -> Places:
+        """Of each caption of :func:`caption_table`."""
         cell = self.cells.get_indexer(pd.MultiIndex.from_frame(captions[CELL]))
+        image = pd.factorize(captions["image_id"], sort=True)[0]
+        return Places(cell, image, (captions["side"] == "generated").to_numpy())
+
+    def rows(self, captions: pd.DataFrame, places: Places | None = None) -> Rows:
+        """What each caption of :func:`caption_table` adds; ``places``: theirs, where they are known."""
+        cell, image, generated = places or self.places(captions)
         place = np.arange(len(captions))
         parts = [
             csr_array((values, (place, cell)), shape=(len(captions), len(self.cells)))
             for values in (captions["n"].to_numpy(), captions["q"].to_numpy(), np.ones(len(captions)))
         ]
-        image = pd.factorize(captions["image_id"], sort=True)[0]
-        return Rows(csr_array(hstack(parts)), image, (captions["side"] == "generated").to_numpy())
+        return Rows(csr_array(hstack(parts)), image, generated)
 
     def sums(self, scored: Mapping[Cell, tuple[float, float]], every: Mapping[Cell, float]) -> FloatArray:
         """A side's sums [width] out of its scored captions' (count, score), and counts of all its captions."""

@@ -28,11 +28,10 @@ from judge.metrics import Metric, find_metric
 from judge.metrics.priors import PriorForm
 from judge.statistics.inference import HALVES, Inference, from_halves, from_refits, from_splits, half_error, split_error
 from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
-from judge.statistics.judged import CELL, Measured, Statistic, caption_table
+from judge.statistics.judged import CELL, Answered, Measured, Statistic
 from judge.types import FloatArray, Interval
 
 ROW = ["captioner", "metric", "judge"]
-_CAPTION = ["side", "image_id", "index"]
 Basis = Literal["refits", "splits", "images", "these judges"]
 """What an interval is from: judges trained again, the splits of the run, images where no judge is trained; or images
 alone, for the judges as they were trained."""
@@ -195,14 +194,18 @@ class JudgedRow:
             alone = self.rows[self.rows["side"] == "generated"]
             self.rows = pd.concat([alone, alone.assign(side="human")])
         self.statistic = Statistic(metric, self.rows[CELL], prior=settings.prior)
-        self.captions = captions = caption_table(self.rows, metric.score)
-        self.table = self.statistic.rows(captions)
+        self._answered = Answered(self.rows, metric.score)
+        self.captions = captions = self._answered.captions
+        self._places = self.statistic.places(captions)
+        self.table = self.statistic.rows(captions, self._places)
         classes = captions.drop_duplicates("image_id").sort_values("image_id")["answer"]
         self.strata = pd.factorize(classes)[0] if metric.balanced else None
 
-    def value(self, rows: pd.DataFrame | None = None) -> Measured:
-        """Of all rows, or of some."""
-        table = self.table if rows is None else self.statistic.rows(caption_table(rows, self.metric.score))
+    def value(self, captions: pd.DataFrame | None = None) -> Measured:
+        """Of all captions, or of some of them, with sums of their own."""
+        table = self.table
+        if captions is not None:
+            table = self.statistic.rows(captions, self._places.of(captions.index.to_numpy()))
         human, generated = table.by_image()
         return self.statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
 
@@ -228,10 +231,10 @@ class JudgedRow:
             priors=_pair(found.human.prior, found.generated.prior) if self.metric.prior else None,
             chance=_chance(refits),
         )
-        if self.compared:
-            by_seed = [float(self.value(self._of_all(part)).value) for _, part in self._by("seed")]
-            line = replace(line, sd=float(np.std(by_seed, ddof=1)) if len(by_seed) > 1 else None)
-        return line
+        if not self.compared or len(asked["seed"].unique()) == 1:
+            return line
+        by_seed = [float(self.value(part).value) for part in self._by("seed", every=self.metric.prior is not None)]
+        return replace(line, sd=float(np.std(by_seed, ddof=1)))
 
     def _infer(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary:
         """With interval and p."""
@@ -280,29 +283,25 @@ class JudgedRow:
 
     def _halves(self) -> list[float]:
         """On halves of the images, of a judge that need not be trained again."""
-        classes = dict(sorted(zip(self.rows["image_id"], self.rows["answer"], strict=True)))
+        classes = dict(sorted(zip(self.captions["image_id"], self.captions["answer"], strict=True)))
         found = []
         for number in range(HALVES):
             drawn = Resample("half", number, self.settings.seed).classes(classes)
-            found.append(float(self.value(self.rows[self.rows["image_id"].isin(drawn.keys())]).value))
+            found.append(float(self.value(self.captions[self.captions["image_id"].isin(drawn.keys())]).value))
         return found
 
     def splits(self) -> list[pd.DataFrame]:
-        """Rows that judges of each split were asked about."""
-        return [part for _, part in self._by("seed", "fold")]
+        """The captions that judges of each split were asked about, as of ``caption_table``."""
+        return list(self._by("seed", "fold"))
 
-    def _by(self, *columns: str) -> Iterator[tuple[object, pd.DataFrame]]:
-        """Rows that judges were asked about, by seed, or by seed and fold."""
-        asked = self.rows[self.rows["probability"].notna()]
-        yield from asked.groupby(list(columns), observed=True)
+    def _by(self, *columns: str, every: bool = False) -> Iterator[pd.DataFrame]:
+        """The captions that judges were asked about, by seed, or by seed and fold.
 
-    def _of_all(self, part: pd.DataFrame) -> pd.DataFrame:
-        """With the captions that this part of the judges was not asked about, which count in priors."""
-        if self.metric.prior is None:
-            return part
-        others = self.rows.drop_duplicates(_CAPTION).set_index(_CAPTION)
-        others = others[~others.index.isin(part.set_index(_CAPTION).index)].reset_index()
-        return pd.concat([part, others.assign(probability=np.nan)])
+        With those that were not, too, where ``every``: they count in priors.
+        """
+        asked = np.flatnonzero(self._answered.asked)
+        for _, part in self.rows[list(columns)].iloc[asked].reset_index(drop=True).groupby(list(columns)):
+            yield self._answered.of(asked[part.index], every=every)
 
     def _bootstrap(self, generator: np.random.Generator) -> tuple[Interval | None, float | None]:
         """Over images, for the judges as trained, priors estimated anew: interval, and error of the human side."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pycocoevalcap
 import pytest
 from helpers import first_images, known
@@ -309,6 +314,21 @@ def test_java_that_fails(
     assert found.tokenizer == tokenizer
     assert found.skipped["METEOR"].startswith(told)
     assert "METEOR" not in found.by_image
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="what ends Java with its parent is not here")
+def test_java_ends_with_who_began_it(tmp_path: Path) -> None:
+    """Also where that was killed, and Java is still reading its tables."""
+    program, begun = tmp_path / "java", tmp_path / "begun"
+    program.write_text(f"#!/bin/sh\necho $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 60\n", encoding="utf-8")
+    program.chmod(0o755)
+    asked = [sys.executable, "-c", "from judge.quality.library import _java; _java([], ['a'])"]
+    with subprocess.Popen(asked, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}) as parent:
+        while not begun.exists() and parent.poll() is None:
+            time.sleep(0.02)
+        java = psutil.Process(int(begun.read_text()))
+        parent.kill()
+    assert psutil.wait_procs([java], timeout=10)[1] == []
 
 
 # METEOR 1.5 of pycocoevalcap 1.2: references and candidates, the jar's statistics, its scores, and that of all four.

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from judge.types import Direction, FloatArray, IntArray
+from judge.types import BoolArray, Direction, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
-
-BoolArray = npt.NDArray[np.bool_]
 
 # Rows that are counted at once: single precision counts them exactly, they fit the processor's cache, and BLAS takes
 # one thread for them. Twice as many, and its threads wait for each other (20 times slower on two busy cores).

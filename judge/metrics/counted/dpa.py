@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.contingency import BoolArray, ContingencyTable, contingency, divide, read_samples
+from judge.metrics.counted.contingency import ContingencyTable, contingency, divide, read_samples
 from judge.metrics.counted.spec import (
     Amplification,
     CaptionTable,
@@ -28,7 +28,7 @@ from judge.metrics.counted.spec import (
     pieces_of,
     single_names,
 )
-from judge.types import Direction, FloatArray, IntArray
+from judge.types import BoolArray, Direction, FloatArray, IntArray
 
 _FOLDS = 5
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.metrics.counted.association import mean, mean_slope, variance
-from judge.metrics.counted.contingency import BoolArray, Train, label_sets, read_samples, set_contingency
+from judge.metrics.counted.contingency import Train, label_sets, read_samples, set_contingency
 from judge.metrics.counted.dba import Dba
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
-from judge.types import Direction, FloatArray
+from judge.types import BoolArray, Direction, FloatArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

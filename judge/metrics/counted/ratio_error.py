@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from judge.metrics.counted.contingency import BoolArray, ContingencyTable, divide, hot, same_samples
+from judge.metrics.counted.contingency import ContingencyTable, divide, hot, same_samples
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, LabelKind, Quotients, Terms, single_names
-from judge.types import FloatArray
+from judge.types import BoolArray, FloatArray
 
 Both = Literal["neutral", "each"]
 Among = Literal["annotated", "naming"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 import numpy as np
 
 from judge.metrics.amplification import AMPLIFICATIONS, NEUTRAL, log_mean
-from judge.metrics.counted.contingency import BoolArray, ContingencyTable, divide
-from judge.types import Direction, FloatArray, IntArray
+from judge.metrics.counted.contingency import ContingencyTable, divide
+from judge.types import BoolArray, Direction, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
