@@ -173,7 +173,7 @@ class _Judged:
             known: list[Known] = [(of.interval, of.p_value, "splits") for of in found if of]
             if len(known) == len(found):
                 return known
-        image = pd.factorize(self.row.captions["image_id"], sort=True)[0]
+        image = self.row.table.image
         places = csr_array((np.ones(len(image)), (image, np.arange(len(image)))))
         intervals = bootstrap_pooled(
             csr_array(places @ parts),

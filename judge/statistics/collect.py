@@ -141,7 +141,7 @@ def _judged(scores: pd.DataFrame, settings: Settings) -> Iterator[tuple[str, str
         def value(weights: FloatArray, of: JudgedRow = row, sides: tuple[Any, Any] = (human, generated)) -> FloatArray:
             return of.statistic(*(np.asarray(side @ weights) for side in sides)).value
 
-        yield metric.name, str(judge), sorted(set(row.captions["image_id"])), value
+        yield metric.name, str(judge), row.images.tolist(), value
 
 
 def _counted(counts: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[str, str, Sequence[str], Value]]:

@@ -27,10 +27,9 @@ def of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
 
     Args:
         row: of the table.
-        captions: some of its captions, as of :func:`~judge.statistics.judged.caption_table`.
+        captions: of its captions, or of one of its splits.
     """
-    statistic = row.statistic
-    rows = statistic.rows(captions)
+    statistic, rows = row.statistic, row.adds(captions)
     sums = [np.asarray(side.sum(axis=0), dtype=np.float64) for side in rows.by_image()]
     if not np.isfinite(statistic(sums[0], sums[1]).value):  # A split without captions of a class.
         return np.full(len(rows.image), np.nan)
@@ -42,8 +41,8 @@ def of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
 
 def of_images(row: JudgedRow) -> pd.DataFrame:
     """Of each image, to a judged row of the table: the sums over its captions. Columns: ``COLUMNS``."""
-    images = row.captions[["image_id"]].assign(contribution=of_captions(row, row.captions))
-    return _named(row.line.key, images.groupby("image_id").sum().reset_index())
+    amounts = np.bincount(row.table.image, of_captions(row, row.captions))
+    return _named(row.line.key, pd.DataFrame({"image_id": row.images, "contribution": amounts}))
 
 
 class Pieces(NamedTuple):

@@ -92,6 +92,10 @@ class Places(NamedTuple):
     image: IntArray
     generated: BoolArray
 
+    def sides(self) -> tuple[BoolArray, BoolArray]:
+        """Which captions are people's, and which a captioner's."""
+        return ~self.generated, self.generated
+
     def of(self, captions: IntArray) -> Places:
         """Of some; images without any of them are none."""
         image = np.unique(self.image[captions], return_inverse=True)[1]

@@ -27,8 +27,8 @@ from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
 from judge.metrics.priors import PriorForm
 from judge.statistics.inference import HALVES, Inference, from_halves, from_refits, from_splits, half_error, split_error
-from judge.statistics.intervals import bootstrap_pooled, permutation_pooled
-from judge.statistics.judged import CELL, Answered, Measured, Statistic
+from judge.statistics.intervals import Rows, bootstrap_pooled, permutation_pooled
+from judge.statistics.judged import Answered, Measured, Statistic
 from judge.types import FloatArray, Interval
 
 ROW = ["captioner", "metric", "judge"]
@@ -180,33 +180,54 @@ def summarise(
 
 
 class JudgedRow:
-    """One captioner, metric and judge."""
+    """One captioner, metric and judge.
+
+    Attributes:
+        line: the row of the table, without any number.
+        compared: whether there are two sides.
+        seeds: of the judges that were asked, before the best is chosen.
+        asked: how many images judges were asked about.
+        statistic, captions, table: the metric; what judges answered, by caption; what each caption adds.
+        images: all, sorted; what each is of is ``table.image``.
+        strata: of images, where classes count equally.
+
+    Raises:
+        JudgeError: NaN among the scores, or images scored on one side only.
+    """
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, settings: Settings) -> None:
         self.metric, self.settings = metric, settings
         self.line = Summary(str(rows["captioner"].iloc[0]), metric, str(rows["judge"].iloc[0]))
         self.compared = metric.amplification != "one_side"
-        asked = rows[rows["probability"].notna()]
-        _check(rows, asked, compared=self.compared)
-        self.seeds = int(asked["seed"].nunique())
-        self.rows = _best(rows) if metric.aggregate == "best" else rows
+        asked = rows["probability"].notna()
+        self.seeds = int(rows["seed"][asked].nunique())
+        unknown = bool(rows["loss"][asked].isna().any())
+        rows = _best(rows) if metric.aggregate == "best" else rows
         if not self.compared:  # The generated side is read twice.
-            alone = self.rows[self.rows["side"] == "generated"]
-            self.rows = pd.concat([alone, alone.assign(side="human")])
-        self.statistic = Statistic(metric, self.rows[CELL], prior=settings.prior)
-        self._answered = Answered(self.rows, metric.score)
+            alone = rows[rows["side"] == "generated"]
+            rows = pd.concat([alone, alone.assign(side="human")])
+        self._parts = rows[["seed", "fold"]]
+        self._answered = Answered(rows, metric.score)
         self.captions = captions = self._answered.captions
-        self._places = self.statistic.places(captions)
-        self.table = self.statistic.rows(captions, self._places)
-        classes = captions.drop_duplicates("image_id").sort_values("image_id")["answer"]
-        self.strata = pd.factorize(classes)[0] if metric.balanced else None
+        self.statistic = Statistic(metric, captions, prior=settings.prior)
+        self._places = places = self.statistic.places(captions)
+        human, generated = (np.unique(places.image[(captions["n"] > 0) & of]) for of in places.sides())
+        if unknown or not len(generated) or not np.array_equal(human, generated):
+            what = f"NaN, or images scored on one side only, for '{self.line.captioner}'"
+            raise JudgeError(what, where="scores", mend="recompute the scores")
+        self.asked = len(generated)
+        self.table = self.statistic.rows(captions, places)
+        first = np.unique(places.image, return_index=True)[1]
+        self.images = captions["image_id"].iloc[first].reset_index(drop=True)
+        self.strata = pd.factorize(captions["answer"].iloc[first])[0] if metric.balanced else None
+
+    def adds(self, captions: pd.DataFrame) -> Rows:
+        """What captions add, some of ``captions`` with sums of their own."""
+        return self.statistic.rows(captions, self._places.of(captions.index.to_numpy()))
 
     def value(self, captions: pd.DataFrame | None = None) -> Measured:
-        """Of all captions, or of some of them, with sums of their own."""
-        table = self.table
-        if captions is not None:
-            table = self.statistic.rows(captions, self._places.of(captions.index.to_numpy()))
-        human, generated = table.by_image()
+        """Of all captions, or of some."""
+        human, generated = (self.table if captions is None else self.adds(captions)).by_image()
         return self.statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
 
     def summary(self, refits: pd.DataFrame) -> Summary:
@@ -219,19 +240,18 @@ class JudgedRow:
     def plain(self, refits: pd.DataFrame) -> Summary:
         """The line without interval and p."""
         found = self.value()
-        asked = self.rows[self.rows["probability"].notna()]
         line = replace(
             self.line,
             human=_known(found.human.value) if self.compared else None,
             generated=_known(found.generated.value),
             amplification=_known(found.value),
-            images=int(asked["image_id"].nunique()),
+            images=self.asked,
             seeds=self.seeds,
             qualities=_pair(found.human.quality, found.generated.quality) if self.metric.prior else None,
             priors=_pair(found.human.prior, found.generated.prior) if self.metric.prior else None,
             chance=_chance(refits),
         )
-        if not self.compared or len(asked["seed"].unique()) == 1:
+        if not self.compared or len(self._parts["seed"][self._answered.asked].unique()) == 1:
             return line
         by_seed = [float(self.value(part).value) for part in self._by("seed", every=self.metric.prior is not None)]
         return replace(line, sd=float(np.std(by_seed, ddof=1)))
@@ -300,7 +320,7 @@ class JudgedRow:
         With those that were not, too, where ``every``: they count in priors.
         """
         asked = np.flatnonzero(self._answered.asked)
-        for _, part in self.rows[list(columns)].iloc[asked].reset_index(drop=True).groupby(list(columns)):
+        for _, part in self._parts.iloc[asked].reset_index(drop=True).groupby(list(columns)):
             yield self._answered.of(asked[part.index], every=every)
 
     def _bootstrap(self, generator: np.random.Generator) -> tuple[Interval | None, float | None]:
@@ -332,15 +352,6 @@ def _with(
 ) -> Summary:
     known = human_error if human_error is not None and np.isfinite(human_error) else None
     return replace(line, **found._asdict(), basis=basis, human_error=known, replicates=replicates)
-
-
-def _check(rows: pd.DataFrame, asked: pd.DataFrame, *, compared: bool) -> None:
-    images = [set(asked.loc[asked["side"] == side, "image_id"]) for side in ("human", "generated")]
-    uneven = compared and images[0] != images[1]
-    if uneven or not images[1] or asked["loss"].isna().any():
-        name = rows["captioner"].iloc[0]
-        what = f"NaN, or images scored on one side only, for '{name}'"
-        raise JudgeError(what, where="scores", mend="recompute the scores")
 
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:

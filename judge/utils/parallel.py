@@ -19,6 +19,8 @@ from judge.utils.signals import ignore_signals
 
 T = TypeVar("T")
 _OFTEN = 0.5  # Seconds.
+# Of loky's process that removes what others left: it does, and says so after our last line.
+_UNTOLD = "ignore:resource_tracker:UserWarning"
 _ending: set[int] = set()  # Processes that watch their parent: of a fork the thread is not there.
 
 
@@ -32,6 +34,8 @@ def unordered(calls: Iterable[Any], workers: int, *, what: str = "") -> Iterator
     """
     from joblib import Parallel
 
+    if _UNTOLD not in sys.warnoptions:
+        sys.warnoptions.append(_UNTOLD)  # As its interpreter is begun with.
     pool = Parallel(
         n_jobs=workers,
         return_as="generator_unordered",
