@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, mode
 from typing import Literal, get_args
 
 import numpy as np
@@ -58,12 +59,12 @@ def choose_examples(
         (job.evidence.captioner, metric.name, job.judge): job.evidence for job in work.jobs for metric in job.metrics
     }
     written = {captions.name: captions.by_image for captions in corpus.generated}
+    scored = dict(iter(scores.groupby(ROW, sort=False, observed=True))) if len(scores) else {}
     rows = []
     for key, part in picked.groupby(ROW, sort=False, observed=True):
         captioner, metric, judge = map(str, key)
         wanted = set(part["image_id"])
-        own = scores[(scores[ROW] == [captioner, metric, judge]).all(axis=1)] if len(scores) else scores
-        answered = _answers(own[own["image_id"].isin(wanted)]) if len(own) else {}
+        answered = _answers(scored[key], wanted) if key in scored else {}
         read = _read(evidence[captioner, metric, judge], wanted) if (captioner, metric, judge) in evidence else {}
         sides: Mapping[Side, Mapping[str, Sequence[str]]] = {
             "human": corpus.human.by_image,
@@ -117,14 +118,17 @@ def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else contributions.assign(chosen="", rank=0)
 
 
-def _answers(rows: pd.DataFrame) -> dict[tuple[str, str, int], tuple[float, str]]:
+def _answers(rows: pd.DataFrame, images: set[str]) -> dict[tuple[str, str, int], tuple[float, str]]:
     """(side, image, index) -> mean probability of the truth over judges, and their most frequent answer."""
-    asked = rows[rows["probability"].notna()]
-    groups = asked.groupby(_CAPTION, observed=True)
-    means = groups["probability"].mean().reset_index()
-    said = groups["predicted"].agg(lambda of: of.mode().iloc[0]).tolist()
-    rows_ = zip(*(means[name] for name in [*_CAPTION, "probability"]), said, strict=True)
-    return {(side, image, index): (mean, str(guess)) for side, image, index, mean, guess in rows_}
+    asked = rows[rows["image_id"].isin(images) & rows["probability"].notna()]
+    said: dict[tuple[str, str, int], list[tuple[float, str]]] = {}
+    columns = (asked[name] for name in [*_CAPTION, "probability", "predicted"])
+    for side, image, index, probability, guess in zip(*columns, strict=True):
+        said.setdefault((side, image, index), []).append((probability, guess))
+    return {
+        place: (fmean(value for value, _ in answers), mode(sorted(guess for _, guess in answers)))
+        for place, answers in said.items()
+    }
 
 
 def _read(evidence: Evidence, images: set[str]) -> dict[tuple[str, str, int], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -19,6 +20,7 @@ _WHAT = {
     "takes away": "takes {amount} from the value",
     "random": "drawn at random, {verb} {amount}",
 }
+_CARD = [*ROW, "chosen", "rank"]
 _WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
 
 
@@ -123,25 +125,32 @@ def _largest(table: pd.DataFrame) -> float:
 
 def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> Iterator[Card]:
     largest = _largest(table)
-    for key, rows in table.groupby([*ROW, "chosen", "rank"], sort=False, observed=True):
+    shown: dict[tuple[Any, ...], list[Mapping[Any, Any]]] = {}
+    for row in table.to_dict("records"):
+        shown.setdefault(tuple(row[name] for name in _CARD), []).append(row)
+    for key, rows in shown.items():
         captioner, metric, judge, chosen, _ = map(str, key)
-        first = rows.iloc[0]
-        asked = rows[rows["probability"].notna()].groupby("side")["probability"].mean()
-        difference = float(asked["generated"] - asked["human"]) if len(asked) == 2 else 0.0
-        image = str(first["image_id"])
+        first, image = rows[0], str(rows[0]["image_id"])
         yield Card(
             captioner,
             name_row(find_metric(metric), judge),
             _what(first["contribution"], chosen),
             chosen,
             float(first["contribution"]),
-            difference,
+            _difference(rows),
             str(first["class"]),
             tuple(name for name in str(first["tasks"]).split("|") if name),
             image if names else "",
             pictures.get(image, ""),
-            tuple(_caption(row, largest) for row in rows.to_dict("records")),
+            tuple(_caption(row, largest) for row in rows),
         )
+
+
+def _difference(rows: Sequence[Mapping[Any, Any]]) -> float:
+    """Of a card; see there."""
+    asked = [row for row in rows if not math.isnan(row["probability"])]
+    sides = [[row["probability"] for row in asked if row["side"] == side] for side in ("human", "generated")]
+    return fmean(sides[1]) - fmean(sides[0]) if all(sides) else 0.0
 
 
 def _what(value: float, chosen: str) -> str:

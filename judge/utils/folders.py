@@ -265,8 +265,10 @@ class ResumableFolder(OutputFolder):
         super().check(reads)
         if is_main_process() and self.partial.exists():
             if not _is_ours(self.partial, self.what):
+                held = within(self.partial) if self.partial.is_dir() else []
                 what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
-                raise JudgeError(what, where=self.where, mend="name another folder")
+                what = ": ".join([what, *[name for name in held if not is_half_written(name)][:1]])
+                raise JudgeError(what, where=self.where, mend="move it elsewhere, or name another folder")
             self.check_own()
 
     def check_own(self) -> None:

@@ -12,10 +12,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from judge.errors import JudgeError
 from judge.utils.signals import ignore_signals
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 _OFTEN = 0.5  # Seconds.
@@ -101,16 +105,29 @@ def usable_cores() -> int:
 
 @contextmanager
 def threads(limit: int | None) -> Iterator[None]:
-    """Arithmetic on ``limit`` threads: sums in another order would change the last digits."""
-    from threadpoolctl import threadpool_limits
-
+    """Arithmetic on ``limit`` threads, or as it is: sums in another order would change the last digits."""
+    if limit is None:
+        yield
+        return
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0
-    with threadpool_limits(limits=limit):
-        if torch and limit:
+    with thread_pools().limit(limits=limit):
+        if torch:
             torch.set_num_threads(limit)
         try:
             yield
         finally:
-            if torch and limit:
+            if torch:
                 torch.set_num_threads(before)
+
+
+def thread_pools() -> ThreadpoolController:
+    """Those of the libraries that are loaded; looked for again, which takes milliseconds, where modules have come."""
+    return _thread_pools(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(modules: int) -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

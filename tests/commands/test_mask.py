@@ -381,7 +381,8 @@ def test_what_lies_beside_the_output_is_left_alone(world: World) -> None:
     world.images.rename(beside)
     (beside / "thesis.txt").write_text("years of work", encoding="utf-8")
     given = ("mask", "--images", beside, "--instances", world.instances, "--out")
-    told = "out.partial, where work would go on, holds something that is no folder of masked pictures"
+    first = min(path.name for path in beside.iterdir())
+    told = f"out.partial, where work would go on, holds something that is no folder of masked pictures: {first}. Move"
     assert told in refusal(*given, world.out)
     done = judge(*given, world.root / "other")
     assert done.exit_code == 0, done.output

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from judge.types import BoolArray, Direction, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
+from judge.utils.parallel import thread_pools
 
 # Rows that are counted at once: single precision counts them exactly, they fit the processor's cache, and BLAS takes
 # one thread for them. Twice as many, and its threads wait for each other (20 times slower on two busy cores).
@@ -215,7 +212,7 @@ def set_contingency(
 def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> FloatArray:
     """Samples that have both labels of each pair, for each choice of samples, [S, P]. A pair of one label counts it."""
     counted = np.empty((len(choices), len(pairs[0])))
-    with _blas_threads().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
+    with thread_pools().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
         for row, choice in zip(counted, choices, strict=True):
             chosen = labels[choice]
             both = np.zeros((labels.shape[1], labels.shape[1]))
@@ -224,14 +221,6 @@ def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> F
                 both += block.T @ block
             row[:] = both[pairs[0], pairs[1]]
     return counted
-
-
-@cache
-def _blas_threads() -> ThreadpoolController:
-    """The controller of numpy's BLAS threads; made once, because that takes milliseconds."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _columns(labels: BoolArray) -> BoolArray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from judge.text.vectors.reader import Rows
 from judge.types import FloatArray
+from judge.utils.parallel import thread_pools
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -74,11 +75,10 @@ def _truncated_svd(ppmi: csr_array, dimension: int) -> FloatArray:
     up to 0.2.
     """
     from scipy.sparse.linalg import svds
-    from threadpoolctl import threadpool_limits
 
     words = ppmi.shape[0]
     # The products are many and small: on several threads they took ten times as long, on a machine with other work.
-    with threadpool_limits(1, user_api="blas"):
+    with thread_pools().limit(limits=1, user_api="blas"):
         if words <= max(dimension + 1, _FEW):
             left, singular, _ = np.linalg.svd(ppmi.toarray())
         else:
