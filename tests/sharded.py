@@ -86,7 +86,7 @@ def check_families(root: Path) -> None:
     large = replace(ASKED, tuning="lora", dtype="bf16", checkpointing=True)
     chosen = LARGE | {"git"}
     folders = {name: in_main_process(partial(save_captioner, root / name, name)) for name in sorted(FAMILIES)}
-    layouts = {name: load_captioner(str(folder)).layout for name, folder in folders.items()}
+    layouts = in_main_process(lambda: {name: load_captioner(str(folder)).layout for name, folder in folders.items()})
     assert {layouts[name] for name in chosen} == {*layouts.values()}
     for family in sorted(chosen):
         folder = folders[family]
