@@ -25,9 +25,10 @@ CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
 MOST, MOST_IN_ALL = 6, 240
 # Where no words of tasks are known: they only sort examples.
 _TASKS = "coco-objects"
+CARD = [*ROW, "chosen", "rank"]
+"""What captions that are shown together have in common."""
 COLUMNS = [
-    *ROW, "chosen", "rank", "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read",
-    "probability", "predicted",
+    *CARD, "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read", "probability", "predicted"
 ]  # fmt: skip
 _SHOWN = ["chosen", "rank", "image_id", "contribution"]
 _CAPTION = ["side", "image_id", "index"]

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -175,12 +176,9 @@ def _java(command: Sequence[str], lines: Sequence[str]) -> list[str]:
     if program is None:
         raise JavaFault("needs Java, which is not on the PATH")
     text = "".join(f"{line}\n" for line in lines).encode()
-    # Who is killed cannot end Java, which looks at its pipe only when its tables are loaded: the system does.
-    ending = shutil.which("setpriv")
-    begin = [ending, "--pdeathsig", "KILL", program] if ending else [program]
     try:
         # The library's own jars; captions travel on the pipe, never in the command.
-        command = [*begin, "-Dfile.encoding=UTF-8", *command]
+        command = [*_ends_with_us(), program, "-Dfile.encoding=UTF-8", *command]
         done = subprocess.run(command, input=text, capture_output=True, check=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
         raise JavaFault(f"needs Java, which does not run here ({error})") from error
@@ -188,6 +186,19 @@ def _java(command: Sequence[str], lines: Sequence[str]) -> list[str]:
     if len(found) != len(lines):
         raise JavaFault(f"needs Java, which gave {len(found)} lines for {len(lines)} here")
     return found
+
+
+@cache
+def _ends_with_us() -> Sequence[str]:
+    """What, before a command, has the system end it when the thread that began it is no more; () where nothing can.
+
+    A process that is killed cannot end Java, which looks at its pipe only when its tables are loaded.
+    """
+    program = shutil.which("setpriv")
+    before = (program, "--pdeathsig", "KILL") if program else ()
+    # Other systems have a program of this name without that option.
+    can = before and subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0  # noqa: S603
+    return before if can else ()
 
 
 def _folder() -> Path:

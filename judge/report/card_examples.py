@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from judge.measure import Result
+from judge.measure.examples import CARD
 from judge.metrics import find_metric
-from judge.statistics.summary import ROW, name_row
+from judge.statistics.summary import name_row
 from judge.text.alignment import UNKNOWN, is_special
 
 _WHAT = {
@@ -20,7 +21,6 @@ _WHAT = {
     "takes away": "takes {amount} from the value",
     "random": "drawn at random, {verb} {amount}",
 }
-_CARD = [*ROW, "chosen", "rank"]
 _WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
 
 
@@ -127,7 +127,7 @@ def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> 
     largest = _largest(table)
     shown: dict[tuple[Any, ...], list[Mapping[Any, Any]]] = {}
     for row in table.to_dict("records"):
-        shown.setdefault(tuple(row[name] for name in _CARD), []).append(row)
+        shown.setdefault(tuple(row[name] for name in CARD), []).append(row)
     for key, rows in shown.items():
         captioner, metric, judge, chosen, _ = map(str, key)
         first, image = rows[0], str(rows[0]["image_id"])
@@ -147,7 +147,7 @@ def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> 
 
 
 def _difference(rows: Sequence[Mapping[Any, Any]]) -> float:
-    """Of a card; see there."""
+    """``Card.difference``."""
     asked = [row for row in rows if not math.isnan(row["probability"])]
     sides = [[row["probability"] for row in asked if row["side"] == side] for side in ("human", "generated")]
     return fmean(sides[1]) - fmean(sides[0]) if all(sides) else 0.0

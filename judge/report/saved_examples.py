@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from judge.measure.examples import CHOSEN, MOST, WORDS
+from judge.measure.examples import CARD, CHOSEN, MOST, WORDS
 from judge.report.directory import EXAMPLES, PICTURES
 from judge.report.saved_files import Unreadable
 from judge.statistics.summary import ROW
 
 _SIDES = "human", "generated"
-_CARD = [*ROW, "chosen", "rank"]
 # Of a JPEG's beginning; bytes of a picture, of which a small one has a tenth.
 _JPEG, _LARGEST = b"\xff\xd8\xff", 1 << 20
 
@@ -44,8 +43,8 @@ def _faults(table: pd.DataFrame, rows: Collection[tuple[str, str, str]]) -> Iter
     yield "'chosen' is another", ~table["chosen"].isin(CHOSEN)
     yield "'side' is another", ~table["side"].isin(_SIDES)
     yield f"'rank' is not below {MOST}", ~table["rank"].between(0, MOST - 1)
-    yield "the same caption twice", table.duplicated([*_CARD, "side", "index"])
-    about = table.groupby(_CARD)[["image_id", "contribution", "class"]].transform("nunique")
+    yield "the same caption twice", table.duplicated([*CARD, "side", "index"])
+    about = table.groupby(CARD)[["image_id", "contribution", "class"]].transform("nunique")
     yield "images of one place differ", (about > 1).any(axis=1)
     yield "'contribution' is no number", ~np.isfinite(table["contribution"])
     asked = table["probability"].notna()

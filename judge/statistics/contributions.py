@@ -27,7 +27,7 @@ def of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
 
     Args:
         row: of the table.
-        captions: of its captions, or of one of its splits.
+        captions: of its captions, or of one of its splits; the index is that of ``row.captions``.
     """
     statistic, rows = row.statistic, row.adds(captions)
     sums = [np.asarray(side.sum(axis=0), dtype=np.float64) for side in rows.by_image()]

@@ -74,15 +74,15 @@ class Answered:
         self._q = np.where(self.asked, SCORES[score].quantity(judged(rows)), 0.0)
         self._caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
         _, first = np.unique(self._caption, return_index=True)
-        self.captions = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
+        self._cells = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
         self.captions = self.of(np.arange(len(rows)))
 
     def of(self, part: IntArray, *, every: bool = False) -> pd.DataFrame:
-        """Of ``captions`` those that some rows are of, or every one, with n and q of these rows."""
-        caption, count = self._caption[part], len(self.captions)
+        """Of ``captions``, with their index, those that the rows ``part`` [P] are of, or every one; n, q of them."""
+        caption, count = self._caption[part], len(self._cells)
         n, q = (np.bincount(caption, of[part], count) for of in (self.asked, self._q))
         there = np.arange(count) if every else np.unique(caption)
-        return self.captions.iloc[there].assign(n=n[there], q=q[there])
+        return self._cells.iloc[there].assign(n=n[there], q=q[there])
 
 
 class Places(NamedTuple):
@@ -97,7 +97,7 @@ class Places(NamedTuple):
         return ~self.generated, self.generated
 
     def of(self, captions: IntArray) -> Places:
-        """Of some; images without any of them are none."""
+        """Of these captions, [P] places; images are numbered anew, without those that have none of them."""
         image = np.unique(self.image[captions], return_inverse=True)[1]
         return Places(self.cell[captions], image, self.generated[captions])
 

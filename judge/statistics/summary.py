@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -187,12 +187,15 @@ class JudgedRow:
         compared: whether there are two sides.
         seeds: of the judges that were asked, before the best is chosen.
         asked: how many images judges were asked about.
-        statistic, captions, table: the metric; what judges answered, by caption; what each caption adds.
-        images: all, sorted; what each is of is ``table.image``.
+        statistic: the metric, as a function of sums.
+        captions: :func:`~judge.statistics.judged.caption_table` of its judges; the index is the caption's place.
+        table: what each caption adds, in that order.
+        images: ids of all images, sorted; ``table.image`` holds each caption's place among them.
         strata: of images, where classes count equally.
 
     Raises:
-        JudgeError: NaN among the scores, or images scored on one side only.
+        JudgeError: NaN among the scores, or images that the judges (of ``best``, the chosen ones) scored on one side
+            only.
     """
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, settings: Settings) -> None:
@@ -201,8 +204,10 @@ class JudgedRow:
         self.compared = metric.amplification != "one_side"
         asked = rows["probability"].notna()
         self.seeds = int(rows["seed"][asked].nunique())
-        unknown = bool(rows["loss"][asked].isna().any())
-        rows = _best(rows) if metric.aggregate == "best" else rows
+        choose = metric.aggregate == "best" and self.seeds > 1
+        if rows.loc[asked, ["loss", "validation_loss"] if choose else ["loss"]].isna().any(axis=None):
+            self._refuse()
+        rows = _best(rows) if choose else rows
         if not self.compared:  # The generated side is read twice.
             alone = rows[rows["side"] == "generated"]
             rows = pd.concat([alone, alone.assign(side="human")])
@@ -212,21 +217,24 @@ class JudgedRow:
         self.statistic = Statistic(metric, captions, prior=settings.prior)
         self._places = places = self.statistic.places(captions)
         human, generated = (np.unique(places.image[(captions["n"] > 0) & of]) for of in places.sides())
-        if unknown or not len(generated) or not np.array_equal(human, generated):
-            what = f"NaN, or images scored on one side only, for '{self.line.captioner}'"
-            raise JudgeError(what, where="scores", mend="recompute the scores")
+        if not len(generated) or not np.array_equal(human, generated):
+            self._refuse()
         self.asked = len(generated)
         self.table = self.statistic.rows(captions, places)
         first = np.unique(places.image, return_index=True)[1]
         self.images = captions["image_id"].iloc[first].reset_index(drop=True)
         self.strata = pd.factorize(captions["answer"].iloc[first])[0] if metric.balanced else None
 
+    def _refuse(self) -> NoReturn:
+        what = f"NaN, or images scored on one side only, for '{self.line.captioner}'"
+        raise JudgeError(what, where="scores", mend="recompute the scores")
+
     def adds(self, captions: pd.DataFrame) -> Rows:
-        """What captions add, some of ``captions`` with sums of their own."""
+        """What captions add, some of ``captions`` with sums of their own; the index is that of ``captions``."""
         return self.statistic.rows(captions, self._places.of(captions.index.to_numpy()))
 
     def value(self, captions: pd.DataFrame | None = None) -> Measured:
-        """Of all captions, or of some."""
+        """Of all captions, or of some, with the index of ``captions``."""
         human, generated = (self.table if captions is None else self.adds(captions)).by_image()
         return self.statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
 
@@ -251,7 +259,7 @@ class JudgedRow:
             priors=_pair(found.human.prior, found.generated.prior) if self.metric.prior else None,
             chance=_chance(refits),
         )
-        if not self.compared or len(self._parts["seed"][self._answered.asked].unique()) == 1:
+        if not self.compared or self._parts["seed"][self._answered.asked].nunique() < 2:
             return line
         by_seed = [float(self.value(part).value) for part in self._by("seed", every=self.metric.prior is not None)]
         return replace(line, sd=float(np.std(by_seed, ddof=1)))
@@ -357,8 +365,6 @@ def _with(
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each side the seed whose judges were the best on validation images (DPAC, section 3.2.1), and unasked rows."""
     asked = rows[rows["probability"].notna()]
-    if len(asked["seed"].unique()) == 1:
-        return rows
     judges = asked.drop_duplicates(["side", "seed", "fold", "index"])  # Judges count equally, as of refits.
     losses = judges.groupby(["side", "seed"], observed=True)["validation_loss"].mean()
     chosen = {side: losses[side].idxmin() for side in losses.index.unique("side")}

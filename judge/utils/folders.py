@@ -265,9 +265,10 @@ class ResumableFolder(OutputFolder):
         super().check(reads)
         if is_main_process() and self.partial.exists():
             if not _is_ours(self.partial, self.what):
-                held = within(self.partial) if self.partial.is_dir() else []
+                held = [path.name for path in self.partial.iterdir()] if self.partial.is_dir() else []
+                stranger = min((name for name in held if name != LIST and not is_half_written(name)), default="")
                 what = f"{self.partial.name}, where work would go on, holds something that is no {self.what}"
-                what = ": ".join([what, *[name for name in held if not is_half_written(name)][:1]])
+                what += f": {stranger}" if stranger else ""
                 raise JudgeError(what, where=self.where, mend="move it elsewhere, or name another folder")
             self.check_own()
 

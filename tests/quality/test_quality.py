@@ -21,7 +21,7 @@ from helpers import first_images, known
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError
-from judge.quality import SCORES, Quality, measure_quality
+from judge.quality import SCORES, Quality, library, measure_quality
 from judge.quality.library import meteor_of, penn_treebank, plain_words
 from judge.types import Captions, Labels
 
@@ -316,7 +316,17 @@ def test_java_that_fails(
     assert "METEOR" not in found.by_image
 
 
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="what ends Java with its parent is not here")
+def test_a_setpriv_that_cannot_end_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a system whose program of this name lacks the option."""
+    for name, script in (("setpriv", "echo unrecognised option; exit 1"), ("java", "shift; exec cat")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(library, "_ends_with_us", library._ends_with_us.__wrapped__)
+    assert library._java([], ["a", "b"]) == ["a", "b"]
+
+
+@pytest.mark.skipif(not library._ends_with_us(), reason="what ends Java with its parent is not here")
 def test_java_ends_with_who_began_it(tmp_path: Path) -> None:
     """Also where that was killed, and Java is still reading its tables."""
     program, begun = tmp_path / "java", tmp_path / "begun"

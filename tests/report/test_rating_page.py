@@ -78,7 +78,7 @@ def test_a_sheet_goes_round(browser: Browser, tmp_path: Path) -> None:
 
 
 def remembers(page: Page) -> None:
-    """In about 1 of 100 new contexts Chromium loses what a local file stores in its first moments: once it is past these."""
+    """Wait until the browser keeps what is stored: in 1 of 100 new contexts Chromium loses a file's first writes."""
     for _ in range(20):
         page.evaluate("localStorage.setItem('here', 'yes')")
         page.reload()

@@ -54,6 +54,18 @@ def test_what_is_no_whole_table_of_numbers() -> None:
         summarise(scores.assign(loss=float("nan")))
     with pytest.raises(JudgeError, match="one side only"):
         summarise(scores[(scores["side"] == "human") | (scores["image_id"] != "3")])
+    # Of several seeds DPAC takes the best on validation images, of each side; then that one's images count.
+    several = make_scores(20, seeds=2).assign(metric="dpac-ta", validation_loss=0.5, named="a", tasks="t")
+    with pytest.raises(JudgeError, match="NaN"):
+        summarise(several.assign(validation_loss=np.nan))
+    several.loc[(several["side"] == "human") & (several["seed"] == 1), "validation_loss"] = 0.4
+    assert summarise(several)
+    apart = (several["side"] == "human") & (several["image_id"] == "3")
+    with pytest.raises(JudgeError, match="one side only"):
+        summarise(several[~apart | (several["seed"] == 0)])
+    # Seeds that are not known are none.
+    (found,) = summarise(scores.assign(seed=np.where(scores["image_id"] == "3", np.nan, 0.0)))
+    assert found.sd is None
     (found,) = summarise(scores.assign(answer=np.where(scores["image_id"] == "0", "b", "a")))
     assert found.interval is None
     assert found.amplification is not None

@@ -183,6 +183,16 @@ def test_what_somebody_puts_into_the_working_folder_stays(tmp_path: Path, mine: 
     assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
 
 
+def test_a_working_folder_of_somebody_else(tmp_path: Path) -> None:
+    """It is told by what lies in it itself, deeper nobody looks."""
+    partial = tmp_path / "out.partial"
+    for folder in (".judge-0123456789abcdef", "years"):
+        (partial / folder / "deep").mkdir(parents=True)
+    with pytest.raises(JudgeError, match=r"out\.partial, where work would go on, .* no run: years\. Move"):
+        run_of(tmp_path / "out").check()
+    assert sorted(path.name for path in partial.iterdir()) == [".judge-0123456789abcdef", "years"]
+
+
 def test_of_what_was_kept_for_going_on_only_what_is_listed_goes(tmp_path: Path) -> None:
     """A command was killed when it had made the folder; somebody then put a file beside what it had kept."""
     make(tmp_path / "out")
