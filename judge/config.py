@@ -21,7 +21,7 @@ from pydantic import (
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
-from judge.utils.files import check_names
+from judge.utils.files import check_names, resolved
 from judge.utils.yaml_files import parse_yaml, read_text
 
 # Of --help, top to bottom.
@@ -98,7 +98,7 @@ def _checkpoints(entries: list[str]) -> dict[str, str]:
         # A folder may hold an equals sign itself.
         if not equals or "/" in name:
             reference = entry
-            name = Path(entry.strip().removeprefix("hf:")).name or Path(entry).resolve().name
+            name = Path(entry.strip().removeprefix("hf:")).name or resolved(Path(entry)).name
         if name in named:
             raise ValueError(f"two captioners are called '{name}': write OTHER={reference}")
         named[name] = reference
@@ -932,7 +932,7 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         if len(faults) == 1 and first["type"] == "literal_error":
             mend = nearest(str(first["input"]), re.findall("'([^']*)'", first["ctx"]["expected"]))
             raise JudgeError(f"unknown value '{first['input']}'", where=flag, mend=mend) from None
-        messages = [found["msg"].removeprefix("Value error, ") for found in faults]
+        messages = [re.sub("^Value error, | for <class .*>$", "", found["msg"]) for found in faults]
         message = ", or ".join(text[0].lower() + text[1:] for text in messages)
         name = ".".join(map(str, [key, *entries]))
         raise JudgeError(f"'{name}': {message}", where=where, mend=f"see {flag} in {kind.command} --help") from None

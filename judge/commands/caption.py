@@ -20,7 +20,7 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.training.processes import in_main_process
 from judge.types import Progress
-from judge.utils.files import sweep, writing
+from judge.utils.files import resolved, sweep, writing
 from judge.utils.locks import is_left, short
 from judge.utils.output_file import OutputFile
 
@@ -108,7 +108,7 @@ def _check_out(config: CaptionConfig, out: OutputFile) -> None:
     if not config.overwrite and settings.exists() and not _is_written(settings, config):
         mend = "name another file, or add --overwrite"
         raise JudgeError(f"has {settings.name} beside it already", where=out.where, mend=mend)
-    if settings.resolve() in {read.resolve() for read in config.inputs()}:
+    if resolved(settings) in {resolved(read) for read in config.inputs()}:
         raise JudgeError(f"{settings.name} is read", where=out.where, mend="name another file")
 
 

@@ -17,7 +17,7 @@ from judge.masking.finished import Finished
 from judge.masking.folder import Hiding, Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.types import Progress
-from judge.utils.files import LOG, remove_empty
+from judge.utils.files import LOG, remove_empty, resolved
 from judge.utils.folders import ResumableFolder
 from judge.utils.kept import ToldInLog, telling
 from judge.utils.listed import LIST, within
@@ -65,7 +65,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         overwrite=config.overwrite,
         store=_STORE,
     )
-    if out.path.is_relative_to(config.images.resolve()):
+    if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.check(config.inputs())
     hiding, correlated, detector = prepare_masking(config, config.mode, batch=config.batch_size, progress=progress)

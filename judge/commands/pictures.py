@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -253,15 +254,18 @@ class RunPictures:
     def of_examples(self, examples: pd.DataFrame) -> dict[str, bytes]:
         """Image id -> small picture, people hidden, of a report's examples; none where the run hides nobody whole.
 
-        None either where no judge asked for pictures and they cannot be had: numbers do not depend on them.
+        None either where no judge asked for pictures and they cannot be had, which is told: numbers do not depend on
+        them.
         """
         if self.config.images is None or not len(examples) or self.config.mask in {"none", "partial"}:
             return {}
         wanted = list(dict.fromkeys(examples["image_id"]))
-        with suppress(JudgeError):
+        try:
             shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
             return make_thumbnails(shown, wanted) if hides_people(shown) else {}
-        return {}
+        except JudgeError as error:
+            logging.getLogger(__name__).info("NOTE: examples are shown without pictures: %s", error)
+            return {}
 
     def free(self) -> None:
         """Give back what is read again if it is asked for: instances (a gigabyte of COCO's) and the detector."""

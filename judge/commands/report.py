@@ -20,7 +20,7 @@ from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.report.several_runs import check_places, join_runs
 from judge.report.text_report import latex_report, markdown_report
 from judge.report.verification import check_run
-from judge.utils.files import remove_empty, writing
+from judge.utils.files import remove_empty, resolved, writing
 from judge.utils.locks import Lock, is_left, scratch
 from judge.utils.output_file import OutputFile
 
@@ -221,5 +221,5 @@ def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
     output.check()
     if not out.exists():
         return
-    if any(out.resolve().is_relative_to(folder.resolve()) for folder in folders) and out.suffix != ".html":
+    if any(resolved(out).is_relative_to(resolved(folder)) for folder in folders) and out.suffix != ".html":
         raise JudgeError("is a file of the run, which is read", where=where, mend="name another file")

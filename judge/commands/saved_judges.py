@@ -42,7 +42,8 @@ def _find(config: SavedJudgeSettings) -> Path:
         return given
     if not given.is_dir():
         name = config.judge_weights
-        if given.is_absolute() or given.suffix == ".safetensors" or name.startswith((".", "~")) or name.count("/") > 1:
+        path = given.is_absolute() or given.is_symlink() or name.startswith((".", "~")) or name.count("/") > 1
+        if path or given.suffix == ".safetensors":
             raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
         given = _fetch(name, config.revision, where)
     if not (given / WEIGHTS).is_file():

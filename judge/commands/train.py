@@ -92,7 +92,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
                 with suppress(OSError):  # It holds something, such as a log.
                     config.checkpoints.rmdir()
             raise
-        raise with_way_on(error, f"{config.command} --checkpoints {config.checkpoints}") from error
+        raise with_way_on(error, config.command, f"--checkpoints {config.checkpoints}") from error
     if is_main_process():
         _write_index(config.checkpoints, work.jobs)
     kept = {job.member.key for job in work.jobs} & before

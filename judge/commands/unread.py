@@ -1,16 +1,25 @@
-"""Settings of judges that were given, and that none of a run's judges reads."""
+"""Settings that were given, and that nothing of a run reads."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
-from judge.config import JudgeSettings, RunSettings, TrainingSettings, flag_of
+from judge.config import (
+    HidingSettings,
+    JudgeSettings,
+    MaskedSettings,
+    RunConfig,
+    RunSettings,
+    TrainingSettings,
+    flag_of,
+)
 from judge.errors import JudgeError
 from judge.judges import FILES, HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import choose_judges
-from judge.metrics import find_metric, spell_out
+from judge.metrics import Metric, find_metric, spell_out
 
 # Settings of every judge, and of the work as a whole.
 _OF_ALL = {"judge", "protocol", "seeds", "seed", "folds", "features", "workers", "checkpoints"}
@@ -20,25 +29,65 @@ OF_SOME = tuple(
 """Settings that some judges read, and others do not."""
 
 
+class _Part(NamedTuple):
+    """Settings that only a part of the work reads."""
+
+    names: tuple[str, ...]
+    readers: str
+    """What reads them, for messages."""
+    is_read: Callable[[RunSettings, Sequence[Metric]], bool]
+
+
+def _asks(config: RunSettings, rows: Sequence[Metric]) -> bool:
+    return any(not row.counted for row in rows)
+
+
+def _aligns(config: RunSettings, rows: Sequence[Metric]) -> bool:
+    return any((config.alignment or row.alignment) == "contextual" for row in rows if not row.counted)
+
+
+def _sees(config: RunSettings, rows: Sequence[Metric]) -> bool:
+    return any(row.uses_images for row in rows)
+
+
+def _counts_words(config: RunSettings, rows: Sequence[Metric]) -> bool:
+    return any(row.counted.labels == "words" for row in rows if row.counted)
+
+
+_HIDING = tuple(name for kind in (HidingSettings, MaskedSettings) for name in kind.__annotations__ if name != "images")
+_PARTS = (
+    _Part(("judge", "seeds", "checkpoints", "alignment"), "metrics that ask a judge", _asks),
+    _Part(("folds",), "judges of protocol crossfit", lambda *of: _asks(*of) and of[0].protocol == "crossfit"),
+    _Part(("features",), "judges of images", _sees),
+    _Part(("vectors", "delta"), "contextual alignment", _aligns),
+    _Part(("prior",), "dbac and dpac", lambda _, rows: any(row.prior for row in rows)),
+    _Part(("vocabulary", "least"), "ba", _counts_words),
+    # Other commands bring their own images. Where no judge sees them they are shown.
+    _Part(_HIDING, "a run with --images", lambda config, _: bool(config.images) or not isinstance(config, RunConfig)),
+)
+
+
 def unread(config: RunSettings) -> Iterator[str]:
-    """Settings that differ from their defaults and reach no judge: a line for all that the same judges read.
+    """Settings that differ from their defaults and reach nothing: a line for all that the same judges, or parts, read.
 
     Raises:
         JudgeError: an unknown metric or judge.
     """
     fields = type(config).model_fields
-    given = [name for name in OF_SOME if name in fields and getattr(config, name) != fields[name].default]
-    rows = [row for row in map(find_metric, spell_out(config.metrics)) if not row.counted]
-    judges = dict.fromkeys(name for row in rows for name in choose_judges(row, config.judge))
+    given = [name for name in fields if getattr(config, name) != fields[name].default]
+    rows = [find_metric(name) for name in spell_out(config.metrics)]
+    judges = dict.fromkeys(name for row in rows if not row.counted for name in choose_judges(row, config.judge))
     read = {option for name in judges for option in _options(name)}
     by_readers: dict[str, list[str]] = {}
-    for name in given:
-        if name not in read:
-            by_readers.setdefault(", ".join(readers(name)), []).append(flag_of(type(config), name))
-    if not judges and config.judge != fields["judge"].default:
-        by_readers.setdefault("metrics that ask a judge", []).append("--judge")
-    for others, flags in by_readers.items():
-        by = ", ".join(judges or config.metrics)
+    for name in OF_SOME:
+        if name in given and name not in read:
+            by_readers.setdefault(", ".join(readers(name)), []).append(name)
+    lines = [(", ".join(judges or config.metrics), *line) for line in by_readers.items()]
+    for part in _PARTS:
+        names = [name for name in part.names if name in given and not part.is_read(config, rows)]
+        lines += [(", ".join(config.metrics), part.readers, names)] if names else []
+    for by, others, names in lines:
+        flags = [flag_of(type(config), name) for name in names]
         yield f"{' '.join(flags)} {'are' if flags[1:] else 'is'} not used by {by}, but by {others}"
 
 

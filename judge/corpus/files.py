@@ -30,12 +30,14 @@ _REFUSED = {
     b"BZh": "a bzip2 archive",
     b"\xfd7zXZ": "an xz archive",
     b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
+    b"\xff\xfe\0\0": "UTF-32 text",
+    b"\0\0\xfe\xff": "UTF-32 text",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
     b"\x89PNG": "a picture",
     b"\xff\xd8\xff": "a picture",
 }
-_MENDS = {"archive": "unpack it first", "Excel": "save it as .xlsx or CSV", "UTF-16": "save it as UTF-8"}
+_MENDS = {"archive": "unpack it first", "Excel": "save it as .xlsx or CSV", "UTF-": "save it as UTF-8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def _decode(data: bytes, source: str) -> str:
     if (zero := data.find(b"\0", 0, 4096)) >= 0:
         line = data.count(b"\n", 0, zero) + 1
         what = f"holds zero bytes, so it is no text (the first on line {line})"
-        raise JudgeError(what, where=source, mend="give JSON, CSV, Parquet or xlsx")
+        raise JudgeError(what, where=source, mend="give JSON or CSV as UTF-8, Parquet or xlsx")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from judge.errors import JudgeError
-from judge.utils.limits import CELL, CELLS, LIST, QUOTED, ROW, TEXT, memory_limit, refuse_large
+from judge.utils.limits import CELL, CELLS, LIST, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
 
 Row = dict[str, object]
 
@@ -99,7 +99,8 @@ def _decode(text: str, where: str) -> object:
         raise JudgeError(f"key '{error}' occurs twice in one object", where=where, mend="keep one of the two") from None
     except (RecursionError, ValueError) as error:
         # Lists in lists without end; numbers of thousands of digits.
-        raise JudgeError(f"not JSON that can be read ({error})", where=where, mend="mend the file") from error
+        told = JudgeError(f"not JSON that can be read ({error})", where=where, mend="mend the file")
+        raise long_number(error, where) or told from error
     return value
 
 

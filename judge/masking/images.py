@@ -17,7 +17,7 @@ from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive
 from judge.masking.instances import Picture, Pixels
-from judge.utils.files import is_encodable
+from judge.utils.files import is_encodable, named_alike, resolved
 from judge.utils.limits import PICTURE
 from judge.utils.opening import NotRegularError, open_regular, size_of
 
@@ -51,7 +51,8 @@ def list_pictures(folder: Path) -> list[str]:
     if archive := find_archive(folder):
         return archive.names()
     if not folder.is_dir():
-        raise JudgeError("is no folder", where=f"--images {folder}", mend="give the folder that holds the pictures")
+        mend = "give the folder that holds the pictures" if folder.exists() else named_alike(folder)
+        raise JudgeError("is no folder", where=f"--images {folder}", mend=mend)
     names = []
     for root, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -87,11 +88,7 @@ def inside(folder: Path, name: str) -> Path:
     if parts.is_absolute() or ".." in parts.parts or PureWindowsPath(name).drive:
         raise JudgeError("the name leads out of the folder of pictures", where=f"picture '{name}'", mend=mend)
     path = folder / parts
-    try:
-        target = path.resolve()
-    except (OSError, RuntimeError):
-        raise JudgeError("is a link to itself", where=str(path), mend="remove it") from None
-    if not target.is_relative_to(folder.resolve()):
+    if not resolved(path).is_relative_to(resolved(folder)):
         mend = "copy the picture into the folder, or give the folder that it lies in"
         raise JudgeError("is a link out of the folder of pictures", where=str(path), mend=mend)
     return path

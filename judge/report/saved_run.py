@@ -20,7 +20,7 @@ from judge.report.saved_examples import check_pictures
 from judge.report.saved_files import Unreadable, read_csv, read_json, read_parquet, read_settings
 from judge.report.saved_rows import number_of, read_quality, read_summaries, read_tasks
 from judge.statistics.breakdown import Breakdown
-from judge.utils.files import LOG
+from judge.utils.files import LOG, resolved
 from judge.utils.locks import short
 from judge.utils.opening import read_text
 
@@ -51,7 +51,7 @@ class SavedRun:
 
 def name_runs(folders: Sequence[Path]) -> list[str]:
     """The shortest ends of the paths that are all different."""
-    paths = [folder.resolve().parts for folder in folders]
+    paths = [resolved(folder).parts for folder in folders]
     lengths = range(1, max(map(len, paths)) + 1)
     tried = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
     return next((names for names in tried if len(set(names)) == len(names)), [str(folder) for folder in folders])
@@ -134,7 +134,7 @@ def _readable(folder: Path) -> Iterator[None]:
 
 def _unfinished(folder: Path) -> str:
     """Of what is missing, where the run has not come to its end."""
-    partial = folder.parent / f"{short(folder.resolve().name)}.partial"
+    partial = folder.parent / f"{short(resolved(folder).name)}.partial"
     if not folder.exists() and (partial / LOG).is_file():
         return f": the run is not finished; the command that began it goes on from {partial.name}"
     if (folder / LOG).is_file() and not _finished(folder):

@@ -16,6 +16,7 @@ from judge.measure import Result
 from judge.report.saved_run import SavedRun
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.summary import Summary
+from judge.utils.files import resolved
 
 # What must be the same for two runs to be compared: facts of metrics.json, and all settings of run.yaml but those that
 # say where things are (images and labels are compared themselves), what else was measured, or how the work was done.
@@ -68,7 +69,7 @@ def check_places(folders: Sequence[Path]) -> None:
         JudgeError: with the second name.
     """
     for first, second in combinations(folders, 2):
-        if first.resolve() == second.resolve():
+        if resolved(first) == resolved(second):
             raise JudgeError("the same run twice", where=str(second), mend="give two folders")
 
 

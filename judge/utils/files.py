@@ -227,6 +227,19 @@ def check_names(value: object, *, where: str = "") -> None:
             check_names(part, where=where)
 
 
+def resolved(path: Path) -> Path:
+    """The absolute path, links followed; for ``Path.resolve``, which raises RuntimeError of links in a circle.
+
+    Raises:
+        JudgeError: it is, or lies in, a link that leads to itself.
+    """
+    found = Path(os.path.realpath(path))
+    with suppress(OSError):  # A name that is too long: opening says so.
+        if any(part.is_symlink() for part in (found, *found.parents)):
+            raise JudgeError("is a link to itself", where=str(path), mend="remove it, or name another place")
+    return found
+
+
 def named_alike(path: Path) -> str:
     """What to do where there is no ``path``: to give the file beside it that is called nearly so, or to check it."""
     import difflib
@@ -239,8 +252,10 @@ def named_alike(path: Path) -> str:
     return f"did you mean '{path.with_name(close[0])}'?" if close else "check the path"
 
 
-def with_way_on(error: JudgeError, command: str) -> JudgeError:
-    """``error`` with the command that goes on from what is finished."""
-    go_on = f"go on from what is finished with: {command}"
+def with_way_on(error: JudgeError, command: str, place: str) -> JudgeError:
+    """``error`` of ``command``, which goes on from what is finished if it is given again with its ``place``."""
+    go_on = f"the same command ({command} ... {place}) goes on from what is finished"
     mend = error.mend.removesuffix("; then give the same command again")
+    # Another place would hold nothing to go on from.
+    mend = "make room on its disk, or see to its permissions" if mend == _MEND else mend
     return JudgeError(error.what, where=error.where, mend=f"{mend}; then {go_on}" if mend else go_on)

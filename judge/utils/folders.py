@@ -23,6 +23,7 @@ from judge.utils.files import (
     check_writable,
     is_half_written,
     remove_empty,
+    resolved,
     sweep,
     with_way_on,
     writing,
@@ -57,7 +58,7 @@ class OutputFolder:
 
     def __init__(self, path: Path, *, what: str, overwrite: bool = False) -> None:
         self.given = Path(path)
-        self.path = self.given.resolve()
+        self.path = resolved(self.given)
         self.what = what
         self.overwrite = overwrite
         self.lock = Lock.beside(self.path, self.where)
@@ -90,7 +91,7 @@ class OutputFolder:
                 self.tidy()
             listed = self._listed(self.path)
             for path in reads:
-                if path.resolve().is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
+                if resolved(path).is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
                     what, mend = f"holds {path.name}, which is read", "name another folder"
                     raise JudgeError(what, where=self.where, mend=mend)
             self._check_replaced(self.path, listed)
@@ -361,7 +362,7 @@ class ResumableFolder(OutputFolder):
             if not self.holds_work():
                 self.discard()
             elif fault:
-                fault = with_way_on(fault, f"{self.command} {self.where}")
+                fault = with_way_on(fault, self.command, self.where)
             else:
                 error.add_note(f"What is finished is kept in {self.partial}.")
             if fault is None or fault is error:

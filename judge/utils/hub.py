@@ -69,7 +69,7 @@ def locate(reference: str, where: str) -> str:
             if not usual:
                 raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
-    if not reference.strip() or path.is_absolute() or reference.startswith((".", "~")):
+    if not reference.strip() or path.is_absolute() or path.is_symlink() or reference.startswith((".", "~")):
         raise JudgeError("no such folder", where=where, mend="check the path")
     return reference
 

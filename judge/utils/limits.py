@@ -128,5 +128,15 @@ def refuse_long(number: int, source: str) -> None:
     """
     limit = sys.get_int_max_str_digits()
     if limit and number.bit_length() > limit * 3.3219:  # Bits of a digit.
-        mend = f"write it shorter, or set the environment variable {_PYTHONS} to more than {limit}"
-        raise JudgeError(f"holds a number of over {limit:,} digits", where=source, mend=mend)
+        raise _long(source)
+
+
+def long_number(error: BaseException, source: str) -> JudgeError | None:
+    """Of a number with too many digits what to do; Python names a function, which is no help on a command line."""
+    return _long(source) if "sys.set_int_max_str_digits" in str(error) else None
+
+
+def _long(source: str) -> JudgeError:
+    limit = sys.get_int_max_str_digits()
+    mend = f"write it shorter, or set the environment variable {_PYTHONS} to more than {limit}"
+    return JudgeError(f"holds a number of over {limit:,} digits", where=source, mend=mend)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from judge.errors import JudgeError
-from judge.utils.files import remove_empty, sweep, writing
+from judge.utils.files import remove_empty, resolved, sweep, writing
 from judge.utils.listed import read_list, write_again
 from judge.utils.locks import Lock, is_left
 
@@ -41,7 +41,7 @@ class OutputFile:
             JudgeError: it is no file, is read, is there (without ``overwrite``); another process is at work there.
         """
         # Before what is there is refused: to overwrite what is read would be the wrong advice.
-        if self.path.resolve() in {read.resolve() for read in reads}:
+        if resolved(self.path) in {resolved(read) for read in reads}:
             raise JudgeError(f"{self.path.name} is read", where=self.where, mend="name another file")
         self.lock.check()
         if is_left(self.lock.path):

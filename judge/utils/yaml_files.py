@@ -10,7 +10,7 @@ import yaml
 
 from judge.errors import FAULTS, JudgeError
 from judge.utils.files import named_alike
-from judge.utils.limits import BYTES, DEPTH, VALUES, refuse_long
+from judge.utils.limits import BYTES, DEPTH, VALUES, long_number, refuse_long
 from judge.utils.opening import open_regular, size_of
 
 # libyaml's, where PyYAML was built with it, is ten times as fast.
@@ -41,10 +41,11 @@ class _Loader(_Base):  # type: ignore[misc]  # chosen when the module is importe
         if id(node) not in self._checked:
             self._checked.add(id(node))
             seen = set[Hashable]()
-            for key in (key for key, _ in node.value if key.tag != _MERGE):
+            for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
                     _refuse("a key is a list or a mapping", key)
-                if (value := self.construct_object(key)) in seen:  # yes and true are one.
+                value = _MERGE if key.tag == _MERGE else self.construct_object(key)
+                if value in seen:  # yes and true are one.
                     _refuse(f"key '{key.value}' is given twice", key)
                 seen.add(value)
         super().flatten_mapping(node)
@@ -122,7 +123,8 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
         raise JudgeError(f"not YAML that can be read ({error.problem}{line})", where=where, mend=mend) from error
     except (yaml.YAMLError, *FAULTS) as error:  # FAULTS: numbers of thousands of digits, and the like.
         reason = " ".join(str(error).split())[:200]
-        raise JudgeError(f"not YAML that can be read ({reason})", where=where, mend=mend) from error
+        told = JudgeError(f"not YAML that can be read ({reason})", where=where, mend=mend)
+        raise long_number(error, where) or told from error
 
 
 def _check_size(text: str, where: str, mend: str) -> None:

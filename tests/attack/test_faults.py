@@ -70,7 +70,7 @@ def test_a_worker_without_memory_costs_one_line_and_nothing_finished(
     ended = harmed(evaluate(out, *run_options), out, harm=harm, which=is_worker, ready=lambda: len(members(out)) >= 2)
     assert (ended.code, len(ended.lines)) == (2, 1), ended.whole
     assert "memory" in ended.lines[0]
-    assert ended.lines[0].endswith(f"go on from what is finished with: judge evaluate --out {out}.")
+    assert ended.lines[0].endswith(f"the same command (judge evaluate ... --out {out}) goes on from what is finished.")
     assert "Traceback" not in ended.whole
     assert len(ended.kept) >= 2
     done_well("evaluate", *run_options, "--out", out)

@@ -150,6 +150,28 @@ MISTAKES = [
         r"is a picture\. Give JSON or a table",
         "CAPTIONS much.json",
     ),
+    Mistake("link to itself", "CAPTIONS circle", "circle: is a link to itself. Remove it, or", "CAPTIONS much.json"),
+    Mistake("result into a link to itself", "RUN --out circle/out", "out: is a link to itself.", "RUN --out OUT"),
+    Mistake(
+        "images that no judge looks at",
+        "RUN --images imags",
+        r"--images imags: is no folder\. Did you mean 'images'",
+        "RUN --images images",
+    ),
+    Mistake(
+        "word vectors that nothing reads",
+        "RUN --vectors glove.txt --prior product",
+        r"--vectors is not used by error, but by contextual alignment .* --prior is not used by error, but by dbac",
+        "RUN",
+        code=0,
+    ),
+    Mistake(
+        "detector without images",
+        "LIC --detector yolo --weights yolo.pt",
+        "--detector --weights are not used by lic, but by a run with --images",
+        "LIC",
+        code=0,
+    ),
     Mistake("UTF-16", "CAPTIONS utf16.csv", r"utf16\.csv: is UTF-16 text\. Save it as UTF-8", "CAPTIONS utf8.csv"),
     Mistake(
         "empty file",
@@ -613,6 +635,7 @@ def write_mistaken(folder: Path) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "utf16.csv").write_text(written["utf8.csv"], encoding="utf-16")
+    (folder / "circle").symlink_to("circle")
 
 
 def run_commands(folder: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: 
     assert done.stdout.count("intervals by rank") == 1, done.stderr
     assert not (out / "metrics.json").exists()
     lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
-    go_on = f"Go on from what is finished with: judge evaluate --out {out}"
+    go_on = f"The same command (judge evaluate ... --out {out}) goes on from what is finished"
     assert lines == [f"judge: rank 0: no interval. {go_on}."]
     assert re.search(r"exitcode\s*: 2 ", done.stderr)
 

@@ -317,7 +317,7 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch:
         patched.setattr(Trainer, "fit", failing_at(3))
         failed = judge(*arguments, "--out", killed)
     assert failed.exit_code == 2
-    go_on = f"go on from what is finished with: judge evaluate --out {killed}."
+    go_on = f"the same command (judge evaluate ... --out {killed}) goes on from what is finished."
     # On a slow machine lines of progress go before.
     assert failed.stderr.splitlines()[-1] == f"judge: training: no room. Take less; then {go_on}"
     assert len([path for path in store.glob("*.safetensors") if "training" not in path.name]) == len(finished) + 2

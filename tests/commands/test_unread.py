@@ -57,3 +57,30 @@ def test_settings_that_reach_no_judge() -> None:
     assert told(judge="lstm", metrics="error", reader=None, epochs=None) == [
         "--judge is not used by error, but by metrics that ask a judge"
     ]
+
+
+def test_settings_that_only_a_part_of_the_work_reads() -> None:
+    """Of alignment, priors, words that BA counts, images and folds: told where that part is not there, else not."""
+    sight = {"detector": "yolo", "weights": {"yolo": "w.pt"}, "mask": "box"}
+    given: dict[str, object] = {"human": "a.json", "captions": ["b.json"], "vectors": "v.txt", "prior": "product"}
+
+    def told(**more: object) -> list[str]:
+        return list(unread(make_config(given | more, RunConfig)))
+
+    assert told(metrics="lic", folds=3, features="f", **sight) == [
+        "--features is not used by lic, but by judges of images",
+        "--vectors is not used by lic, but by contextual alignment",
+        "--prior is not used by lic, but by dbac and dpac",
+        "--detector --weights --mask are not used by lic, but by a run with --images",
+    ]
+    assert told(metrics="lic,dbac", alignment="contextual", images="pictures", **sight) == []
+    assert told(metrics="dpac,imagecaptioner2", judge="sat", features="f", vocabulary=9) == [
+        "--vocabulary is not used by dpac, imagecaptioner2, but by ba"
+    ]
+    assert told(metrics="ba,lic", vocabulary=9, protocol="paper", folds=3, vectors="corpus", prior="joint") == [
+        "--folds is not used by ba, lic, but by judges of protocol crossfit"
+    ]
+    counted = told(metrics="error", seeds=2, folds=3, checkpoints="c", delta=0.5)
+    assert [line.split(" not used by ")[0] for line in counted] == [
+        "--seeds --checkpoints are", "--folds is", "--vectors --delta are", "--prior is",
+    ]  # fmt: skip

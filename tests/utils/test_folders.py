@@ -145,7 +145,7 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path, overwrite: bool)
             (tmp_path / "out" / "thesis.tex").write_text("years of work", encoding="utf-8")
             folder.publish()
 
-    with pytest.raises(JudgeError, match=r"holds .*go on from what is finished with"):
+    with pytest.raises(JudgeError, match=r"holds .*goes on from what is finished"):
         work()
     assert (tmp_path / "out" / "thesis.tex").exists()
     assert (tmp_path / "out" / "figures").exists() == overwrite
@@ -335,7 +335,7 @@ def test_any_error_keeps_what_is_finished(tmp_path: Path, fault: Exception) -> N
     with pytest.raises(kind) as caught:
         work()
     told = str(caught.value) + " ".join(getattr(caught.value, "__notes__", []))
-    assert ("go on from what is finished with: judge evaluate" in told) == (kind is JudgeError)
+    assert ("(judge evaluate ... --out" in told) == (kind is JudgeError)
     assert tree(folder.partial) == {"members/finished": "hours"}
     make(folder.path)
     assert [path.name for path in folder.path.parent.iterdir()] == ["out"]
@@ -468,7 +468,9 @@ def test_a_full_disk_loses_nothing(files: WorldFiles, small_disk: Path) -> None:
         (small_disk / "full").write_bytes(bytes(room - free * 1024))
         line = refusal(*options(files), "--out", out)
         assert "No space left on device" in line
-        assert line.endswith(f"go on from what is finished with: judge evaluate --out {out}.\n")
+        assert line.endswith(
+            f"its permissions; then the same command (judge evaluate ... --out {out}) goes on from what is finished.\n"
+        )
         kept = {path.name for path in (small_disk / "out.partial" / "members").glob("*.safetensors")}
         assert kept >= finished
         finished = kept

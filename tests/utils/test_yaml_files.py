@@ -22,7 +22,6 @@ REFUSED = {
     "circle": ("a: &a [*a]", "'*a' stands in what it repeats on line 1"),
     "twice": ("a: 1\nb:\n  c: 1\n  c: 2", "key 'c' is given twice on line 4"),
     "twice as values": ("{yes: 1, true: 2}", "key 'true' is given twice on line 1"),
-    "digits": ("a: " + "9" * 5000, "5000 digits"),
     # PyYAML 6.0.4's own limit, or, before it, ours.
     "very deep": ("[" * 100_000, "on line 1"),
     "NUL": ('a: "x\\0y"', "a character that no text may hold on line 1"),
@@ -31,6 +30,7 @@ REFUSED = {
     "object": ("a: !!python/object/apply:os.system [x]", "could not determine a constructor"),
     "no date": ("a: !!timestamp 2001-99-99", "could not determine a constructor"),
     "list as key": ("? [a, b]\n: c", "a key is a list or a mapping"),
+    "merged twice": ("<<: {a: b}\n<<: {c: d}", "key '<<' is given twice"),
     "two documents": ("a: 1\n---\nb: 2", "another document"),
     "number": ("a: !!int x", "invalid literal"),
 }
@@ -40,6 +40,7 @@ OVER = {
     "bomb": (BOMB, "has over 500,000 values, those counted that aliases repeat (line 6)", "JUDGE_READ_VALUES"),
     "deep": ("[" * 100 + "]" * 100, "has over 40 lists or mappings in each other (line 1)", "JUDGE_READ_DEPTH"),
     "deep block": ("- " * 3000 + "x", "has over 40 lists or mappings in each other (line 1)", "JUDGE_READ_DEPTH"),
+    "digits": (f"a: {'9' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
     "hexadecimal": (f"a: 0x{'f' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
 }
 

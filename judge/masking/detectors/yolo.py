@@ -43,6 +43,7 @@ from judge.masking.detectors.yolo_networks import (
     read_onnx,
 )
 from judge.masking.instances import BoolMask, Instance, Picture, Pixels, from_box, from_mask
+from judge.utils.files import resolved
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -251,7 +252,7 @@ def find_weights(weights: str | Path, *, trust: Path | None, say: Callable[[str]
     if path.suffix not in {".safetensors", ".onnx", ".pt"}:
         mend = "give a .safetensors, .onnx or .pt file, or a model's name such as yolo11n-seg"
         raise JudgeError("is no file of YOLO weights", where=str(weights), mend=mend)
-    trusted = trust is not None and path.resolve().is_relative_to(trust.resolve())
+    trusted = trust is not None and resolved(path).is_relative_to(resolved(trust))
     if path.suffix == ".pt" and path.exists() and not trusted:
         mend = "export it to ONNX on a machine that may run it, or, if you trust whoever made it, name its folder: "
         mend += f"--trust-weights {path.parent}"

@@ -19,6 +19,7 @@ import numpy as np
 from judge.errors import JudgeError, nearest
 from judge.masking.detectors.isolation import import_onnxruntime, import_ultralytics
 from judge.masking.detectors.weights import Header
+from judge.utils.files import resolved
 
 if TYPE_CHECKING:
     import torch
@@ -153,7 +154,7 @@ def read_checkpoint(path: Path) -> tuple[Any, int]:
 
     tasks = import_ultralytics().nn.tasks
     try:
-        checkpoint, _ = tasks.torch_safe_load(str(path.resolve()), safe_only=True)
+        checkpoint, _ = tasks.torch_safe_load(str(resolved(path)), safe_only=True)
         model = checkpoint.get("ema") or checkpoint.get("model")
     except Exception as error:  # A pickle fails in as many ways as there are classes in it.
         what = f"cannot be read as a checkpoint of Ultralytics ({type(error).__name__})"
