@@ -8,7 +8,7 @@ from pathlib import Path
 from judge.config import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.training.saved import Saved, read_saved
-from judge.utils.files import named_alike
+from judge.utils.files import from_home, named_alike
 from judge.utils.hub import first_line, quiet
 
 WEIGHTS = "judge.safetensors"
@@ -36,7 +36,7 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
 
 
 def _find(config: SavedJudgeSettings) -> Path:
-    given = Path(config.judge_weights).expanduser()
+    given = from_home(config.judge_weights)
     where = f"--judge-weights {config.judge_weights}"
     if given.is_file():
         return given

@@ -22,6 +22,7 @@ from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe, split_he
 from judge.judges.encoders import SOURCES, make_mlp
 from judge.judges.readers import POOLINGS, FrozenEncoder, Pooling, PretrainedClassifier, load_reader
 from judge.types import Sample, Target
+from judge.utils.files import from_home
 from judge.utils.hub import quiet
 from judge.utils.opening import read_text
 
@@ -57,7 +58,7 @@ class SentenceReader:
             JudgeError: as :func:`~judge.judges.readers.load_reader`; a pooling, or a layer on top, that is not known
                 here.
         """
-        folder = Path(self.reference).expanduser()
+        folder = from_home(self.reference)
         name = str(folder) if folder.is_dir() else SHORT_NAMES.get(self.reference, self.reference)
         modules = self._modules(name)
         own = modules.get("Transformer", "")

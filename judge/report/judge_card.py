@@ -9,6 +9,7 @@ from typing import Any
 from judge.judges import HUGGING_FACE
 from judge.report.card import PERCEIVED, bullets, front_matter, write_sections
 from judge.training.saved import Saved
+from judge.utils.files import from_home
 
 _LIMITS = f"""\
 - **No judgement of people.** Never use this judge to infer an attribute of a person. It was trained to guess from
@@ -49,7 +50,7 @@ def _header(saved: Saved, *, merged: bool) -> dict[str, Any]:
     header: dict[str, Any] = {"library_name": "transformers" if merged else "caption-judge"}
     header["tags"] = ["caption-judge", "bias", "image-captioning"]
     # A folder of one's own means nothing to others.
-    if saved.base and not Path(saved.base).expanduser().exists():
+    if saved.base and not from_home(saved.base).exists():
         header["base_model"] = saved.base
     return header
 
@@ -70,7 +71,7 @@ def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, obj
     if recipe := saved.recipe:
         yield "epochs, learning rate, batch", f"{recipe.epochs}, {recipe.learning_rate:g}, {recipe.batch_size}"
     if saved.base:
-        yield "started from", Path(saved.base).name if Path(saved.base).expanduser().exists() else saved.base
+        yield "started from", Path(saved.base).name if from_home(saved.base).exists() else saved.base
     if saved.judge.startswith(HUGGING_FACE):
         yield "tuning", saved.materials.tuning
 

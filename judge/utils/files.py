@@ -197,7 +197,7 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
 
     Empty for anything but a folder: a name on the hub stands for itself.
     """
-    folder = Path(reference).expanduser()
+    folder = from_home(reference)
     known = bool(reference) and folder.is_dir()  # Of "" pathlib makes the folder that one happens to be in.
     files = sorted(path for path in folder.iterdir() if path.is_file()) if known else []
     return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
@@ -238,6 +238,11 @@ def resolved(path: Path) -> Path:
         if any(part.is_symlink() for part in (found, *found.parents)):
             raise JudgeError("is a link to itself", where=str(path), mend="remove it, or name another place")
     return found
+
+
+def from_home(path: str) -> Path:
+    """A path with ``~`` read as shells do: that of nobody stays, where ``Path.expanduser`` raises RuntimeError."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def named_alike(path: Path) -> str:

@@ -6,11 +6,11 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from judge.errors import JudgeError
+from judge.utils.files import from_home
 from judge.utils.limits import LAYERS, POSITIONS
 
 
@@ -60,7 +60,7 @@ def locate(reference: str, where: str) -> str:
     Raises:
         JudgeError: a path without a folder; a pipe or the like in it, which whatever opens it would wait for.
     """
-    path = Path(reference).expanduser()
+    path = from_home(reference)
     if path.is_dir():
         for file in (*path.glob("*"), *path.glob("*/*")):
             usual = True

@@ -150,6 +150,12 @@ MISTAKES = [
         r"is a picture\. Give JSON or a table",
         "CAPTIONS much.json",
     ),
+    Mistake(
+        "home of nobody",
+        "LIC --alignment contextual --vectors ~nobody-of-that-name/glove.txt",
+        r"--vectors ~nobody-of-that-name/glove\.txt: no such file of vectors\. Give corpus, a file",
+        "LIC --alignment contextual --vectors corpus",
+    ),
     Mistake("link to itself", "CAPTIONS circle", "circle: is a link to itself. Remove it, or", "CAPTIONS much.json"),
     Mistake("result into a link to itself", "RUN --out circle/out", "out: is a link to itself.", "RUN --out OUT"),
     Mistake(

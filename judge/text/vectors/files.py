@@ -7,13 +7,13 @@ import io
 import re
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from pathlib import Path
 from typing import cast
 
 from judge.errors import JudgeError
 from judge.text.vectors.binary import read_word2vec
 from judge.text.vectors.reader import AGAIN, UNREADABLE, Rows, damaged
 from judge.text.vectors.text import read_text
+from judge.utils.files import from_home
 from judge.utils.limits import WIDTH
 from judge.utils.opening import NotRegularError, open_regular
 
@@ -77,7 +77,7 @@ def read_file(reference: str, wanted: Set[str]) -> Rows:
 @contextmanager
 def _opened(reference: str) -> Iterator[io.BufferedReader]:
     """The file's bytes, unpacked where it is a gzip archive."""
-    path = Path(reference).expanduser()
+    path = from_home(reference)
     try:
         file = open_regular(path)
     except IsADirectoryError:
