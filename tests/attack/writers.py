@@ -218,8 +218,9 @@ class Writers:
         if trial.met and trial.met[0] in {"list", "stat"} and trial.disk == "once":  # What could not be found to go.
             left = {name for name in found if name.startswith(".") or (self.place / name).is_relative_to(met[1])}
             return {name: one for name, one in found.items() if name in whole or name not in left}
-        if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, and locks.
-            stuck = re.compile(r"(.*/)?\.(judge-[0-9a-f]+(\.lock|/.*)?|.+\.judge-lock|caption-judge-scratch-.*)")
+        if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, notes and locks.
+            names = r"judge-[0-9a-f]+(\.lock|/.*)?", r".+\.judge-lock", "caption-judge-scratch-.*", r".+\.json\.partial"
+            stuck = re.compile(rf"(.*/)?\.({'|'.join(names)})")
             return {name: one for name, one in found.items() if name in whole or not stuck.fullmatch(name)}
         return found
 
