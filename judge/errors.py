@@ -9,7 +9,11 @@ FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, A
 """What reading something else than the files that were written may raise."""
 _LONGEST = 490  # Characters of a message; with what joins its parts 500 at most.
 # What libraries say: of a file of theirs that cannot be mapped, of threads, of an array.
-_NO_MEMORY = "cannot allocate memory", "failed to map segment", "can't allocate", "bad_alloc", "can't start new thread"
+_NO_MEMORY = (
+    *("cannot allocate memory", "failed to map segment", "can't allocate", "bad_alloc", "can't start new thread"),
+    # CPython's SystemError, where the MemoryError itself was lost.
+    *("without exception set", "without setting an exception"),
+)
 
 
 class JudgeError(Exception):
@@ -73,7 +77,8 @@ def _harmless(one: str) -> bool:
 def lack_of_memory(error: BaseException) -> JudgeError | None:
     """What to tell of an ``error`` that a lack of memory may have raised, in whichever library; None of any other."""
     said = any(text in str(error).lower() for text in _NO_MEMORY)
-    if not isinstance(error, MemoryError) and not (said and isinstance(error, OSError | ImportError | RuntimeError)):
+    kinds = OSError | ImportError | RuntimeError | SystemError
+    if not isinstance(error, MemoryError) and not (said and isinstance(error, kinds)):
         return None
     mend = "let fewer work at a time (--workers 1), or less (--batch-size); then give the same command again"
     return JudgeError("memory has run out", mend=mend)

@@ -113,7 +113,7 @@ class Workers(Ranks):
             made = tree(self.out)
             shutil.rmtree(self.out)
             return [] if made == whole else ["other bytes"]
-        wrong = [] if (ended.code, len(ended.lines)) == (2, 1) else [f"exit {ended.code}, lines: {ended.lines}"]
+        wrong = [] if (ended.code, len(ended.lines)) == (2, 1) else [f"exit {ended.code}: {ended.whole[-3000:]}"]
         return [*wrong, *([] if self.whole() == whole else ["again other bytes"])]
 
     def figures(self) -> str:

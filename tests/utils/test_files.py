@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -68,3 +69,22 @@ def test_an_interrupt_leaves_no_temporary_folder(tmp_path: Path, monkeypatch: py
         fill()
     assert left == [[".owned"]]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+        # As CPython 3.11 said it in a worker that was allotted nothing any more, amid an import.
+        SystemError("error return without exception set"),
+        SystemError("<method 'read' of '_io.FileIO' objects> returned NULL without setting an exception"),
+    ],
+)
+def test_a_lack_of_memory_is_told_as_such_however_it_is_raised(error: Exception) -> None:
+    assert str(files.as_mendable(error, "--out out")).startswith(
+        "memory has run out. Let fewer work at a time (--workers 1)"
+    )
+    assert files.as_mendable(SystemError("bad argument to internal function"), "--out out") is None
