@@ -30,7 +30,6 @@ from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
 from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
 from judge.judges.prompts import make_prompt
-from judge.masking.images import list_pictures
 from judge.measure import Plan, Result, measure
 from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
@@ -131,8 +130,6 @@ def run(
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         in_main_process(lambda: directory.check(config.inputs()))
-    if config.images and not config.images.exists():
-        list_pictures(config.images)  # Which says so in one line; shards may be named by a pattern.
     silent = models_to_caption(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)

@@ -48,10 +48,11 @@ def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
 
 def choose_lexicons(config: RunSettings) -> Lexicons:
     """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
-    return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if _reads_tasks(config) else None)
+    return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if reads_tasks(config) else None)
 
 
-def _reads_tasks(config: RunSettings) -> bool:
+def reads_tasks(config: RunSettings) -> bool:
+    """Whether anything of a run asks what captions say beside the attribute."""
     return config.breakdown or any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
 
 
@@ -90,17 +91,11 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
 
 
 def unused(corpus: Corpus, given: Mapping[str, Labels], config: RunSettings) -> Iterator[str]:
-    """What was given and is not used: columns of labels in the table of people's captions, and words of tasks."""
+    """What was given and is not used: columns of labels in the table of people's captions."""
     human = corpus.human
     for name in config.attributes:
         if name not in given and (found := detect(human.columns, label_columns(name, alone=False))):
             yield f"{human.source} has a column {found[0]}, which is not used: add --labels {human.source} to use it"
-    if not _reads_tasks(config):
-        for name in ("tasks", "objects"):
-            if (value := getattr(config, name)) != type(config).model_fields[name].default:
-                shown = ",".join(value) if isinstance(value, tuple) else value
-                told = f"--{name} {shown} is not used by {', '.join(config.metrics)}"
-                yield f"{told}: tasks are for dbac, dpac, ba-objects, dba, multi and dpa"
 
 
 def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:

@@ -216,11 +216,19 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
 
 @dataclass(eq=False)
 class RunPictures:
-    """The pictures of a run with ``images``; instances, names and weights are read once, when first needed."""
+    """The pictures of a run with ``images``; instances, names and weights are read once, when first needed.
+
+    Raises:
+        JudgeError: there are no such images, whether or not a judge sees them.
+    """
 
     config: RunConfig
     progress: Progress | None = None
     _shown: HiddenPictures | None = None
+
+    def __post_init__(self) -> None:
+        if self.config.images and not self.config.images.exists():
+            list_pictures(self.config.images)  # Which says so in one line; shards may be named by a pattern.
 
     @cached_property
     def truth(self) -> GroundTruth | None:

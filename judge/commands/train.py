@@ -69,6 +69,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     """
     started = time.monotonic()
     config = with_precision(config)
+    pictures = RunPictures(config, progress)
     lexicons = choose_lexicons(config)
     corpus = read_corpus(config)
     if silent := models_to_caption(config, corpus):
@@ -78,7 +79,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     new = not config.checkpoints.exists()
     before = open_checkpoints(config.checkpoints)
     _read_index(config.checkpoints / INDEX)
-    looking = RunPictures(config, progress).hidden if config.images else None
+    looking = pictures.hidden if config.images else None
     plan, setup = make_plan(config), make_setup(config)
     try:
         log = partial(append, config.checkpoints / LOG)

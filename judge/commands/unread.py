@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from judge.commands.labels import reads_tasks
 from judge.config import (
     HidingSettings,
     JudgeSettings,
@@ -60,6 +61,7 @@ _PARTS = (
     _Part(("folds",), "judges of protocol crossfit", lambda *of: _asks(*of) and of[0].protocol == "crossfit"),
     _Part(("features",), "judges of images", _sees),
     _Part(("vectors", "delta"), "contextual alignment", _aligns),
+    _Part(("tasks", "objects"), "dbac, dpac, ba-objects, dba, multi and dpa", lambda config, _: reads_tasks(config)),
     _Part(("prior",), "dbac and dpac", lambda _, rows: any(row.prior for row in rows)),
     _Part(("vocabulary", "least"), "ba", _counts_words),
     # Other commands bring their own images. Where no judge sees them they are shown.

@@ -197,7 +197,7 @@ def _ends_with_us() -> Sequence[str]:
     program = shutil.which("setpriv")
     before = (program, "--pdeathsig", "KILL") if program else ()
     # Other systems have a program of this name without that option.
-    can = before and subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0  # noqa: S603
+    can = before and subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0  # noqa: S603 - words of our own
     return before if can else ()
 
 

@@ -234,15 +234,18 @@ def resolved(path: Path) -> Path:
         JudgeError: it is, or lies in, a link that leads to itself.
     """
     found = Path(os.path.realpath(path))
-    with suppress(OSError):  # A name that is too long: opening says so.
-        if any(part.is_symlink() for part in (found, *found.parents)):
-            raise JudgeError("is a link to itself", where=str(path), mend="remove it, or name another place")
-    return found
+    try:
+        found.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            what, mend = "is a link to itself", "remove it, or name another place"
+            raise JudgeError(what, where=str(path), mend=mend) from None
+    return found  # Whatever else is wrong, opening says so.
 
 
 def from_home(path: str) -> Path:
     """A path with ``~`` read as shells do: that of nobody stays, where ``Path.expanduser`` raises RuntimeError."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - that is the one that raises
 
 
 def named_alike(path: Path) -> str:

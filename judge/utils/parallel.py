@@ -135,7 +135,7 @@ def threads(limit: int | None) -> Iterator[None]:
 
 
 def thread_pools() -> ThreadpoolController:
-    """Those of the libraries that are loaded; looked for again, which takes 80 ms, where more or fewer are imported."""
+    """Those of the libraries that are loaded; looked for again, in milliseconds, where more or fewer are imported."""
     return _thread_pools(len(sys.modules))
 
 

@@ -151,6 +151,17 @@ MISTAKES = [
         "CAPTIONS much.json",
     ),
     Mistake(
+        "list for a path",
+        "evaluate listed.yaml",
+        r"listed\.yaml: 'human': input is not a valid path\. See --human in judge evaluate --help",
+        "evaluate run.yaml",
+    ),
+    Mistake(
+        "images that no trained judge looks at",
+        "TRAIN other --metrics lic --images imags",
+        r"--images imags: is no folder\. Did you mean 'images'",
+    ),
+    Mistake(
         "home of nobody",
         "LIC --alignment contextual --vectors ~nobody-of-that-name/glove.txt",
         r"--vectors ~nobody-of-that-name/glove\.txt: no such file of vectors\. Give corpus, a file",
@@ -632,6 +643,7 @@ def write_mistaken(folder: Path) -> None:
         "classes.yaml": "classes: {female: [woman], male: [man]}\n",
         "run.yaml": "human: human.json\ncaptions: {much: much.json}\nlabels: labels.csv\nmetrics: [error]\n",
         "humans.yaml": "humans: human.json\ncaptions: {much: much.json}\n",
+        "listed.yaml": "human: [human.json]\ncaptions: {much: much.json}\n",
         "tab.yaml": "human: human.json\n\tcaptions: much.json\n",
         "double.yaml": "human: human.json\nhuman: much.json\n",
         "strange.json": json.dumps(instances),
