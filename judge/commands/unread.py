@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from judge.commands.labels import reads_tasks
 from judge.config import (
+    CalibrateConfig,
     HidingSettings,
     JudgeSettings,
     MaskedSettings,
@@ -55,13 +56,18 @@ def _counts_words(config: RunSettings, rows: Sequence[Metric]) -> bool:
     return any(row.counted.labels == "words" for row in rows if row.counted)
 
 
+def _names_tasks(config: RunSettings, rows: Sequence[Metric]) -> bool:
+    # Doses of a calibration are changes of tasks.
+    return reads_tasks(config) or isinstance(config, CalibrateConfig)
+
+
 _HIDING = tuple(name for kind in (HidingSettings, MaskedSettings) for name in kind.__annotations__ if name != "images")
 _PARTS = (
     _Part(("judge", "seeds", "checkpoints", "alignment"), "metrics that ask a judge", _asks),
     _Part(("folds",), "judges of protocol crossfit", lambda *of: _asks(*of) and of[0].protocol == "crossfit"),
     _Part(("features",), "judges of images", _sees),
     _Part(("vectors", "delta"), "contextual alignment", _aligns),
-    _Part(("tasks", "objects"), "dbac, dpac, ba-objects, dba, multi and dpa", lambda config, _: reads_tasks(config)),
+    _Part(("tasks", "objects"), "dbac, dpac, ba-objects, dba, multi and dpa", _names_tasks),
     _Part(("prior",), "dbac and dpac", lambda _, rows: any(row.prior for row in rows)),
     _Part(("vocabulary", "least"), "ba", _counts_words),
     # Other commands bring their own images. Where no judge sees them they are shown.
