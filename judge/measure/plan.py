@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any, TypedDict
 
 import pandas as pd
@@ -16,8 +17,9 @@ from judge.metrics import Metric
 from judge.metrics.priors import PriorForm
 from judge.quality import Quality
 from judge.statistics.breakdown import Breakdown
-from judge.statistics.comparisons import Conclusion, Difference, conclude, differences
+from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
 from judge.statistics.summary import Replicates, Summary
+from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
@@ -160,7 +162,18 @@ class Result:
                 marks.setdefault(metric, []).append(of)
         same = all(of == known[0] for known in marks.values() for of in known)
         classes = {name: tuple(entry["images"]) for name, entry in self.run["captioners"].items()}
-        return differences(self.summaries, same_images=same, level=self.run["level"], classes=classes)
+        return differences(
+            self.summaries, same_images=same, level=self.run["level"], classes=classes, reasons=self.void
+        )
+
+    @cached_property
+    def void(self) -> Mapping[Key, str]:
+        """Key of a row -> why it has no verdict, of the rows that the run's own checks void."""
+        return void_rows(self.summaries, self.run)
+
+    def conclusions(self) -> list[Conclusion]:
+        """What each of the summaries allows to say, in their order."""
+        return conclude(self.summaries, self.void)
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge, values as fractions, absent ones NaN.
@@ -171,7 +184,7 @@ class Result:
         and mean w; of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated
         captions: names_one, names_none, names_several (shares), refused, empty (counts).
         """
-        rows = zip(self.summaries, conclude(self.summaries), strict=True)
+        rows = zip(self.summaries, self.conclusions(), strict=True)
         return pd.DataFrame([self._row(*row) for row in rows])
 
     def _row(self, summary: Summary, conclusion: Conclusion) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
 from judge.report.tables import result_table
 from judge.report.text_report import images_of, plain
-from judge.statistics.comparisons import Conclusion, conclude
+from judge.statistics.comparisons import Conclusion
 from judge.statistics.summary import Summary
 
 TASK = {"type": "image-to-text", "name": "Image captioning"}
@@ -35,7 +35,7 @@ def captioner_card(saved: SavedRun) -> str:
         saved: a run, or several that were joined.
     """
     result = saved.result
-    rows = list(zip(result.summaries, conclude(result.summaries), strict=True))
+    rows = list(zip(result.summaries, result.conclusions(), strict=True))
     index = [
         {"name": name, "results": [_results(saved, [row for row in rows if row[0].captioner == name])]}
         for name in result.run["captioners"]

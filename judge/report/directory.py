@@ -17,7 +17,7 @@ from judge.report.breakdown import write_breakdown
 from judge.report.caveats import warnings
 from judge.report.notes import footnotes
 from judge.report.page import Contents, make_page
-from judge.statistics.comparisons import Difference, conclude
+from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
 from judge.types import Interval
@@ -105,7 +105,7 @@ def metrics_json(result: Result) -> str:
     run = result.run
     results = [
         summary_row(row, str(run["attribute"])) | {name: _finite(value) for name, value in asdict(also).items()}
-        for row, also in zip(result.summaries, conclude(result.summaries), strict=True)
+        for row, also in zip(result.summaries, result.conclusions(), strict=True)
     ]
     found: dict[str, Any] = {
         "run": run,

@@ -31,7 +31,6 @@ from judge.report.plots import (
     notes_of,
     shorten,
 )
-from judge.statistics.comparisons import conclude
 from judge.statistics.summary import Summary, name_row
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Drawing:
 
 def drawings(result: Result) -> Iterator[Drawing]:
     """All figures that a result has data for."""
-    verdicts = {row.key: of.verdict for row, of in zip(result.summaries, conclude(result.summaries), strict=True)}
+    verdicts = {row.key: of.verdict for row, of in zip(result.summaries, result.conclusions(), strict=True)}
     for metric, rows in _by_metric(result):
         yield _forest(metric, rows, verdicts, level=float(result.run["level"]))
         if both := [row for row in rows if _both(row)]:

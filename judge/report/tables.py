@@ -22,7 +22,7 @@ from judge.report.table import (
     write_coverage,
     write_p,
 )
-from judge.statistics.comparisons import Conclusion, Difference, conclude
+from judge.statistics.comparisons import Conclusion, Difference
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -44,7 +44,7 @@ def result_table(
         verbose: with p, what is detectable, chance, and how much was read.
         extra: heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
     """
-    rows = tuple(map(Line, result.summaries, conclude(result.summaries)))
+    rows = tuple(map(Line, result.summaries, result.conclusions()))
     level = f"{100 * result.run['level']:g}% interval"
     uncorrected: Column[Line] = Column("p", lambda row: row.summary.p_value, write_p, optional=True)
     columns: list[Column[Line]] = [

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from judge.measure import Result
 from judge.report.table import SIGNED, digits_of, write
-from judge.statistics.comparisons import Conclusion, conclude
+from judge.statistics.comparisons import Conclusion
 from judge.statistics.summary import Summary
 
 CANNOT_TELL = "cannot tell"
@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 def verdicts(result: Result) -> list[Verdict]:
     """A sentence per captioner, in the order of the table; it says no more than the tests."""
     rows: dict[str, list[tuple[Summary, Conclusion]]] = {}
-    for row, conclusion in zip(result.summaries, conclude(result.summaries), strict=True):
+    for row, conclusion in zip(result.summaries, result.conclusions(), strict=True):
         rows.setdefault(row.captioner, []).append((row, conclusion))
     titles = _titles(result.summaries)
     return [Verdict(captioner, f"{'; '.join(_parts(of, titles))}.") for captioner, of in rows.items()]
@@ -40,7 +40,7 @@ def verdicts(result: Result) -> list[Verdict]:
 
 def verdict_notes(result: Result) -> list[str]:
     """What must be known to read the sentences."""
-    concluded = list(zip(result.summaries, conclude(result.summaries), strict=True))
+    concluded = list(zip(result.summaries, result.conclusions(), strict=True))
     found = [(row.captioner, of.verdict) for row, of in concluded]
     both = [name for name, verdict in found if verdict == "mitigates" and (name, "amplifies") in found]
     once = any(row.basis == "these judges" for row in result.summaries)

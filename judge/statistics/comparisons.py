@@ -13,6 +13,9 @@ from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 POWER = 0.8
+NO_VERDICT = "no verdict"
+Key = tuple[str, str, str]
+"""Of a row: captioner, metric, judge."""
 # What the verdict of one captioner becomes where it is compared with another.
 _COMPARATIVE = {"amplifies": "more", "changes": "more"}
 
@@ -23,13 +26,16 @@ class Conclusion:
 
     Attributes:
         p_holm: its p corrected for all tests of the table (Holm 1979); None without a test.
-        verdict: by ``p_holm`` below 0.05; None without a test. Of Multi->, which has no sign, "changes".
+        verdict: by ``p_holm`` below 0.05; None without a test; "no verdict" where the run's own checks void the row.
+            Of Multi->, which has no sign, "changes".
         detectable: the smallest amplification that such data show with 80% power; None where its error is not known.
+        reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
     """
 
     p_holm: float | None
     verdict: str | None
     detectable: float | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class Difference:
         p_holm: corrected for all differences that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
         standard_error: of ``value``; None where there is no interval.
+        reason: why there is no verdict, where a check voids the row of one of the two; else None.
     """
 
     metric: Metric
@@ -56,12 +63,15 @@ class Difference:
     paired: bool
     standard_error: float | None = None
     p_holm: float | None = None
+    reason: str | None = None
 
     @property
     def verdict(self) -> str | None:
-        """Which amplifies more, by ``p_holm`` below 0.05; None without a test."""
+        """Which amplifies more, by ``p_holm`` below 0.05; None without a test, "no verdict" where a row is void."""
         if self.p_holm is None:
             return None
+        if self.reason:
+            return NO_VERDICT
         if self.p_holm >= SIGNIFICANT:
             return "cannot tell"
         above, _ = self.metric.verdicts
@@ -84,10 +94,23 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
-def conclude(summaries: Sequence[Summary]) -> list[Conclusion]:
-    """What each row of a table allows to say; the family of Holm's correction is the table."""
-    corrected = holm([row.p_value for row in summaries])
-    return [Conclusion(p, _verdict(row, p), _detectable(row)) for row, p in zip(summaries, corrected, strict=True)]
+def conclude(summaries: Sequence[Summary], reasons: Mapping[Key, str] | None = None) -> list[Conclusion]:
+    """What each row of a table allows to say; the family of Holm's correction is the table.
+
+    Args:
+        summaries: the rows.
+        reasons: key of a row -> why it has no verdict, as :func:`judge.statistics.validity.void_rows` finds it.
+    """
+    corrected, void = holm([row.p_value for row in summaries]), reasons or {}
+    return [
+        Conclusion(
+            p,
+            NO_VERDICT if row.key in void and p is not None else _verdict(row, p),
+            _detectable(row),
+            void.get(row.key),
+        )
+        for row, p in zip(summaries, corrected, strict=True)
+    ]
 
 
 def _verdict(row: Summary, p_holm: float | None) -> str | None:
@@ -116,6 +139,7 @@ def differences(
     *,
     level: float = 0.95,
     classes: Mapping[str, tuple[str, ...]] | None = None,
+    reasons: Mapping[Key, str] | None = None,
 ) -> list[Difference]:
     """All pairs of captioners, metric by metric and judge by judge.
 
@@ -125,15 +149,19 @@ def differences(
         level: of the intervals.
         classes: captioner -> the classes that its images have. Of two that have others there is no difference: one of
             two classes is easier to guess than one of three. None: all have the same.
+        reasons: as of :func:`conclude`.
     """
-    known = classes or {}
+    known, void = classes or {}, reasons or {}
     groups: dict[tuple[Metric, str], list[Summary]] = {}
     for row in summaries:
         if row.amplification is not None and math.isfinite(row.amplification):
             groups.setdefault((row.metric, row.judge), []).append(row)
     return corrected(
         [
-            difference(first, second, same_images=same_images, level=level)
+            replace(
+                difference(first, second, same_images=same_images, level=level),
+                reason=void.get(first.key) or void.get(second.key),
+            )
             for rows in groups.values()
             for first, second in combinations(rows, 2)
             if known.get(first.captioner) == known.get(second.captioner)
