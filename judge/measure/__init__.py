@@ -151,7 +151,7 @@ def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
 def _replicates(summaries: Sequence[Summary]) -> pd.DataFrame:
     """Values on parts of the data that are no refits of judges: on single splits, and on halves without training."""
     rows = [
-        [*row.key, row.replicates.kind, number, np.nan, np.nan, value]
+        [*row.key, row.replicates.kind, number, np.nan, np.nan, value, np.nan, np.nan]
         for row in summaries
         if row.replicates and (row.replicates.kind == "split" or row.basis == "images")
         for number, value in enumerate(row.replicates.values)

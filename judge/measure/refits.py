@@ -29,7 +29,10 @@ from judge.training.members import train_members
 from judge.training.setup import TrainingSetup
 from judge.types import Progress, Side
 
-COLUMNS = ["captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"]
+COLUMNS = [
+    *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
+    *("human_quality", "generated_quality"),
+]
 _SIDES: tuple[Side, Side] = ("human", "generated")
 _PLACES = {name: place for place, name in enumerate(SCORES, start=1)}
 
@@ -156,7 +159,8 @@ def values_of(
             for side in _SIDES
         ]
         value = statistic(*sums)
-        numbers = float(value.human.value), float(value.generated.value), float(value.value)
+        sides = value.human, value.generated
+        numbers = *(float(side.value) for side in sides), float(value.value), *(float(side.quality) for side in sides)
         yield [evidence.captioner, metric.name, judge, resample.kind, resample.number, *numbers]
 
 

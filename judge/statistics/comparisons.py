@@ -13,7 +13,7 @@ from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 POWER = 0.8
-NO_VERDICT = "no verdict"
+NO_VERDICT, PRIOR_ONLY = "no verdict", "prior only"
 Key = tuple[str, str, str]
 """Of a row: captioner, metric, judge."""
 # What the verdict of one captioner becomes where it is compared with another.
@@ -27,7 +27,8 @@ class Conclusion:
     Attributes:
         p_holm: its p corrected for all tests of the table (Holm 1979); None without a test.
         verdict: by ``p_holm`` below 0.05; None without a test; "no verdict" where the run's own checks void the row.
-            Of Multi->, which has no sign, "changes".
+            Of Multi->, which has no sign, "changes"; of metrics with priors "prior only" where Q, tested by itself,
+            does not move the same way.
         detectable: the smallest amplification that such data show with 80% power; None where its error is not known.
         reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
     """
@@ -121,7 +122,16 @@ def _verdict(row: Summary, p_holm: float | None) -> str | None:
     above, below = row.metric.verdicts
     # Of counted metrics the chance level has been subtracted.
     known = None if row.metric.counted else row.chance_level
-    return above if row.amplification > (row.metric.neutral if known is None else known) else below
+    rises = row.amplification > (row.metric.neutral if known is None else known)
+    return PRIOR_ONLY if row.metric.prior and not _guesses_alike(row, rises) else above if rises else below
+
+
+def _guesses_alike(row: Summary, rises: bool) -> bool:
+    """Whether Q of a metric with priors moves significantly, and the same way as the whole."""
+    own = row.guessing
+    if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
+        return False
+    return (own.amplification > own.chance_level) == rises
 
 
 def _detectable(row: Summary) -> float | None:

@@ -14,7 +14,7 @@ judges as they were trained, as ``these_judges`` always is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Literal, NamedTuple, NoReturn
@@ -25,13 +25,24 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
+from judge.metrics.amplification import AMPLIFICATIONS
 from judge.metrics.priors import PriorForm
-from judge.statistics.inference import HALVES, Inference, from_halves, from_refits, from_splits, half_error, split_error
+from judge.statistics.inference import (
+    HALVES,
+    Exchanged,
+    Inference,
+    from_halves,
+    from_refits,
+    from_splits,
+    half_error,
+    split_error,
+)
 from judge.statistics.intervals import Rows, bootstrap_pooled, permutation_pooled
 from judge.statistics.judged import Answered, Measured, Statistic
 from judge.types import FloatArray, Interval
 
 ROW = ["captioner", "metric", "judge"]
+_SIDES = "human", "generated"
 Basis = Literal["refits", "splits", "images", "these judges"]
 """What an interval is from: judges trained again, the splits of the run, images where no judge is trained; or images
 alone, for the judges as they were trained."""
@@ -66,6 +77,24 @@ class Replicates:
         return replace(self, scale=self.scale * error / own) if own else self
 
 
+class Guessing(NamedTuple):
+    """How well judges guess, apart from the prior: Q of a metric with priors, tested as the metric is.
+
+    Attributes:
+        amplification: of Q, by the metric's own formula.
+        p_value: of ``amplification``; None without a test.
+        chance_level: ``amplification`` where captions change sides, or the neutral value.
+        human_error: standard error of Q of the human side; None where it is not known.
+        chance: Q of both sides where labels are shuffled; None where that was not tried.
+    """
+
+    amplification: float
+    p_value: float | None = None
+    chance_level: float = 0.0
+    human_error: float | None = None
+    chance: tuple[float, float] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """One line of the table; values are fractions, absent ones None.
@@ -91,6 +120,7 @@ class Summary:
         these_judges: interval for the judges as they were trained: over images alone.
         chance: scores of the human and the generated side where labels are shuffled; None where that was not tried.
         human_error: standard error of the human side's score, by the same basis.
+        guessing: the test of Q by itself; None without priors, or without an interval.
         replicates: values on parts of the data, for differences between captioners.
     """
 
@@ -116,6 +146,7 @@ class Summary:
     these_judges: Interval | None = None
     chance: tuple[float, float] | None = None
     human_error: float | None = None
+    guessing: Guessing | None = None
     replicates: Replicates | None = field(default=None, repr=False)
 
     @property
@@ -283,7 +314,7 @@ class JudgedRow:
         if found:
             error = half_error(_column(refits, "half", "human"))
             parts = Replicates("half", tuple(values)).claiming(found.standard_error)
-            return _with(line, found, "refits", parts, error)
+            return replace(_with(line, found, "refits", parts, error), guessing=self._guessing(refits))
         # Priors of a split are of its own captions: what they vary is part of the error.
         splits = [self.value(part) for part in self.splits()]
         values = [float(split.value) for split in splits]
@@ -292,30 +323,74 @@ class JudgedRow:
         if found is None:
             return None
         error = split_error([float(split.human.value) for split in splits], ratio or 0.0)
-        return _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
+        line = _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
+        return replace(line, guessing=self._guessing_of_splits(splits, ratio or 0.0))
+
+    def _guessing(self, refits: pd.DataFrame) -> Guessing | None:
+        """The test of Q by itself, from judges trained again."""
+        human, generated = (_column(refits, "half", f"{side}_quality") for side in _SIDES)
+        changed = self._amplified(*(_column(refits, "exchanged", f"{side}_quality") for side in _SIDES))
+        found = from_refits(self._own(), self._amplified(human, generated), changed, level=self.settings.level)
+        return self._guess(found, half_error(human) if human else None, _chance(refits, "_quality"))
+
+    def _guessing_of_splits(self, splits: Sequence[Measured], ratio: float) -> Guessing | None:
+        """The same, from single splits."""
+        human, generated = ([float(getattr(of, side).quality) for of in splits] for side in _SIDES)
+        values, neutral = self._amplified(human, generated), self.metric.neutral
+        found = from_splits(self._own(), values, ratio=ratio, neutral=neutral, level=self.settings.level)
+        return self._guess(found, split_error(human, ratio))
+
+    def _guess(
+        self, found: Inference | None, human_error: float | None, chance: tuple[float, float] | None = None
+    ) -> Guessing | None:
+        if found is None or not self.metric.prior:
+            return None
+        mean = self.metric.neutral if found.chance_level is None else found.chance_level
+        return Guessing(self._own(), found.p_value, mean, human_error, chance)
+
+    def _own(self) -> float:
+        """The amplification of Q."""
+        value = self.value()
+        return self._amplified([float(value.human.quality)], [float(value.generated.quality)])[0]
+
+    def _amplified(self, human: Sequence[float], generated: Sequence[float]) -> list[float]:
+        """The amplification of each pair of scores."""
+        amplify = AMPLIFICATIONS[self.metric.amplification]
+        return list(map(float, amplify(np.asarray(human), np.asarray(generated))))
 
     def _untrained(self, line: Summary, value: float, generator: np.random.Generator) -> Summary:
         """Of a judge that is asked as it is."""
-        exchanged = permutation_pooled(
-            self.table,
-            lambda human, generated: self.statistic(human, generated).value,
-            generator=generator,
-            resamples=self.settings.resamples,
-        )
-        halves = self._halves()
-        found = from_halves(value, halves, exchanged)
+
+        def exchanged(statistic: Callable[[Measured], FloatArray]) -> Exchanged | None:
+            return permutation_pooled(
+                self.table,
+                lambda human, generated: statistic(self.statistic(human, generated)),
+                generator=generator,
+                resamples=self.settings.resamples,
+            )
+
+        parts = self._halves()
+        halves = [float(part.value) for part in parts]
+        found = from_halves(value, halves, exchanged(lambda of: of.value))
         if found is None:
             return replace(line, interval=line.these_judges, basis="images" if line.these_judges else None)
-        parts = Replicates("half", tuple(halves)).claiming(found.standard_error)
-        return replace(_with(line, found, "images", parts, line.human_error), interval=line.these_judges)
+        replicates = Replicates("half", tuple(halves)).claiming(found.standard_error)
+        line = replace(_with(line, found, "images", replicates, line.human_error), interval=line.these_judges)
+        if not self.metric.prior:
+            return line
+        human, generated = ([float(getattr(part, side).quality) for part in parts] for side in _SIDES)
+        amplify = AMPLIFICATIONS[self.metric.amplification]
+        of_quality = exchanged(lambda of: amplify(of.human.quality, of.generated.quality))
+        tested = from_halves(self._own(), self._amplified(human, generated), of_quality)
+        return replace(line, guessing=self._guess(tested, half_error(human)))
 
-    def _halves(self) -> list[float]:
+    def _halves(self) -> list[Measured]:
         """On halves of the images, of a judge that need not be trained again."""
         classes = dict(sorted(zip(self.captions["image_id"], self.captions["answer"], strict=True)))
         found = []
         for number in range(HALVES):
             drawn = Resample("half", number, self.settings.seed).classes(classes)
-            found.append(float(self.value(self.captions[self.captions["image_id"].isin(drawn.keys())]).value))
+            found.append(self.value(self.captions[self.captions["image_id"].isin(drawn.keys())]))
         return found
 
     def splits(self) -> list[pd.DataFrame]:
@@ -379,9 +454,9 @@ def _column(refits: pd.DataFrame, kind: str, name: str) -> list[float]:
     return [float(value) for value in refits[refits["kind"] == kind].sort_values("number")[name]]
 
 
-def _chance(refits: pd.DataFrame) -> tuple[float, float] | None:
-    """Mean scores of both sides where labels are shuffled."""
-    human, generated = (_column(refits, "shuffled", side) for side in ("human", "generated"))
+def _chance(refits: pd.DataFrame, of: Literal["", "_quality"] = "") -> tuple[float, float] | None:
+    """Mean scores (or Q) of both sides where labels are shuffled."""
+    human, generated = (_column(refits, "shuffled", side + of) for side in _SIDES)
     return (float(np.mean(human)), float(np.mean(generated))) if human else None
 
 

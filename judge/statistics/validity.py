@@ -6,6 +6,7 @@ A check reads the row, and the entry "run" of ``metrics.json``, and yields what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -35,13 +36,33 @@ def _reasons(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """Judges of human captions that guess no better than chance cannot see a captioner amplify."""
-    if row.human is None or row.metric.counted or row.metric.prior or row.human_error is None:
+    """Judges of human captions that guess no better than chance cannot see a captioner amplify.
+
+    Of metrics with priors Q counts. Where judges of shuffled labels were not tried, chance is that of a judge that
+    knows how frequent classes are; of judges that guess tasks it is then not known.
+    """
+    if row.human is None or row.metric.counted:
         return
-    classes = len(run["captioners"][row.captioner]["images"])
-    chance = row.chance[0] if row.chance else SCORES[row.metric.score].chance(classes)
-    if row.human - chance < _BEYOND_CHANCE * row.human_error:
-        yield f"judges of human captions are no better than chance ({row.human:.3f}, chance {chance:.3f})"
+    score, error, shuffled = row.human, row.human_error, row.chance
+    if row.metric.prior:
+        if row.qualities is None or row.guessing is None:
+            return
+        score, error, shuffled = row.qualities[0], row.guessing.human_error, row.guessing.chance
+    chance = shuffled[0] if shuffled else _chance(row, run["captioners"][row.captioner]["images"])
+    if chance is not None and error is not None and score - chance < _BEYOND_CHANCE * error:
+        yield f"judges of human captions are no better than chance ({score:.3f}, chance {chance:.3f})"
+
+
+def _chance(row: Summary, images: Mapping[str, int]) -> float | None:
+    """What a judge scores that knows only how frequent the classes are; ``images``: of each class."""
+    if row.metric.target == "tasks":
+        return None
+    if row.metric.balanced:
+        return SCORES[row.metric.score].chance(len(images))
+    shares = [count / sum(images.values()) for count in images.values()]
+    if row.metric.score == "inverse_cross_entropy":
+        return 1 / -sum(share * math.log(share) for share in shares)
+    return max(shares) if row.metric.score == "accuracy" else sum(share**2 for share in shares)
 
 
 def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
