@@ -9,6 +9,9 @@ A trial is one corpus whose dose of bias is known, measured by one metric and ju
 | metric, judge | what measured |
 | masks | what hid people in drawn scenes ("gt", "yolo"), or "none" did; "" of people's own captions |
 | value, error, low, high, p | amplification, its standard error, 95% interval and p; NaN where there is none |
+| basis | what the interval is from: :data:`~judge.statistics.summary.Basis` |
+| void | why the trial has no verdict; "" where nothing voids it |
+| left_out | images, captions and tasks of the trial that were left out |
 | seconds | of the metrics that share their judges with this one |
 """
 
@@ -61,6 +64,8 @@ class Nulls:
         claimed: mean standard error over ``sd``: 1 where errors say what they should; None without errors.
         rejected: draws with p below 0.05, false positives; None without p.
         held: draws whose 95% interval holds no amplification, coverage; None without intervals.
+        void: draws without a verdict, because the run's own checks void them.
+        reason: of the first of these; "" for none.
     """
 
     draws: int
@@ -69,6 +74,8 @@ class Nulls:
     claimed: float | None
     rejected: Share | None
     held: Share | None
+    void: Share | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,8 @@ class Calibration:
         nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
+        starred: whether intervals leave out training noise.
+        left_out: images, captions and tasks that were left out of a trial, at most.
     """
 
     metric: Metric
@@ -144,6 +153,8 @@ class Calibration:
     nulls: Nulls
     responses: Mapping[str, Response]
     seconds: float
+    starred: bool = False
+    left_out: int = 0
 
     @property
     def response(self) -> Response | None:
@@ -199,12 +210,15 @@ def _calibrate(metric: Metric, judge: str, masks: str, rows: pd.DataFrame, worth
         of_dose = {dose: value for (name, dose, *of), value in worth.items() if (name, *of) == who}
         responses[change] = _respond(change, both, metric, of_dose)
     nulls = _nulls(plain, metric.neutral)
-    return Calibration(metric, judge, masks, nulls, responses, float(rows["seconds"].mean()))
+    starred = bool((rows["basis"] == "these judges").any())
+    times = float(rows["seconds"].mean())
+    return Calibration(metric, judge, masks, nulls, responses, times, starred, int(rows["left_out"].max()))
 
 
 def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
     values, errors = (rows[name].dropna().to_numpy(dtype=np.float64) for name in ("value", "error"))
     spread = float(values.std(ddof=1)) if len(values) > 1 else None
+    void = rows["void"].tolist()
     return Nulls(
         len(values),
         float(values.mean()) if len(values) else None,
@@ -212,6 +226,8 @@ def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
         float(errors.mean() / spread) if len(errors) and spread else None,
         Share.among((rows["p"].dropna() < SIGNIFICANT).tolist()),
         Share.among([low <= neutral <= high for low, high in rows[["low", "high"]].dropna().itertuples(index=False)]),
+        Share.among(list(map(bool, void))),
+        next(filter(None, void), ""),
     )
 
 

@@ -22,8 +22,8 @@ def ablate_masks(config: AblateMasksConfig) -> None:
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:
-        rows = run_ablation(config, progress=progress)
+        found = run_ablation(config, progress=progress)
     if is_main_process():
-        print_table(mask_table(rows))
+        print_table(mask_table(*found))
         say("")
         say(f"The results are in {config.out}")

@@ -32,7 +32,7 @@ def demo(
 
         with show_progress() as progress:
             found = run_demo(out, seed=seed, images=images or 1200, progress=progress)
-        print_result(found.result, verbose=verbose, extra=found.known)
+        print_result(found.result, folder=found.results, verbose=verbose, extra=found.known)
         say("")
         say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
         say("reads the caption alone, or sees the image too.")

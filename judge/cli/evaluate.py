@@ -25,7 +25,7 @@ def evaluate(config: RunConfig) -> None:
     with show_progress() as progress:
         result = run(config, progress=progress)
     if is_main_process():
-        print_result(result, verbose=config.verbose)
+        print_result(result, folder=config.out, verbose=config.verbose)
         assert config.out, "the command has a default"
         say("")
         say(f"The results are in {config.out}; look at {config.out / REPORT}")

@@ -23,7 +23,9 @@ from judge.masking.overlap import Counts, DetectorRow, Overlap, average_precisio
 from judge.masking.people import hide
 from judge.masking.sheet import Tile, contact_sheet, tile
 from judge.measure import Result
-from judge.report.directory import summary_row
+from judge.report.ablations import variant_notes
+from judge.report.directory import line_row
+from judge.report.tables import lines_of
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Progress
@@ -96,12 +98,13 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
             progress("intervals", 0, 0)
         rows = tuple(_row(name, found, hiding, config) for name in config.detectors)
         judged = {
-            name: [summary_row(summary, config.attribute_name) for summary in result.summaries]
+            name: [line_row(line, config.attribute_name) for line in lines_of(result)]
             for name, result in results.items()
         }
         entries = {
             "results": [_entry(row) for row in rows],
             "judges": judged,
+            "notes": variant_notes(results),
             "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
         write_ablation(out, config, {FIGURES: entries}, {SHEET_NAME: encode(contact_sheet(found.tiles))})

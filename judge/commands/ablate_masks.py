@@ -26,8 +26,9 @@ from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
-from judge.report.ablations import MaskRow
-from judge.report.directory import summary_row
+from judge.report.ablations import MaskRow, variant_notes
+from judge.report.directory import line_row
+from judge.report.tables import lines_of
 from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
@@ -85,12 +86,17 @@ def metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None) -> list[MaskRow]:
+def ablate_masks(
+    config: AblateMasksConfig, *, progress: Progress | None = None
+) -> tuple[list[MaskRow], dict[str, Result]]:
     """Vary what is hidden in pictures, from captioners (``--model``) and from judges, and measure each time.
 
     A captioner that is given as a checkpoint captions the masked pictures anew (Hirota et al., CVPR 2022, Table 4;
     DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
     Writes ``masks.json`` and ``ablate.yaml`` to ``config.out``. A command that was killed, or met an error, goes on.
+
+    Returns:
+        The rows of the table, and the result of each mask.
 
     Raises:
         JudgeError: anything that the user can mend; nothing that is asked for depends on pictures.
@@ -107,8 +113,11 @@ def ablate_masks(config: AblateMasksConfig, *, progress: Progress | None = None)
         }
         results = run_each(config, variants, out.store, progress=progress)
         rows = [row for name, result in results.items() for row in _rows(variants[name], result, results.get("none"))]
-        write_ablation(out, config, {MASKS: {"results": [_entry(row, config.attribute_name) for row in rows]}})
-    return rows
+        notes = variant_notes(results)
+        write_ablation(
+            out, config, {MASKS: {"results": [_entry(row, config.attribute_name) for row in rows], "notes": notes}}
+        )
+    return rows, results
 
 
 def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, varied: str) -> ResumableFolder:
@@ -191,7 +200,8 @@ def _name_of(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
 def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> list[MaskRow]:
     known = {row.key: row.generated for row in plain.summaries} if plain else {}
     rows = []
-    for summary in result.summaries:
+    for line in lines_of(result):
+        summary = line.summary
         classes = len(result.run["captioners"][summary.captioner]["images"])
         before = known.get(summary.key)
         metric = summary.metric
@@ -199,7 +209,7 @@ def _rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> l
         if summary.chance:
             chance = summary.chance[1]
         shifts = _difference(summary.generated, chance), _difference(summary.generated, before)
-        rows.append(MaskRow(changes["mask"], changes["hide"], summary, *shifts))
+        rows.append(MaskRow(changes["mask"], changes["hide"], line, *shifts))
     return rows
 
 
@@ -210,4 +220,4 @@ def _difference(value: float | None, other: float | None) -> float | None:
 def _entry(row: MaskRow, attribute: str) -> dict[str, Any]:
     changes = {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
     shifts = {"over_chance": row.over_chance, "over_original": row.over_original}
-    return changes | summary_row(row.summary, attribute) | shifts
+    return changes | line_row(row.line, attribute) | shifts

@@ -18,6 +18,7 @@ from judge.calibration.response import NOTHING
 from judge.calibration.trials import WHOLE, Trial
 from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
+from judge.report.notes import left_out_of
 from judge.statistics.summary import Summary
 from judge.types import Progress
 from judge.utils.files import write_whole
@@ -187,7 +188,9 @@ def measure_trial(work: Work) -> tuple[str, list[Row]]:
         with threads(1):  # Features of pictures too are the same on any number of cores.
             found = measured(config)
     seconds = time.perf_counter() - began
-    return work.key, [_row(work, row, seconds) for row in found.summaries]
+    left_out = sum(number for entry in found.run["captioners"].values() for number in left_out_of(entry).values())
+    known = {"left_out": left_out, "seconds": seconds}
+    return work.key, [_row(work, row) | {"void": found.void.get(row.key, ""), **known} for row in found.summaries]
 
 
 def _pictures(work: Work) -> dict[str, Any]:
@@ -205,7 +208,7 @@ def _pictures(work: Work) -> dict[str, Any]:
     }
 
 
-def _row(work: Work, row: Summary, seconds: float) -> Row:
+def _row(work: Work, row: Summary) -> Row:
     return {
         "change": work.trial.change,
         "dose": work.trial.dose,
@@ -218,5 +221,5 @@ def _row(work: Work, row: Summary, seconds: float) -> Row:
         "low": row.interval.low if row.interval else None,
         "high": row.interval.high if row.interval else None,
         "p": row.p_value,
-        "seconds": seconds,
+        "basis": row.basis,
     }

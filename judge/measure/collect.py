@@ -14,6 +14,7 @@ from judge.evidence import Evidence, Resample
 from judge.measure.answers import Sums, answer_sums
 from judge.measure.jobs import Work, compares, jobs_of
 from judge.measure.plan import Plan
+from judge.measure.refits import COLUMNS as REPLICATES
 from judge.measure.refits import Jobs, chosen_settings, values_of
 from judge.statistics.collect import COLUMNS, cells_of
 from judge.statistics.comparisons import holm
@@ -134,4 +135,5 @@ def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> list
         values_of(tuple(jobs[i] for i in of), [found[i] for i in of], plan, own)
         for of, own in zip(parts, images, strict=True)
     ]
-    return [{str(row[1]): float(str(row[-1])) for row in of} for of in rows]
+    place = REPLICATES.index("amplification")
+    return [{str(row[1]): float(str(row[place])) for row in of} for of in rows]

@@ -181,8 +181,9 @@ class Result:
         Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (what the interval is
         from), standard_error, p_value, p_holm, verdict, detectable, chance_level, published (of counted metrics),
         human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
-        and mean w; of metrics with priors), protocol, labels ("given" or "derived"), and the coverage of the generated
-        captions: names_one, names_none, names_several (shares), refused, empty (counts).
+        and mean w; of metrics with priors), quality_p (of Q by itself), reason (why there is no verdict), protocol,
+        labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none, names_several
+        (shares), refused, empty (counts).
         """
         rows = zip(self.summaries, self.conclusions(), strict=True)
         return pd.DataFrame([self._row(*row) for row in rows])
@@ -190,6 +191,8 @@ class Result:
     def _row(self, summary: Summary, conclusion: Conclusion) -> dict[str, Any]:
         known = {part.name: getattr(summary, part.name) for part in fields(summary)}
         row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
+        guessing = row.pop("guessing")
+        row["quality_p"] = guessing.p_value if guessing else None
         pairs = {"quality": "qualities", "prior": "priors", "chance": "chance"}
         for name, found in [(name, row.pop(held)) for name, held in pairs.items()]:
             row["human_" + name], row["generated_" + name] = found or (None, None)
@@ -204,5 +207,12 @@ class Result:
         }
         row |= {f"names_{share}": covered.get(share) for share in ("one", "none", "several")}
         row |= {count: covered.get(count) for count in ("refused", "empty")}
-        texts = {"basis", "verdict", *(f"names_{share}" for share in ("one", "none", "several")), "refused", "empty"}
+        texts = {
+            "basis",
+            "verdict",
+            "reason",
+            *(f"names_{share}" for share in ("one", "none", "several")),
+            "refused",
+            "empty",
+        }
         return {n: float("nan") if v is None and n not in texts else v for n, v in row.items()}

@@ -40,8 +40,9 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
         (
             names("metric (judge)", title),
             Column("false positives", lambda row: row.nulls.rejected, _write_share),
-            Column("coverage", lambda row: row.nulls.held, _write_share),
+            Column("coverage", lambda row: row.nulls.held and _write_share(row.nulls.held) + "*" * row.starred),
             Column("SE/sd", lambda row: row.nulls.claimed, ".2f"),
+            Column("no verdict", _void, _write_share, optional=True),
             Column("rank corr.", lambda row: row.response and row.response.spearman, "+.2f"),
             Column("right sign", lambda row: row.response and row.response.right_sign, ".0%"),
             Column("80% found", lambda row: row.response and row.response.found_from, "g"),
@@ -51,6 +52,7 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
         notes=(
             "Where nothing is amplified: p < 0.05, coverage of 95% intervals, standard error over standard deviation.",
             "Rank corr.: of dose and value within draws. 80% found: least dose with p < 0.05 in 80% of draws.",
+            *_notes(found),
             *drawn,
         ),
     )
@@ -63,6 +65,22 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
         tuple(found),
         notes=("Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0.", *drawn),
     )
+
+
+def _void(row: Calibration) -> Share | None:
+    return row.nulls.void if row.nulls.void and row.nulls.void.value else None
+
+
+def _notes(found: Sequence[Calibration]) -> Iterator[str]:
+    """What holds for some of the trials, as below the table of a run."""
+    if any(row.starred for row in found):
+        yield "*: intervals that leave out training noise, for the judges as they were trained."
+    for row in found:
+        if share := _void(row):
+            where = f"{round(share.value * share.trials)} of {share.trials} draws without amplification"
+            yield f"{title(row)}: no verdict in {where}, because {row.nulls.reason} in one of them."
+    if most := max((row.left_out for row in found), default=0):
+        yield f"Left out of a trial: up to {most:,} images, captions or tasks."
 
 
 def _response(change: str, row: Calibration) -> Response | None:
@@ -133,6 +151,8 @@ def calibration_json(found: Sequence[Calibration]) -> str:
                 "claimed": row.nulls.claimed,
                 "rejected": _share(row.nulls.rejected),
                 "held": _share(row.nulls.held),
+                "void": _share(row.nulls.void),
+                "reason": row.nulls.reason or None,
             },
             "worth_from": _worth_from(row),
             "changes": {name: _curve(of) for name, of in row.responses.items()},

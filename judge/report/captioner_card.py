@@ -107,6 +107,7 @@ def _metric(row: Summary, conclusion: Conclusion, run: Mapping[str, Any]) -> dic
         "interval_from": row.basis,
         "p_holm": conclusion.p_holm,
         "verdict": conclusion.verdict,
+        "reason": conclusion.reason,
         "images": row.images,
         "chance_level": row.chance_level,
         "published": row.published,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from judge.errors import some
 from judge.measure import Result
-from judge.metrics.scores import SCORES
 from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of
+from judge.statistics.comparisons import PRIOR_ONLY
 from judge.statistics.summary import ROW
 from judge.text.alignment import hardly_contextual
 
 # A captioner that names the attribute this much less often than people is pointed out.
 _QUIET = 0.5
+_SIDES = "human", "generated"
 # With fewer refits a warning says how little they tell.
 _FEW = 5
 
 
 def warnings(result: Result) -> list[str]:
-    """What would make a reader draw a wrong conclusion, a line each; often none."""
+    """What would make a reader draw a wrong conclusion, a sentence or two each; what voids numbers comes first."""
     return [
+        *void_notes(result),
+        *_prior_only(result),
         *class_notes(result.run["labels"]),
         *result.run.get("input_notes", ()),
         *_without_images(result.run),
@@ -27,7 +31,6 @@ def warnings(result: Result) -> list[str]:
         *_class_never_named(result),
         *_training_noise(result),
         *_few_refits(result),
-        *_learnt_nothing(result),
         *_seldom_naming(result.run),
         *_unlike_the_paper(result.run),
         *_hardly_contextual(result.run),
@@ -38,14 +41,54 @@ def warnings(result: Result) -> list[str]:
     ]
 
 
+def void_notes(result: Result) -> Iterator[str]:
+    """Rows without a verdict, a sentence for each reason, with the figures of one row."""
+    rows = [(row, *_apart(reason)) for row in result.summaries if (reason := result.void.get(row.key))]
+    for reason in dict.fromkeys(reason for _, reason, _ in rows):
+        mine = [row for row, why, _ in rows if why == reason]
+        example, figures = next((row, figures) for row, why, figures in rows if why == reason)
+        shown = f" ({figures} for {example.title} of {example.captioner})" if figures and len(mine) > 1 else ""
+        shown = f" ({figures})" if figures and len(mine) == 1 else shown
+        for captioners, titles in merged((row.captioner, row.title) for row in mine):
+            yield f"No verdict for {titles} of {captioners}: {reason}{shown}."
+
+
+def _apart(reason: str) -> tuple[str, str]:
+    """A reason without its figures, which stand in parentheses at its end; and these."""
+    what, _, figures = reason.partition(" (")
+    return what, figures.removesuffix(")")
+
+
+def merged(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """(captioner, title) -> the captioners that share their titles, and these: each is named once."""
+    titles: dict[str, list[str]] = {}
+    for captioner, title in rows:
+        titles.setdefault(captioner, []).append(title)
+    captioners: dict[str, list[str]] = {}
+    for captioner, of in titles.items():
+        captioners.setdefault(some(list(dict.fromkeys(of))), []).append(captioner)
+    for of_these, names in captioners.items():
+        yield some(names), of_these
+
+
+def _prior_only(result: Result) -> Iterator[str]:
+    """Metrics with priors that move where judges guess no better."""
+    rows = zip(result.summaries, result.conclusions(), strict=True)
+    for captioners, titles in merged((row.captioner, row.title) for row, of in rows if of.verdict == PRIOR_ONLY):
+        yield (
+            f"Prior only, {titles} of {captioners}: the value moves because of how frequent the tasks, or the classes, "
+            "are that captions name. Q, how well judges guess, does not move the same way when it is tested by itself."
+        )
+
+
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
     """Classes that no image has, or none that a captioner described: chance is that of the others."""
     entries = run["captioners"].items()
     for names, absent in alike((name, ", ".join(entry.get("without_images", ()))) for name, entry in entries):
         if absent:
-            yield f"{names}: no image that both sides describe is of class {absent}: the other classes alone count."
+            yield f"{names}: no image that both sides describe is of class {absent}, so the other classes alone count."
     if len({tuple(entry["images"]) for _, entry in entries}) > 1:
-        yield "captioners whose images have other classes are not compared with each other."
+        yield "Captioners whose images have other classes are not compared with each other."
 
 
 def _training_noise(result: Result) -> Iterator[str]:
@@ -62,42 +105,28 @@ def _training_noise(result: Result) -> Iterator[str]:
         )
     halves = result.replicates[result.replicates["kind"] == "half"]
     again = set(halves[ROW].itertuples(index=False, name=None))
-    for row in rows:
-        if row.key in again:
-            what = "judges were trained again, but a half of the images has no value: too little is said"
-            yield f"{row.captioner}: {row.title}: {what}."
+    for captioners, titles in merged((row.captioner, row.title) for row in rows if row.key in again):
+        yield (
+            f"Judges of {titles} of {captioners} were trained again, but the value is not defined on a half of the "
+            "images: there is no test."
+        )
 
 
 def _few_refits(result: Result) -> Iterator[str]:
     """Refits that tell little, or of which there are none."""
     if result.run["refits_asked"] and not result.run["refits"]:
-        yield "--refits has no effect: these metrics train no judge, or have one side alone."
+        yield "--refits has no effect, because these metrics train no judge or score one side alone."
     few = min((times for times in result.run["refits"].values() if times), default=_FEW)
     if few < _FEW:
         yield (
-            f"{few} refits are few: interval and p, each estimated from so many, may contradict each other; "
-            f"use --refits {_FEW} or more."
+            f"Intervals and p are estimated from {few} refits each. So few may contradict each other: use --refits "
+            f"{_FEW} or more."
         )
-
-
-def _learnt_nothing(result: Result) -> Iterator[str]:
-    """Judges of people's captions that are no better than chance: they cannot see a captioner amplify."""
-    for row in result.summaries:
-        # Scores with priors have no chance but that of shuffled labels.
-        if row.human is None or row.metric.counted or (row.metric.prior and not row.chance):
-            continue
-        classes = len(result.run["captioners"][row.captioner]["images"])
-        chance = row.chance[0] if row.chance else SCORES[row.metric.score].chance(classes)
-        if row.human_error is not None and row.human - chance < 2 * row.human_error:
-            yield (
-                f"{row.title}: on people's captions of {row.captioner}'s images judges are no better than chance "
-                f"({row.human:.3f}, chance {chance:.3f}): they have learnt nothing."
-            )
 
 
 def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:
     if run["attribute"] == "emotion" and run.get("sight", {"mask": "none"})["mask"] != "none":
-        yield "for emotion ImageCaptioner2's authors hide words alone, and leave images as they are: --mask none"
+        yield "For emotion, ImageCaptioner2's authors hide words alone and leave images as they are: use --mask none."
 
 
 def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
@@ -109,16 +138,20 @@ def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _seldom_naming(run: Mapping[str, Any]) -> Iterator[str]:
-    """Captioners that mostly avoid the attribute: a small amplification is then no praise."""
+    """Captioners that mostly avoid the attribute: their amplification is that of the few captions that do not."""
+    found = {}
     for name, entry in run["captioners"].items():
-        if entry["coverage"]:
-            human, generated = (1 - entry["coverage"][side]["none"] for side in ("human", "generated"))
-            if generated < _QUIET * human:
-                yield (
-                    f"{name} names {run['attribute']} in {generated:.1%} of its captions, people in {human:.1%}: "
-                    "a small amplification may only mean that it says little. Read its p of T->A with care (captions "
-                    "that name it a tenth as often, without amplification: p of DBAC T->A < 0.05 in 6 of 27 trials)."
-                )
+        human, generated = (1 - entry["coverage"][side]["none"] for side in _SIDES) if entry["coverage"] else (0, 0)
+        if generated < _QUIET * human:
+            found[name] = f"{generated:.1%} of its captions, {human:.1%} of human captions"
+    if found:
+        shares = "; ".join(f"{name}: {of}" for name, of in list(found.items())[:3])
+        yield (
+            f"{some(list(found))} name{'s' if len(found) == 1 else ''} {run['attribute']} less than half as often as "
+            f"people do ({shares}). A captioner that says little reveals little: look at its captions before its "
+            "numbers. (Of captions that name it a tenth as often, without amplification, p of DBAC T->A was below 0.05 "
+            "in 6 of 27 trials.)"
+        )
 
 
 def _other_judge(result: Result) -> Iterator[str]:
@@ -133,15 +166,21 @@ def _other_judge(result: Result) -> Iterator[str]:
 
 def _without_value(result: Result) -> Iterator[str]:
     """Captioners that never name one class, or never say what is counted."""
+    found: dict[str, list[tuple[str, str]]] = {}
     for row in result.summaries:
         metric = row.metric
         if metric.prior == OF_NAMED and row.generated is None:
-            yield f"{row.captioner} names no class of {result.run['attribute']} alone: {metric.title} has no value."
+            why = f"no caption names a class of {result.run['attribute']} alone: there is no value"
         elif metric.counted and row.published is None:
-            yield f"{row.captioner}: {metric.title} has no value: one side never says what it counts."
+            why = "one side never says what is counted: there is no value"
         elif metric.counted and metric.exchangeable and row.interval is None:
-            what = "a part of the images has no value, or an infinite one: too little is said"
-            yield f"{row.captioner}: {metric.title} has no interval and no test: {what}."
+            why = "the value on a part of the images is missing or infinite: there is no interval and no test"
+        else:
+            continue
+        found.setdefault(why, []).append((row.captioner, row.title))
+    for why, rows in found.items():
+        for captioners, titles in merged(rows):
+            yield f"{titles} of {captioners}: {why}."
 
 
 def _without_words(run: Mapping[str, Any]) -> list[str]:
@@ -154,7 +193,7 @@ def _named_in_part(result: Result) -> Iterator[str]:
     reading = _reading_names(result)
     if (silent := _without_words(result.run)) and reading:
         yield (
-            f"no words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
+            f"No words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
             f"{', '.join(reading)} can change by what is said of the other attributes alone."
         )
 
@@ -171,7 +210,7 @@ def _class_never_named(result: Result) -> Iterator[str]:
     silent = [name for name in (result.run["lexicon"] or {}).get("classes_without_words", ()) if name in described]
     if silent and (reading := _reading_names(result)):
         yield (
-            f"the lexicon has no words for {', '.join(silent)}: no caption counts as naming that, so that "
+            f"The lexicon has no words for {', '.join(silent)}: no caption counts as naming that, so that "
             f"{', '.join(reading)} cannot tell how images of it are described."
         )
 

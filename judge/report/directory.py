@@ -17,6 +17,7 @@ from judge.report.breakdown import write_breakdown
 from judge.report.caveats import warnings
 from judge.report.notes import footnotes
 from judge.report.page import Contents, make_page
+from judge.report.tables import Line, lines_of
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import Summary
@@ -103,13 +104,9 @@ def picture_table(pictures: Mapping[str, bytes]) -> pd.DataFrame:
 def metrics_json(result: Result) -> str:
     """``{"run": {...}, "results": [...]}``: fractions, absent values null, never NaN."""
     run = result.run
-    results = [
-        summary_row(row, str(run["attribute"])) | {name: _finite(value) for name, value in asdict(also).items()}
-        for row, also in zip(result.summaries, result.conclusions(), strict=True)
-    ]
     found: dict[str, Any] = {
         "run": run,
-        "results": results,
+        "results": [line_row(line, str(run["attribute"])) for line in lines_of(result)],
         "differences": list(map(difference_row, result.differences())),
     }
     found["notes"] = {"footnotes": footnotes(result), "warnings": warnings(result)}
@@ -125,10 +122,17 @@ def metrics_json(result: Result) -> str:
     return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def line_row(line: Line, attribute: str) -> dict[str, Any]:
+    """A line of the table as JSON has it, with what it allows to say."""
+    also = {name: _finite(value) for name, value in asdict(line.conclusion).items()}
+    return summary_row(line.summary, attribute) | also
+
+
 def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     """A line of the table as JSON has it: fractions; absent values, and what is not finite, null."""
     row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
+        "guessing": summary.guessing and summary.guessing._asdict(),
         "replicates": summary.replicates and {"ratio": summary.replicates.ratio, "scale": summary.replicates.scale},
         "attribute": attribute,
         "metric": summary.metric.name,
@@ -152,7 +156,7 @@ _DIFFERENCE = "judge", "first", "second", "value", "standard_error", "p_value", 
 def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON has it."""
     values = {name: _finite(getattr(row, name)) for name in _DIFFERENCE}
-    ci = {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
+    ci = {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict, "reason": row.reason}
     return {"metric": row.metric.name} | values | ci
 
 

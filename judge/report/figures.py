@@ -143,9 +143,7 @@ def draw_forest(rows: Sequence[Summary], verdicts: Verdicts, *, level: float = 0
         "the line: no amplification" if not metric.counted else "the line: what chance gives (taken off the values)"
     )
     chance += "; dotted ticks: chance, as estimated by exchanging captions" if known else ""
-    marks = (
-        f"Circles: {above}{'' if above == below else f'; squares: {below}'}; hollow diamonds: cannot tell, or no test"
-    )
+    marks = f"Circles: {above}{'' if above == below else f'; squares: {below}'}; hollow diamonds: no such verdict"
     add_note(figure, f"{notes_of(rows, level)} {marks}; {chance}.")
     return figure
 

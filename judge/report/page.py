@@ -26,7 +26,7 @@ from judge.report.notes import class_notes, difference_notes, footnotes, summary
 from judge.report.plots import GREY, NOTE, NOTE_HEIGHT, NOTE_ID, SEVERAL, as_svg, change_tags, note_of, write_figure
 from judge.report.quality import quality_table
 from judge.report.table import Table, how_many
-from judge.report.tables import difference_table, parts_table, result_table
+from judge.report.tables import difference_table, result_table
 from judge.report.templating import render_page, trusted
 from judge.report.verdicts import verdict_notes, verdicts
 from judge.statistics.consistency import measure_consistency
@@ -174,7 +174,7 @@ def _tables(result: Result) -> dict[str, list[dict[str, Any]]]:
     if found:
         compared = replace(compared, title="Differences between captioners", notes=tuple(difference_notes(found)))
     every: dict[str, Sequence[Table[Any]]] = {
-        "all": [result_table(result, verbose=True), parts_table(result), compared],
+        "all": [result_table(result, verbose=True), compared],
         "sides": [],
         "directions": [],
         "quality": [quality_table(result.quality, verbose=True)] if result.quality else [],

@@ -1,41 +1,45 @@
-"""What ``judge evaluate`` prints: the table that matters, and a few lines below it."""
+"""What ``judge evaluate`` prints: the table that matters, and what must be known to read it."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
-from textwrap import shorten
+from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from judge.errors import shortened
 from judge.measure import Result
 from judge.report.breakdown import breakdown_tables
-from judge.report.caveats import warnings
+from judge.report.caveats import void_notes, warnings
 from judge.report.consistency import pair_table, people_table, variation_table
 from judge.report.notes import class_notes, footnotes, summary_lines
 from judge.report.quality import quality_table
-from judge.report.render import open_console, page_lines, print_table, print_text
-from judge.report.table import Table
-from judge.report.tables import difference_table, parts_table, result_table
+from judge.report.render import open_console, print_table, print_text
+from judge.report.table import Table, how_many
+from judge.report.tables import difference_table, result_table
 from judge.statistics.consistency import measure_consistency
 from judge.types import Doubt
 
 # More differences than these are in metrics.json alone, or in the long output.
 MOST_DIFFERENCES, MOST_VERBOSE = 12, 24
-# Lines below the table.
-MOST_LINES = 6
+# Notes below the table, beside those that are never left out.
+MOST_NOTES = 3
 
 
 def print_result(
-    result: Result, *, verbose: bool = False, extra: Mapping[str, Mapping[str, str]] | None = None
+    result: Result,
+    *,
+    folder: Path | None = None,
+    verbose: bool = False,
+    extra: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Print the table of a result, and what must be known to read it, in six lines.
+    """Print the table of a result, and what must be known to read it.
 
     Args:
         result: of a run.
-        verbose: all columns, tables, notes and warnings; without, ``metrics.json`` has what is not printed.
+        folder: of the run; None where it has none. What is not printed is shown by ``judge report`` of it.
+        verbose: all columns, tables, notes and warnings.
         extra: further columns; see :func:`~judge.report.tables.result_table`.
     """
     console = open_console()
@@ -49,7 +53,10 @@ def print_result(
         for line in warnings(result):
             print_text(_note(line), console, bold=True)
     else:
-        _print_briefly(result, console)
+        for line in [*summary_lines(result), *_lost(result, MOST_DIFFERENCES)]:
+            print_text(line, console)
+        for line in brief_notes(result, folder):
+            print_text(line, console, bold=True)
 
 
 def tables_of(
@@ -76,8 +83,6 @@ def _tables(
     result: Result, verbose: bool, extra: Mapping[str, Mapping[str, str]] | None, most: float
 ) -> Iterator[Table[Any]]:
     yield result_table(result, verbose=verbose, extra=extra)
-    if verbose:
-        yield parts_table(result)
     found = result.differences()
     if len(found) <= most:
         yield difference_table(found, verbose=verbose)
@@ -97,21 +102,19 @@ def _lost(result: Result, most: int) -> list[str]:
     return [f"{found} differences between captioners are in metrics.json."] if found > most else []
 
 
-def _print_briefly(result: Result, console: Console) -> None:
-    # Which classes are missing, and what input is probably wrong, is never cut.
+def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
+    """What voids numbers, classes that are missing and doubts about input; of other warnings the first few.
+
+    Args:
+        result: of a run.
+        folder: of the run, for the command that shows the rest; None to show all.
+    """
     doubts = [line for line in result.run.get("input_notes", ()) if isinstance(line, Doubt)]
-    whole = [*class_notes(result.run["labels"]), *doubts]
-    lines = [*summary_lines(result), *map(_note, whole), *_lost(result, MOST_DIFFERENCES)]
-    for line in lines:
-        print_text(line, console)
-    room = max(1, MOST_LINES - sum(len(page_lines(line, console)) for line in lines))
-    found = [line for line in warnings(result) if line not in whole]
-    for number, line in enumerate(found[:room], 1):
-        more = f" (+{len(found) - room} more: --verbose)" if number == room < len(found) else ""
-        # Each begins with what matters most.
-        rest = " ..." if more else " ... (--verbose)"
-        brief = shorten(_note(line), console.width - len(more), placeholder=rest)
-        print_text(brief + more, console, bold=True)
+    always = [*void_notes(result), *class_notes(result.run["labels"]), *doubts]
+    others = [line for line in warnings(result) if line not in always]
+    yield from map(_note, [*always, *(others[:MOST_NOTES] if folder else others)])
+    if folder and (more := others[MOST_NOTES:]):
+        yield f"{how_many(len(more), 'more note')}: judge report {shlex.quote(str(folder))} --format md"
 
 
 def _note(line: str) -> str:

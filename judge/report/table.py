@@ -12,7 +12,7 @@ from judge.types import Interval
 
 ABSENT = "-"
 # How values are written: format specifications, "#" for the digits of the row. Intervals and pairs by their parts.
-TEXT, COUNT, NUMBER, EXACT, SIGNED, SIGNIFICANT = "", ",", ".3f", ".#f", "+.#f", ".4g"
+TEXT, COUNT, NUMBER, EXACT, SIGNED, THREE = "", ",", ".3f", ".#f", "+.#f", ".3g"
 R = TypeVar("R")
 
 

@@ -13,7 +13,7 @@ from judge.report.table import (
     EXACT,
     NUMBER,
     SIGNED,
-    SIGNIFICANT,
+    THREE,
     Column,
     Table,
     digits_of,
@@ -34,17 +34,23 @@ class Line(NamedTuple):
     conclusion: Conclusion
 
 
+def lines_of(result: Result) -> tuple[Line, ...]:
+    """The rows of the main table."""
+    return tuple(map(Line, result.summaries, result.conclusions()))
+
+
 def result_table(
     result: Result, *, verbose: bool = False, extra: Mapping[str, Mapping[str, str]] | None = None
 ) -> Table[Line]:
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
+
+    Metrics with priors also have Q (how well judges guess) and the mean prior, "human / generated" each.
 
     Args:
         result: of a run.
         verbose: with p, what is detectable, chance, and how much was read.
         extra: heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
     """
-    rows = tuple(map(Line, result.summaries, result.conclusions()))
     level = f"{100 * result.run['level']:g}% interval"
     uncorrected: Column[Line] = Column("p", lambda row: row.summary.p_value, write_p, optional=True)
     columns: list[Column[Line]] = [
@@ -52,21 +58,24 @@ def result_table(
         names("metric (judge)", lambda row: row.summary.title),
         Column("human", lambda row: row.summary.human, NUMBER),
         Column("generated", lambda row: row.summary.generated, NUMBER),
+        Column("Q", lambda row: row.summary.qualities, THREE, optional=True),
+        Column("prior", lambda row: row.summary.priors, THREE, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, values)) for heading, values in (extra or {}).items()),
-        Column(level, lambda row: row.summary if row.summary.interval else None, _write_interval, optional=True),
+        Column(level, lambda row: write_interval(row.summary), optional=True),
         *([uncorrected] if verbose else []),
         Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
         *(_more(result) if verbose else []),
     ]
-    return Table(tuple(columns), rows, digits=lambda row: digits_of(row.summary.interval))
+    return Table(tuple(columns), lines_of(result), digits=lambda row: digits_of(row.summary.interval))
 
 
 def _more(result: Result) -> list[Column[Line]]:
     """Columns of the long table."""
     captioners, attribute = result.run["captioners"], result.run["attribute"]
     return [
+        Column("p of Q", lambda row: row.summary.guessing and row.summary.guessing.p_value, write_p, optional=True),
         Column("detectable", lambda row: row.conclusion.detectable, EXACT, optional=True),
         Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
         Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
@@ -86,8 +95,10 @@ def _known(values: Mapping[str, str], row: Line) -> str | None:
     return values.get(" ".join(row.summary.key[:2]))
 
 
-def _write_interval(row: Summary) -> str:
-    # report/caveats.py says what the mark means.
+def write_interval(row: Summary) -> str | None:
+    """An interval, with a star where it leaves out training noise: ``caveats.py`` says what that means."""
+    if row.interval is None:
+        return None
     mark = "*" if row.basis == "these judges" else ""
     return write(row.interval, SIGNED, digits_of(row.interval)) + mark
 
@@ -117,21 +128,6 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
         Column("verdict", lambda row: row.verdict, align="left", optional=True),
     ]
     return Table(tuple(columns), tuple(found), digits=lambda row: digits_of(row.interval))
-
-
-def parts_table(result: Result) -> Table[Summary]:
-    """Of metrics with priors, which of the two moved: how well judges guess, or how frequent is what captions say."""
-    columns: list[Column[Summary]] = [
-        names("captioner", lambda row: row.captioner),
-        names("metric (judge)", lambda row: row.title),
-        names("Q", lambda row: row.metric.score.replace("_", " ")),
-        Column("Q human", lambda row: row.qualities and row.qualities[0], SIGNIFICANT),
-        Column("Q generated", lambda row: row.qualities and row.qualities[1], SIGNIFICANT),
-        Column("prior", lambda row: row.metric.prior),
-        Column("prior human", lambda row: row.priors and row.priors[0], SIGNIFICANT),
-        Column("prior generated", lambda row: row.priors and row.priors[1], SIGNIFICANT),
-    ]
-    return Table(tuple(columns), tuple(row for row in result.summaries if row.qualities and row.priors))
 
 
 _SHARES = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}

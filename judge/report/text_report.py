@@ -42,9 +42,8 @@ def latex_report(result: Result) -> str:
 def _titled(table: Table[Any]) -> Table[Any]:
     """With the title that the tables without one have on a page of their own."""
     headings = {column.heading for column in table.columns}
-    known = {"difference": "Differences between captioners", "Q": "What judges know, and priors"}
-    titles = (title for heading, title in known.items() if heading in headings)
-    return table if table.title else replace(table, title=next(titles, "Amplification"))
+    title = "Differences between captioners" if "difference" in headings else "Amplification"
+    return table if table.title else replace(table, title=title)
 
 
 def caption_of(result: Result) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from judge.measure import Result
 from judge.report.table import SIGNED, digits_of, write
-from judge.statistics.comparisons import Conclusion
+from judge.statistics.comparisons import NO_VERDICT, Conclusion
 from judge.statistics.summary import Summary
 
 CANNOT_TELL = "cannot tell"
@@ -64,7 +64,7 @@ def _titles(rows: Sequence[Summary]) -> dict[tuple[str, str], str]:
 
 def _parts(rows: Sequence[tuple[Summary, Conclusion]], titles: Mapping[tuple[str, str], str]) -> Iterator[str]:
     """A part for each verdict, with the values behind it; then what has none."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     untested = []
     for row, conclusion in rows:
         title = titles[row.key[1:]]
@@ -72,10 +72,9 @@ def _parts(rows: Sequence[tuple[Summary, Conclusion]], titles: Mapping[tuple[str
         if conclusion.verdict is None:
             untested.append(title if row.amplification is None else f"{title} {value}")
         else:
-            groups.setdefault(conclusion.verdict, []).append(f"{title} {value}")
-    unknown = groups.pop(CANNOT_TELL, [])
-    yield from (f"{verdict} ({', '.join(names)})" for verdict, names in groups.items())
-    if unknown:
-        yield f"cannot tell ({', '.join(unknown)})"
+            why = f", because {conclusion.reason}" if conclusion.verdict == NO_VERDICT else ""
+            groups.setdefault((conclusion.verdict, why), []).append(f"{title} {value}")
+    last = sorted(groups.items(), key=lambda group: [CANNOT_TELL, NO_VERDICT].count(group[0][0]))
+    yield from (f"{verdict} ({', '.join(names)}){why}" for (verdict, why), names in last)
     if untested:
         yield f"not tested ({', '.join(untested)})"

@@ -47,7 +47,7 @@ def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
     """Pearson's correlation, in [-1, 1], of two judges' amplifications over captioners; 1 means one ranking.
 
     Returns:
-        NaN for fewer than two captioners, where a list is constant (to the last digits), or holds NaN or infinity.
+        NaN for fewer than three captioners, where a list is constant (to the last digits), or holds NaN or infinity.
 
     Raises:
         ValueError: the lists differ in length.

@@ -17,14 +17,17 @@ from judge.metrics import Metric
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
+# Two pairs always lie on a line.
+FEWEST = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
     """Agreement of two lists.
 
     Attributes:
-        pearson: r in [-1, 1]; None for fewer than two pairs, or where a list is constant (to the last digits), or holds
-            NaN or infinity.
+        pearson: r in [-1, 1]; None for fewer than three pairs, or where a list is constant (to the last digits), or
+            holds NaN or infinity.
         interval: of r, by Fisher's transformation; None for fewer than four pairs.
         spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
         pairs: how many.
@@ -50,7 +53,7 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
     if len(second) != pairs:
         raise ValueError(f"{pairs} and {len(second)} values")
     nothing = Correlation(None, None, None, pairs)
-    if pairs < 2 or not np.isfinite([*first, *second]).all() or np.ptp(first) == 0 or np.ptp(second) == 0:
+    if pairs < FEWEST or not np.isfinite([*first, *second]).all() or np.ptp(first) == 0 or np.ptp(second) == 0:
         return nothing
     with warnings.catch_warnings():
         warnings.simplefilter("error", stats.NearConstantInputWarning)

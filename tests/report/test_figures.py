@@ -173,7 +173,8 @@ def test_names_in_figures_are_text(name: str) -> None:
 
 def test_control_characters_are_no_xml() -> None:
     rows = (row("a\x00\x01", "lic", "linear", 0.1),)
-    for drawing in list(drawings(Result(rows, NOTHING, NOTHING, NOTHING, FACTS)))[:1]:
+    facts = {**FACTS, "captioners": {rows[0].captioner: FACTS["captioners"]["a"]}}
+    for drawing in list(drawings(Result(rows, NOTHING, NOTHING, NOTHING, facts)))[:1]:
         ElementTree.fromstring(as_svg(drawing.draw()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from judge import Corpus, evaluate
 from judge.measure import Result
 from judge.report.caveats import warnings
 from judge.report.notes import footnotes
-from judge.report.result import MOST_LINES, print_result
+from judge.report.result import MOST_NOTES, print_result
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +23,10 @@ def result(corpus: Corpus) -> Result:
     )
 
 
-def test_a_table_and_six_lines(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
-    print_result(result)
+def test_a_table_and_few_lines(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(result, folder=Path("runs/the mine"))
     lines = capsys.readouterr().out.splitlines()
     below = lines[len(lines) - lines[::-1].index("") :]
-    assert 0 < len(below) <= MOST_LINES
     assert all(len(line.rstrip()) <= 100 for line in below)
     assert below[0].startswith("Protocol crossfit: 3 folds")
     told = " ".join(below)
@@ -39,8 +39,11 @@ def test_a_table_and_six_lines(result: Result, capsys: pytest.CaptureFixture[str
     assert "NOTE: Intervals marked * ('these judges') leave out training noise" in told
     marks = [line.split("]")[1][0] for line in lines[: lines.index("")] if "]" in line]
     assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
-    assert all(len(line.rstrip()) <= 100 for line in lines)
-    assert f"(+{len(warnings(result)) - 1} more: --verbose)" in told
+    assert all(len(line.rstrip()) <= 120 for line in lines)
+    # Notes are whole, and the last line is the command that shows the others.
+    found = warnings(result)
+    assert all(f"NOTE: {note}" in told for note in found[:MOST_NOTES])
+    assert told.endswith(f"{len(found) - MOST_NOTES} more notes: judge report 'runs/the mine' --format md")
     assert not {"detectable", "chance level", "images"} & set(lines[0].split("  "))
 
 
@@ -49,5 +52,4 @@ def test_verbose_prints_all_columns_notes_and_warnings(result: Result, capsys: p
     printed = " ".join(capsys.readouterr().out.split())
     assert "chance level" in printed
     notes = [*footnotes(result), *(f"NOTE: {line}" for line in warnings(result))]
-    assert len(notes) > MOST_LINES
     assert [line for line in notes if " ".join(line.split()) not in printed] == []

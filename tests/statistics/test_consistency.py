@@ -250,9 +250,10 @@ def test_imagecaptioner2_table_6(tables: Path) -> None:
         assert known(found.interval).low > 0.9
 
 
-def test_two_pairs_have_no_interval() -> None:
-    two = correlate([1.0, 2.0], [5.0, 4.0])
-    assert (two.pearson, two.spearman, two.interval) == (pytest.approx(-1), pytest.approx(-1), None)
+def test_two_pairs_have_no_correlation_and_three_no_interval() -> None:
+    two, three = correlate([1.0, 2.0], [5.0, 4.0]), correlate([1.0, 2.0, 3.0], [6.0, 5.0, 4.0])
+    assert (two.pearson, two.spearman, two.interval) == (None, None, None)
+    assert (three.pearson, three.spearman, three.interval) == (pytest.approx(-1), pytest.approx(-1), None)
 
 
 def test_agreement_joins_captioners_by_name() -> None:

@@ -74,7 +74,7 @@ def test_what_is_no_whole_table_of_numbers() -> None:
 def refits(**values: tuple[list[float], list[float]]) -> pd.DataFrame:
     """kind -> (human side, amplification) of each refit."""
     rows = [
-        ("cap", "lic", "linear", kind, number, human, human + value, value)
+        ("cap", "lic", "linear", kind, number, human, human + value, value, human, human + value)
         for kind, of in values.items()
         for number, (human, value) in enumerate(zip(*of, strict=True))
     ]
