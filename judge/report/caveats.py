@@ -166,21 +166,21 @@ def _other_judge(result: Result) -> Iterator[str]:
 
 def _without_value(result: Result) -> Iterator[str]:
     """Captioners that never name one class, or never say what is counted."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for row in result.summaries:
         metric = row.metric
         if metric.prior == OF_NAMED and row.generated is None:
-            why = f"no caption names a class of {result.run['attribute']} alone: there is no value"
+            what, why = "value", f"no caption names a class of {result.run['attribute']} alone"
         elif metric.counted and row.published is None:
-            why = "one side never says what is counted: there is no value"
+            what, why = "value", "one side never says what is counted"
         elif metric.counted and metric.exchangeable and row.interval is None:
-            why = "the value on a part of the images is missing or infinite: there is no interval and no test"
+            what, why = "interval and no test", "the value on a part of the images is missing or infinite"
         else:
             continue
-        found.setdefault(why, []).append((row.captioner, row.title))
-    for why, rows in found.items():
+        found.setdefault((what, why), []).append((row.captioner, row.title))
+    for (what, why), rows in found.items():
         for captioners, titles in merged(rows):
-            yield f"{titles} of {captioners}: {why}."
+            yield f"No {what} for {titles} of {captioners}: {why}."
 
 
 def _without_words(run: Mapping[str, Any]) -> list[str]:

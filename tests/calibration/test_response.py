@@ -32,7 +32,8 @@ def trials(slope: float, *, other: float = 0.0, silence: float = 0.0, metric: st
         for (change, dose), value in values.items():
             p = 2 * stats.norm.sf(abs(value) / SD)
             low, high = neutral + value - 1.96 * SD, neutral + value + 1.96 * SD
-            rows.append((change, dose, draw, metric, "linear", "", neutral + value, SD, low, high, p, 2.0, "refits", "", 3))
+            numbers = neutral + value, SD, low, high, p, 2.0
+            rows.append((change, dose, draw, metric, "linear", "", *numbers, "refits", "", 3))
     columns = ["change", "dose", "draw", "metric", "judge", "masks", "value", "error", "low", "high", "p", "seconds"]
     columns += ["basis", "void", "left_out"]
     return pd.DataFrame(rows, columns=columns)

@@ -145,7 +145,7 @@ def test_counted(run: Run, metric: str) -> None:
     row, expected = run.row(metric), expected_count(run.world, metric)
     assert row.published == (None if expected is None else pytest.approx(expected, abs=1e-12))
     if expected is None:
-        assert any(row.metric.title in note and "has no value" in note for note in warnings(run.result))
+        assert any(row.metric.title in note and note.startswith("No value for") for note in warnings(run.result))
         assert row.amplification is None
     else:
         assert np.isfinite(known(row.amplification))
@@ -190,7 +190,8 @@ def test_classes_and_chance_are_told(run: Run) -> None:
     assert entry["without_images"] == sorted(absent)
     told = [note for note in warnings(run.result) if "no image that both sides describe" in note]
     assert told == [
-        f"cap: no image that both sides describe is of class {name}: the other classes alone count." for name in absent
+        f"cap: no image that both sides describe is of class {name}, so the other classes alone count."
+        for name in absent
     ]
     (chance,) = (note for note in footnotes(run.result) if note.startswith("Chance with"))
     assert f"with {len(classes)} classes" in chance
@@ -246,7 +247,7 @@ def test_a_class_that_the_lexicon_has_no_words_for(count: int, tmp_path: Path) -
     with one_line(f"has no words for '{last}'. Use ba-objects, ", f"or give a --lexicon with words for '{last}'"):
         evaluate(world.corpus, lexicon=str(path), metrics=["ba"], **QUICK | {"least": 1})
     told = warnings(evaluate(world.corpus, lexicon=str(path), metrics="ba-objects,error,dba-o", **QUICK))
-    note = f"the lexicon has no words for {last}: no caption counts as naming that, so that BA (objects), Error cannot"
+    note = f"The lexicon has no words for {last}: no caption counts as naming that, so that BA (objects), Error cannot"
     assert any(line.startswith(note) for line in told)
     assert not any("has no words for" in line for line in warnings(measure(world, tmp_path, ["error"])))
 
@@ -268,7 +269,7 @@ def test_captioners_of_other_classes_are_not_compared(tmp_path: Path) -> None:
     result = evaluate(corpus, lexicon=str(tmp_path / "feeling.yaml"), metrics="leakage,error", **QUICK)
     assert {(of.first, of.second) for of in result.differences()} == {("one", "two")}
     assert {of.metric.name for of in result.differences()} == {"leakage", "error"}
-    assert "captioners whose images have other classes are not compared with each other." in warnings(result)
+    assert "Captioners whose images have other classes are not compared with each other." in warnings(result)
 
 
 # What classes are called, or that others could be, changes nothing

@@ -97,10 +97,15 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     dull = Captions("dull", dict.fromkeys(world.labels.by_image, ("a person outside",)))
     result = evaluate(Corpus(world.human, (dull,), world.labels), metrics="lic", **QUICK)
     assert value(result.table(), "names_none") == 1.0
-    (note,) = (note for note in warnings(result) if "names gender" in note)
+    (note,) = (note for note in warnings(result) if "less than half as often" in note)
     lexicon = load_lexicon("gender")
     named = [bool(lexicon.mentions(tokenize(told))) for several in world.human.by_image.values() for told in several]
-    assert note.startswith(f"dull names gender in 0.0% of its captions, people in {np.mean(named):.1%}:")
+    share = f"{np.mean(named):.1%}"
+    assert f"less than half as often as people do (dull: 0.0% of its captions, {share} of human captions)" in note
+    assert warnings(result)[0] == (
+        f"No verdict for LIC (linear) of dull: 0.0% of its captions name gender, and {share} of human captions do."
+    )
+    assert set(result.table()["reason"]) == {f"0.0% of its captions name gender, and {share} of human captions do"}
 
 
 def test_it_is_told_where_judges_were_trained_again_in_vain(world: World) -> None:
@@ -108,11 +113,11 @@ def test_it_is_told_where_judges_were_trained_again_in_vain(world: World) -> Non
     found = simulate(world, name="none", captioner=CAPTIONERS["none"])
     result = evaluate(Corpus(world.human, (found,), world.labels), metrics="lic", **QUICK)
     result = replace(result, run={**result.run, "refits": {"attribute": 4}})
-    told = "a half of the images has no value"
+    told = "the value is not defined on a half of the images"
     assert not any(told in note for note in warnings(result))
-    row = ["none", "lic", "linear", "half", 0, float("nan"), 0.3, float("nan")]
+    row = ["none", "lic", "linear", "half", 0, *[float("nan")] * 5]
     lost = replace(result, replicates=pd.DataFrame([row], columns=REPLICATES))
-    assert any(note.startswith("none: LIC (linear)") and told in note for note in warnings(lost))
+    assert any(note.startswith("Judges of LIC (linear) of none were") and told in note for note in warnings(lost))
 
 
 def test_the_wider_lexicon_does_all_that_gender_does(corpus: Corpus, tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""Verdicts are withheld where a run's own checks void them: labels at chance, silence, priors that move alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import known
+from scipy import stats
+
+from judge import Corpus, evaluate
+from judge.measure.refits import COLUMNS
+from judge.metrics import METRICS
+from judge.report.verdicts import verdicts
+from judge.statistics.comparisons import conclude, differences
+from judge.statistics.summary import Guessing, Summary, summarise
+from judge.statistics.validity import void_rows
+
+LIC = Summary("a", METRICS["lic"], "linear", human=0.27, amplification=0.1, p_value=0.001, human_error=0.02)
+DBAC = Summary("a", METRICS["dbac-at"], "linear", human=0.5, amplification=-0.4, p_value=0.001, qualities=(1.46, 1.5))
+
+
+def run(images: Mapping[str, int], *, human: float = 0.2, generated: float = 0.3) -> dict[str, Any]:
+    """Facts of a run; ``human`` and ``generated``: shares of captions that name no class."""
+    covered = {"human": {"none": human}, "generated": {"none": generated}}
+    return {"attribute": "gender", "captioners": {"a": {"images": dict(images), "coverage": covered}}}
+
+
+EVEN = run({"female": 50, "male": 50})
+
+
+def test_judges_of_human_captions_at_chance_void_a_row() -> None:
+    """LIC's chance with two classes is 1/4: 0.27 is one standard error above, and 0.30 two and a half."""
+    reason = "judges of human captions are no better than chance (0.270, chance 0.250)"
+    assert void_rows([LIC, replace(LIC, metric=METRICS["leakage"], human=0.6)], EVEN) == {LIC.key: reason}
+    assert void_rows([replace(LIC, human=0.3)], EVEN) == {}
+    # What judges of shuffled labels score is known better than that.
+    assert void_rows([replace(LIC, human=0.3, chance=(0.29, 0.29))], EVEN).keys() == {LIC.key}
+    (said,) = conclude([LIC], void_rows([LIC], EVEN))
+    assert (said.verdict, said.reason, said.p_holm) == ("no verdict", reason, 0.001)
+    other = replace(LIC, captioner="b", amplification=0.5, standard_error=0.01, degrees=20)
+    (pair,) = differences([replace(LIC, standard_error=0.01, degrees=20), other], True, reasons={LIC.key: reason})
+    assert (pair.verdict, pair.reason) == ("no verdict", reason)
+
+
+@pytest.mark.parametrize(
+    ("metric", "images", "chance"),
+    [
+        ("dbac-at", {"female": 50, "male": 50}, 1 / math.log(2)),
+        ("dbac-at", {"female": 20, "male": 80}, -1 / (0.2 * math.log(0.2) + 0.8 * math.log(0.8))),
+        ("dpac-at", {"female": 20, "male": 80}, 0.2**2 + 0.8**2),
+    ],
+)
+def test_chance_of_metrics_with_priors_is_that_of_the_class_shares(
+    metric: str, images: dict[str, int], chance: float
+) -> None:
+    """Q of a judge that always answers the shares of the classes; the prior says nothing of that."""
+    guessing = Guessing(0.0, 0.5, human_error=0.01)
+    row = replace(DBAC, metric=METRICS[metric], guessing=guessing)
+    at, above = (replace(row, qualities=(chance + step, chance)) for step in (0.019, 0.021))
+    assert void_rows([at], run(images)).keys() == {row.key}
+    assert void_rows([above], run(images)) == {}
+    # Of tasks it is not known without shuffled labels.
+    tasks = replace(at, metric=METRICS[metric.replace("at", "ta")])
+    assert void_rows([tasks], run(images)) == {}
+
+
+def test_a_captioner_that_names_nothing_has_no_verdict() -> None:
+    row = replace(LIC, human=0.6)
+    silent = void_rows([row], run({"female": 50, "male": 50}, human=0.25, generated=0.99))
+    assert silent == {row.key: "1.0% of its captions name gender, and 75.0% of human captions do"}
+    # Human captions that hardly ever name the attribute themselves are another matter.
+    assert void_rows([row], run({"female": 50, "male": 50}, human=0.95, generated=0.99)) == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "verdict"),
+    [
+        (Guessing(-0.1, 0.01), "mitigates"),
+        (Guessing(0.1, 0.01), "prior only"),
+        (Guessing(-0.1, 0.06), "prior only"),
+        (Guessing(0.1, 0.01, chance_level=0.2), "mitigates"),
+        (Guessing(-0.1), "prior only"),
+        (None, "prior only"),
+    ],
+)
+def test_a_metric_with_a_prior_needs_q_to_move_with_it(own: Guessing | None, verdict: str) -> None:
+    assert conclude([replace(DBAC, guessing=own)])[0].verdict == verdict
+
+
+def test_q_is_tested_as_the_metric_is() -> None:
+    """Against the test of a metric without priors, whose values are Q's: the same formulas (inference.py)."""
+    rng = np.random.default_rng(0)
+    images = [str(number) for number in range(40)]
+    rows = [
+        ("a", "dpac-at", "linear", side, image, 0, 0, 0, answer, answer, p, -math.log(p), answer, "cat", math.nan)
+        for number, image in enumerate(images)
+        for side in ("human", "generated")
+        for answer, p in [("female" if number % 2 else "male", float(rng.uniform(0.4, 0.9)))]
+    ]
+    names = "captioner metric judge side image_id index seed fold answer predicted probability loss named tasks "
+    scores = pd.DataFrame(rows, columns=[*names.split(), "validation_loss"])
+    half, exchanged = rng.uniform(0.5, 0.8, (8, 2)), rng.uniform(0.5, 0.8, (5, 2))
+    refits = pd.DataFrame(
+        [
+            ("a", "dpac-at", "linear", kind, number, *of, (of[1] - of[0]) / (of[1] + of[0]), *of)
+            for kind, values in (("half", half), ("exchanged", exchanged))
+            for number, of in enumerate(values.tolist())
+        ],
+        columns=COLUMNS,
+    )
+    (row,) = summarise(scores, refits)
+    own = known(row.guessing)
+    human, generated = known(row.qualities)
+    by_side = scores.groupby("side")["probability"].mean()
+    assert (human, generated) == pytest.approx((by_side["human"], by_side["generated"]))
+    assert own.amplification == pytest.approx((generated - human) / (generated + human))
+    values = (exchanged[:, 1] - exchanged[:, 0]) / exchanged.sum(axis=1)
+    assert own.chance_level == pytest.approx(values.mean())
+    assert own.human_error == pytest.approx(np.sqrt(np.mean((half[::2, 0] - half[1::2, 0]) ** 2) / 4))
+    error = values.std(ddof=1) * np.sqrt(1 + 1 / 5)
+    assert own.p_value == pytest.approx(2 * stats.t.sf(abs(own.amplification - values.mean()) / error, 4))
+
+
+def test_labels_at_random_reach_no_verdict(corpus: Corpus) -> None:
+    """Sixteen rows that depend on labels alone: none has a verdict, and the note names the reason first."""
+    labels = known(corpus.labels)
+    images = list(labels.by_image)
+    reached = []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(images))
+        mixed = {image: labels.by_image[images[place]] for image, place in zip(images, order, strict=True)}
+        shuffled = replace(corpus, labels=replace(labels, by_image=mixed))
+        result = evaluate(shuffled, metrics=["lic", "dbac-at"], folds=5, refits=6, chance=2, resamples=100, workers=1)
+        reached += [of.verdict for of in result.conclusions()]
+        assert all(said.sentence.count("no verdict") or "cannot tell" in said.sentence for said in verdicts(result))
+    assert {*reached} <= {"no verdict", "cannot tell", "prior only"}
+    assert reached.count("no verdict") >= 14
