@@ -248,6 +248,22 @@ def from_home(path: str) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - that is the one that raises
 
 
+def split_name(entry: str) -> tuple[str, str]:
+    """The name and the text of ``NAME=TEXT``; "" and the whole of any other text.
+
+    A path may hold "=" too ("lr=0.1/captions.json"): it stays whole where it exists and what follows its "=" does not,
+    or where a separator stands before its "=" ("./lr=0.1/captions.json").
+    """
+    name, equals, text = entry.partition("=")
+    is_path = os.sep in name or (_begins(entry) and not _begins(text))
+    return (name, text) if name and equals and not is_path else ("", entry)
+
+
+def _begins(path: str) -> bool:
+    """Whether the first part of a relative path exists: a range of shards has no file of its name."""
+    return os.path.lexists(path.partition(os.sep)[0] or os.sep)
+
+
 def named_alike(path: Path) -> str:
     """What to do where there is no ``path``: to give the file beside it that is called nearly so, or to check it."""
     import difflib

@@ -653,7 +653,6 @@ def test_nothing_there(tmp_path: Path) -> None:
     assert "cannot be found" in refused(tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors", "chat_templates/x.jinja"])
 def test_a_pipe_is_refused_before_anybody_waits_for_it(file: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
