@@ -445,10 +445,21 @@ def test_large_judges_fill_a_gpu(device: str, sharded: bool, size: object) -> No
     assert made._micro_batch(replace(recipe, micro_batch=3)) == 3
 
 
-def test_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    line = fault_of(make_accelerator)
-    assert line.startswith("accelerate launch: DeepSpeed is not supported. Use scripts/configs/fsdp.yaml")
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("ACCELERATE_USE_DEEPSPEED", "true", "DeepSpeed is not supported. Use scripts/configs/fsdp.yaml"),
+        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "--micro-batch N cuts them up"),
+        ("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR", "torch.compile is not supported. Leave --dynamo_backend out"),
+        ("ACCELERATE_MIXED_PRECISION", "fp8", "fp8 is not supported. Use --mixed_precision bf16"),
+    ],
+)
+def test_what_a_launch_may_not_ask_for(variable: str, value: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1")
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "NO")
+    make_accelerator()
+    monkeypatch.setenv(variable, value)
+    assert line in fault_of(make_accelerator)
 
 
 def test_fp16_is_refused_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
