@@ -79,6 +79,16 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
     return JudgeError(what, where=where, mend=mend)
 
 
+def raise_unless_gone(error: OSError) -> None:
+    """For :func:`os.walk`, which else passes over folders that cannot be read; others may have removed what it lists.
+
+    Raises:
+        OSError: any other error.
+    """
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
 def write_whole(path: Path, data: bytes, *, new: bool = False) -> None:
     """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it.
 
