@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor, nn
 
@@ -15,5 +17,10 @@ class OutputLayer(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., A] float32."""
         bias = None if self.bias is None else self.bias.float()
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device.type):
             return nn.functional.linear(x.float(), self.weight.float(), bias)
+
+
+def without_autocast(kind: str) -> AbstractContextManager[object]:
+    """Products on devices of this kind are of their operands' type."""
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

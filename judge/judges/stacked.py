@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from judge.judges.output import OutputLayer
+from judge.judges.output import OutputLayer, without_autocast
 
 
 class Parts(NamedTuple):
@@ -131,7 +131,7 @@ class StackedRecurrent(nn.Module):
             if isinstance(layer, nn.Linear):
                 weight, bias = (self.get_parameter(f"head_{place}_{name}") for name in ("weight", "bias"))
                 exact = isinstance(layer, OutputLayer)
-                with torch.autocast(states.device.type, enabled=False) if exact else nullcontext():
+                with without_autocast(states.device.type) if exact else nullcontext():
                     states = torch.baddbmm(bias[:, None], states.to(bias.dtype), weight.transpose(1, 2))
             else:
                 states = dropout(states, places, layer.p) if isinstance(layer, nn.Dropout) else layer(states)
