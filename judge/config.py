@@ -21,7 +21,7 @@ from pydantic import (
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
-from judge.utils.files import check_names, resolved
+from judge.utils.files import check_names, resolved, split_name
 from judge.utils.yaml_files import parse_yaml, read_text
 
 # Of --help, top to bottom.
@@ -94,11 +94,8 @@ def _checkpoints(entries: list[str]) -> dict[str, str]:
     """Captioner -> checkpoint: named by the last part of its path or name, unless it says ``NAME=CHECKPOINT``."""
     named: dict[str, str] = {}
     for entry in entries:
-        name, equals, reference = entry.partition("=")
-        # A folder may hold an equals sign itself.
-        if not equals or "/" in name:
-            reference = entry
-            name = Path(entry.strip().removeprefix("hf:")).name or resolved(Path(entry)).name
+        name, reference = split_name(entry)
+        name = name or Path(entry.strip().removeprefix("hf:")).name or resolved(Path(entry)).name
         if name in named:
             raise ValueError(f"two captioners are called '{name}': write OTHER={reference}")
         named[name] = reference
@@ -109,9 +106,7 @@ def _weights(entries: list[str]) -> dict[str, str]:
     """Detector -> its weights; a bare path belongs to the only detector, "" here."""
     named: dict[str, str] = {}
     for entry in entries:
-        name, _, path = entry.partition("=")
-        # A path may hold an equals sign itself.
-        name, path = (name, path) if name in NETWORKS else ("", entry)
+        name, path = split_name(entry)
         if name in named:
             raise ValueError(f"two weights for {name or 'one detector'}: write {' or '.join(NETWORKS)}=FILE")
         named[name] = path

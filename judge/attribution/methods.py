@@ -83,7 +83,7 @@ def gradient_shap(
     total = torch.zeros_like(view.shown)
     for start in range(0, samples, _AT_A_TIME):
         count = min(_AT_A_TIME, samples - start)
-        with _drawing(int(generator.integers(2**31))):
+        with _drawing(int(generator.integers(2**31)), view.shown.device):
             found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
         total += count / samples * found.detach()
     return total[0]
@@ -97,10 +97,11 @@ def baselines(pixels: Pixels, generator: np.random.Generator) -> list[Pixels]:
 
 
 @contextmanager
-def _drawing(seed: int) -> Iterator[None]:
-    """Captum draws from the global generators: seeded, and left as they were."""
+def _drawing(seed: int, device: torch.device) -> Iterator[None]:
+    """Captum draws from the global generators: seeded, and left as they were, of ``device`` and the CPU."""
     before = np.random.get_state()  # noqa: NPY002 - it is Captum's
-    with torch.random.fork_rng():
+    # Without names torch starts all GPUs that it sees.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         try:
             np.random.seed(seed)  # noqa: NPY002 - likewise
             torch.manual_seed(seed)

@@ -12,7 +12,7 @@ from judge.cli.shared import one_line_errors, say, show_progress
 
 def demo(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(help="seed of the world")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="seed of the world")] = 0,
     images: Annotated[
         int | None, typer.Option(min=200, help="images in the world (default: 1200; with --anonymous 300)")
     ] = None,

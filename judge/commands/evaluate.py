@@ -43,7 +43,7 @@ from judge.training.telling import Hear
 from judge.types import Doubt, Progress
 from judge.utils.files import TRACKING, check_writable, writing
 from judge.utils.kept import ToldInLog, telling
-from judge.utils.launch import is_main_process
+from judge.utils.launch import is_main_process, launch_precision
 
 S = TypeVar("S", bound=RunSettings)
 
@@ -341,12 +341,18 @@ def make_plan(config: RunConfig) -> Plan:
 
 
 def with_precision(config: S) -> S:
-    """The settings with what ``--precision auto`` stands for here: it decides numbers, and is written down."""
-    if config.precision != "auto":
-        return config
-    from judge.training.precision import find_precision
+    """The settings with the precision that "auto", or the launch, stands for: it decides numbers, and is written down.
 
-    return config.model_copy(update={"precision": in_main_process(find_precision)})
+    What neither names is float32.
+    """
+    found: str | None = config.precision
+    if found == "auto":
+        from judge.training.precision import find_precision
+
+        found = in_main_process(find_precision)
+    elif found is None and launch_precision() != "no":
+        found = launch_precision()
+    return config.model_copy(update={"precision": found})
 
 
 def make_setup(config: RunConfig) -> TrainingSetup:

@@ -114,14 +114,14 @@ def _read_index(path: Path) -> list[dict[str, Any]]:
     """What earlier runs left in ``judges.json``.
 
     Raises:
-        JudgeError: it is somebody else's, or damaged.
+        JudgeError: it cannot be read, is somebody else's, or damaged.
     """
     try:
         with opened(path) as file:
             rows = json.loads(file.read())
     except FileNotFoundError:
         return []
-    except (OSError, DamagedError, *FAULTS) as error:
+    except (DamagedError, *FAULTS) as error:
         raise JudgeError(f"cannot be added to ({first_line(error)})", where=str(path), mend=_MOVE) from error
     if not (isinstance(rows, list) and all(isinstance(row, dict) and row.keys() >= _OWN for row in rows)):
         raise JudgeError("cannot be added to (it is no list of judges)", where=str(path), mend=_MOVE)

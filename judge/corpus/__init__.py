@@ -15,6 +15,7 @@ from judge.corpus.visual_genome import has_own_ids
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import load_lexicon
 from judge.types import Captions, Doubt, Labels
+from judge.utils.files import split_name
 
 PathLike = str | Path
 
@@ -167,8 +168,8 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> di
         return {str(name): Path(path) for name, path in captions.items()}
     named: dict[str, Path] = {}
     for entry in map(str, captions):
-        name, equals, path = entry.partition("=")
-        name, path = (name, path) if equals else (_stem(Path(entry)), entry)
+        name, path = split_name(entry)
+        name = name or _stem(Path(path))
         if name in named:
             raise JudgeError(f"two captioners are called '{name}'", where=path, mend=f"name them: OTHER={path}")
         named[name] = Path(path)

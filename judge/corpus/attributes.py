@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from judge.utils.files import split_name
+
 
 def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
     """The attributes named; ``gender,skin`` is two.
@@ -32,12 +34,12 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
     if isinstance(value, str | Path | list | tuple):
         entries, named = [value] if isinstance(value, str | Path) else value, dict[str, str]()
         for entry in entries:
-            name, equals, text = str(entry).partition("=")
-            if equals and name in named:
+            name, text = split_name(str(entry))
+            if name in named:
                 raise ValueError(f"'{name}' twice: give one of each attribute")
-            if equals and name in names:
+            if name in names:
                 named[name] = text
-            elif len(entries) == 1 and (len(names) == 1 or (shared and not equals)):
+            elif len(entries) == 1 and (len(names) == 1 or (shared and not name)):
                 return entry
             elif len(names) == 1:
                 raise ValueError(f"{' and '.join(map(str, entries))} are of one attribute: give one")

@@ -204,8 +204,8 @@ class Materials:
 
 
 NOTHING = Materials()
-#: Settings of judges that answer a prompt with a word.
-PROMPTED = frozenset({"template", "answers", "answer_softmax"})
+#: Settings of judges that are asked by a prompt.
+PROMPTED = frozenset({"template", "answer_softmax"})
 
 
 @dataclass(frozen=True, slots=True)

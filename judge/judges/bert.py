@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from judge.errors import require
 from judge.judges import Blueprint, Materials, Recipe
+from judge.judges.output import OutputLayer
 from judge.judges.readers import READER, FrozenEncoder, PretrainedClassifier, load_reader
 from judge.types import Sample, Target
 from judge.utils.files import fingerprint_of
@@ -35,7 +36,7 @@ class BatchNorm(nn.BatchNorm1d):
 def make_classifier(inputs: int, classes: int, *, width: int = 256) -> nn.Sequential:
     """LIC's: two linear layers, ``width`` between them, batch normalisation before each; [B, D] -> [B, A]."""
     return nn.Sequential(
-        BatchNorm(inputs), nn.Linear(inputs, width), BatchNorm(width), nn.LeakyReLU(), nn.Linear(width, classes)
+        BatchNorm(inputs), nn.Linear(inputs, width), BatchNorm(width), nn.LeakyReLU(), OutputLayer(width, classes)
     )
 
 

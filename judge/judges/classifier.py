@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.bert import fingerprint, make_classifier
+from judge.judges.output import OutputLayer
 from judge.judges.readers import PretrainedClassifier, load_reader
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.types import Sample, Target
@@ -40,7 +41,7 @@ class ImageTextClassifier(nn.Module):
         self.features = features
         self.reader = RecurrentClassifier(vocabulary, width)
         self.sight = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], width))
-        self.output = nn.Sequential(nn.ReLU(), nn.Dropout(dropout), nn.Linear(2 * width, classes))
+        self.output = nn.Sequential(nn.ReLU(), nn.Dropout(dropout), OutputLayer(2 * width, classes))
 
     @property
     def vocabulary(self) -> dict[str, int]:

@@ -55,18 +55,12 @@ def question_of(prompt: Prompt | None) -> Words:
 
 
 def maker(kind: Callable[..., Network]) -> Callable[[Target, Sequence[Sample], Materials], Network]:
-    """What a blueprint of ``kind``, a :class:`ClozeReader`, makes its networks with.
-
-    Raises:
-        JudgeError: when called, two classes with one answer, as all captioners refuse them.
-    """
+    """What a blueprint of ``kind``, a :class:`ClozeReader`, makes its networks with."""
     return partial(_make, kind)
 
 
 def _make(kind: Callable[..., Network], target: Target, samples: Sequence[Sample], materials: Materials) -> Network:
     assert materials.features is not None
-    if materials.prompt:
-        materials.prompt.words(target.classes)
     question = question_of(materials.prompt)
     vocabulary = build_vocabulary([*samples, Sample("", "human", 0, question, (0,))])
     return kind(vocabulary, question, len(target.classes), materials.features, answering=materials.answering)

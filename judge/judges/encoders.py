@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from judge.judges import HEADS, Batch, Blueprint, Materials, Recipe
+from judge.judges.output import OutputLayer
 from judge.judges.recurrent import build_vocabulary, number_words, pack
 from judge.judges.stacked import Parts, StackedRecurrent
 from judge.types import Sample, Target
@@ -78,7 +79,7 @@ def make_mlp(inputs: int, classes: int, layers: int) -> nn.Sequential:
     """An MLP of ``layers`` linear layers, with ReLU and dropout between them: [B, D] -> [B, A]."""
     widths = [inputs, *[HIDDEN] * (layers - 1)]
     inner = [(nn.Linear(*pair), nn.ReLU(), nn.Dropout(DROPOUT)) for pair in pairwise(widths)]
-    return nn.Sequential(*chain.from_iterable(inner), nn.Linear(widths[-1], classes))
+    return nn.Sequential(*chain.from_iterable(inner), OutputLayer(widths[-1], classes))
 
 
 class EncoderClassifier(nn.Module):

@@ -38,6 +38,7 @@ from judge.judges import PROMPTED, Answering, Backbone, Batch, Blueprint, Featur
 from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
 from judge.judges.cloze import ClozeReader, maker
 from judge.judges.encoders import positions
+from judge.judges.output import OutputLayer
 from judge.masking.regions import MOST
 from judge.types import Words
 
@@ -188,7 +189,7 @@ class Grit(ClozeReader):
         self.grid = nn.ModuleList(GridLayer(width, heads, dropout) for _ in range(grid_layers))
         self.layers = nn.ModuleList(ParallelLayer(width, heads, dropout) for _ in range(layers))
         self.norm_cells, self.norm_words = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.output = nn.Linear(width, self.outputs)
+        self.output = OutputLayer(width, self.outputs)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""

@@ -20,6 +20,7 @@ from torch import nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
+from judge.judges.output import OutputLayer
 from judge.utils.hub import first_line, is_of_library, knows_words, locate, quiet, read_config
 
 Layout = Literal["causal", "decoder", "encoder"]
@@ -435,6 +436,14 @@ def _asleep(layer: nn.Module, run: Callable[..., Any], forward: Callable[..., An
             layer.training = True
 
     return run(pass_on, *given)
+
+
+def spell_exactly(captioner: Captioner) -> None:
+    """Have the layer that spells the vocabulary compute in float32: it becomes an ``OutputLayer``, in place."""
+    words = captioner.model.get_input_embeddings().num_embeddings
+    for layer in captioner.model.modules():
+        if type(layer) is nn.Linear and layer.out_features == words:
+            layer.__class__ = OutputLayer
 
 
 def _add_lora(captioner: Captioner) -> None:

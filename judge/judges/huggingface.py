@@ -34,6 +34,7 @@ from judge.judges.hf_models import (
     loading,
     pass_again,
     place,
+    spell_exactly,
     tune,
 )
 from judge.judges.hf_pixels import PIXELS, PictureProcessor, make_processor, normalise, with_pixels
@@ -102,6 +103,7 @@ class AnswerJudge(nn.Module):
         self._rows: dict[str, Row] = {}
         self.frozen = tune(captioner, materials.tuning)
         self.model: nn.Module = captioner.model
+        spell_exactly(captioner)
         self.bf16 = materials.dtype == "bf16"
         self.store_frozen()
         trained = materials.tuning != "zero-shot"
@@ -312,5 +314,5 @@ def make_blueprint(reference: str) -> Blueprint:
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
         modalities=frozenset({"caption", "image"}),
-        reads=PROMPTED | {"tuning", "dtype", "checkpointing", "attn_implementation"},
+        reads=PROMPTED | {"answers", "tuning", "dtype", "checkpointing", "attn_implementation"},
     )

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from judge.judges import Batch, Blueprint, Materials, Recipe
+from judge.judges.output import OutputLayer
 from judge.judges.scan import final_states
 from judge.judges.stacked import Parts, StackedRecurrent
 from judge.text.alignment import UNKNOWN
@@ -40,7 +41,7 @@ class RecurrentClassifier(nn.Module):
         self.embedding = nn.Embedding(len(vocabulary), embedding, padding_idx=vocabulary[_PADDING])
         self.encoder = nn.LSTM(embedding, hidden, num_layers=2, bidirectional=True, dropout=dropout, batch_first=True)
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(2 * hidden, classes)
+        self.output = OutputLayer(2 * hidden, classes)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Word ids, padded."""

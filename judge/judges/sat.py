@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Recipe
 from judge.judges.backbones import RESNET101, make_backbone
 from judge.judges.cloze import ClozeReader, maker
+from judge.judges.output import OutputLayer
 from judge.types import Sample, Words
 
 
@@ -64,7 +65,7 @@ class ShowAttendTell(ClozeReader):
         nn.init.ones_(self.words.bias.data[hidden : 2 * hidden])
         self.dropout = nn.Dropout(dropout)
         self.from_memory, self.from_sight = nn.Linear(hidden, embedding), nn.Linear(hidden, embedding)
-        self.output = nn.Linear(embedding, self.outputs)
+        self.output = OutputLayer(embedding, self.outputs)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """As of any; longest first, and ``places``, [B] int64: the row of each sample."""

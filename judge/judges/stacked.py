@@ -11,6 +11,7 @@ computed there comes after a caption's end, enters no result and has no gradient
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from judge.judges.output import OutputLayer, without_autocast
 
 
 class Parts(NamedTuple):
@@ -127,7 +130,9 @@ class StackedRecurrent(nn.Module):
         for place, layer in enumerate(self.parts.head):
             if isinstance(layer, nn.Linear):
                 weight, bias = (self.get_parameter(f"head_{place}_{name}") for name in ("weight", "bias"))
-                states = torch.baddbmm(bias[:, None], states, weight.transpose(1, 2))
+                exact = isinstance(layer, OutputLayer)
+                with without_autocast(states.device.type) if exact else nullcontext():
+                    states = torch.baddbmm(bias[:, None], states.to(bias.dtype), weight.transpose(1, 2))
             else:
                 states = dropout(states, places, layer.p) if isinstance(layer, nn.Dropout) else layer(states)
         return states

@@ -57,14 +57,16 @@ class Cached:
         return [instances or () for instances in found]
 
     def _load(self, path: Path) -> tuple[Instance, ...] | None:
-        """What is kept of a picture; None where nothing is, or what is kept is damaged, which is told."""
+        """What is kept of a picture; None where nothing is, or what is kept is damaged, which is told.
+
+        Raises:
+            JudgeError: it cannot be read.
+        """
         try:
             with opened(path) as file:
                 return tuple(map(_instance, unseal(file.read(), self._name(path))))
         except FileNotFoundError:
             return None
-        except OSError as error:
-            tell_damaged(path, f"unreadable ({error.strerror})")
         except DamagedError as error:
             tell_damaged(path, str(error))
         return None

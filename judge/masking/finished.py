@@ -16,7 +16,7 @@ from judge.masking.images import read_bytes
 from judge.masking.sheet import Tile
 from judge.utils import opening
 from judge.utils.files import write_whole
-from judge.utils.kept import DAMAGED, digest, read_lines, seal, tell_damaged
+from judge.utils.kept import DAMAGED, DamagedError, digest, opened, read_lines, seal, tell_damaged
 
 _BATCHES = "batches.jsonl"
 
@@ -58,7 +58,11 @@ class Finished:
         return found.hexdigest()
 
     def take(self, key: str) -> tuple[list[Any], list[Tile]] | None:
-        """The rows and tiles of a batch, if it is finished, and what was written of it is there; damage is told."""
+        """The rows and tiles of a batch, if it is finished, and what was written of it is there; damage is told.
+
+        Raises:
+            JudgeError: it cannot be read.
+        """
         entry = self._known.get(key)
         if entry is None or any(self._of[row[1]] != key for row, _ in entry["rows"]):
             return None
@@ -68,11 +72,12 @@ class Finished:
         content = b""
         for path, found in checksums.items():
             try:
-                content = opening.read_bytes(path)
+                with opened(path) as file:
+                    content = file.read()
             except FileNotFoundError:
                 return None
-            except OSError as error:
-                tell_damaged(path, f"unreadable ({error.strerror})")
+            except DamagedError as error:
+                tell_damaged(path, str(error))
                 return None
             if digest(content) != found:
                 tell_damaged(path, DAMAGED)

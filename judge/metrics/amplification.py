@@ -8,8 +8,6 @@ import numpy as np
 
 from judge.types import FloatArray
 
-EPSILON = 1e-12
-
 
 def difference(human: FloatArray, generated: FloatArray) -> FloatArray:
     """Generated - human. LIC (eq. 11), Leakage (eq. 4), ImageCaptioner2; 0 means no amplification."""
@@ -23,8 +21,13 @@ def ratio(human: FloatArray, generated: FloatArray) -> FloatArray:
 
 
 def normalised(human: FloatArray, generated: FloatArray) -> FloatArray:
-    """(generated - human) / (generated + human + eps), in (-1, 1). DPAC, DBAC (WACV 2026)."""
-    return (generated - human) / (generated + human + EPSILON)
+    """(generated - human) / (generated + human), in [-1, 1]; 0 where both are 0. DPAC, DBAC (WACV 2026).
+
+    The papers add an epsilon below. It would decide the value of scores that are as small as it is: a product of 80
+    probabilities of 1/2 is 8e-25.
+    """
+    total = generated + human
+    return (generated - human) / np.where(total == 0, 1.0, total)
 
 
 def one_side(human: FloatArray, generated: FloatArray) -> FloatArray:

@@ -257,10 +257,9 @@ def _directions(result: Result) -> Iterator[Drawing]:
     """Of metrics of two directions, one against the other."""
     pairs: dict[tuple[str, str], dict[str, list[Summary]]] = {}
     for metric, rows in _by_metric(result):
-        if metric.direction:
+        if metric.direction and metric.family:
             for row in rows:
-                family = metric.title.replace(metric.direction, "").strip(" ,()")
-                pairs.setdefault((family, row.judge), {}).setdefault(metric.direction, []).append(row)
+                pairs.setdefault((metric.family, row.judge), {}).setdefault(metric.direction, []).append(row)
     for (family, judge), found in pairs.items():
         if len(found) == 2:
             rows = [row for of in found.values() for row in of]

@@ -15,6 +15,8 @@ from judge.statistics.summary import Summary
 
 # Standard errors by which the judge of human captions must beat chance.
 _BEYOND_CHANCE = 2.0
+# A product of probabilities that is smaller may have lost its digits, or be 0, in float64.
+_LEAST = 1e-290
 # Captions that name the attribute: fewer than this share, where people name it ten times as often, are near none.
 _SILENT, _RATIO = 0.02, 10
 
@@ -74,5 +76,13 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         yield f"{generated:.1%} of its captions name {run['attribute']}, and {human:.1%} of human captions do"
 
 
+def _vanishes(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """The relation of two scores is not known where one of them is too small for a number."""
+    if row.metric.amplification != "normalised" or row.human is None or row.generated is None:
+        return
+    if min(row.human, row.generated) < _LEAST:
+        yield f"a score is 0 or too small to compute with (human {row.human:.3g}, generated {row.generated:.3g})"
+
+
 # In order: the first reason found is shown.
-_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (_names_nothing, _at_chance)
+_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (_names_nothing, _at_chance, _vanishes)

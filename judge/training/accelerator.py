@@ -8,12 +8,24 @@ from datetime import timedelta
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType, InitProcessGroupKwargs
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, parse_flag_from_env
 
 from judge.errors import JudgeError
 from judge.training.sharding import is_asked_for
-from judge.utils.launch import promised
+from judge.utils.launch import launch_precision, promised
 
+_SHARDS = "use scripts/configs/fsdp.yaml, which shards weights"
+# What a launch may ask for and judges do not have: variable, the value that does not ask, what it is, what to do.
+_REFUSED = (
+    ("ACCELERATE_USE_DEEPSPEED", "false", "DeepSpeed is", _SHARDS),
+    ("ACCELERATE_USE_MEGATRON_LM", "false", "Megatron-LM is", _SHARDS),
+    ("ACCELERATE_USE_PARALLELISM_CONFIG", "false", "parallelism other than of data is", _SHARDS),
+    ("ACCELERATE_DYNAMO_BACKEND", "no", "torch.compile is", "leave --dynamo_backend out"),
+    (
+        *("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1", "gradient accumulation by the launch is"),
+        "leave it out: --batch-size N takes larger batches, and --micro-batch N cuts them up",
+    ),
+)
 # Gradients are added up again and again: who waits longer waits for a process that is gone.
 _GRADIENTS = timedelta(minutes=30)
 
@@ -25,16 +37,19 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     believe that they are alone. ``mixed_precision`` None leaves it to Accelerate's own setting.
 
     Raises:
-        JudgeError: the launcher promised several processes and this one sees no other; the launch is DeepSpeed's, or
-            FSDP's and in fp16.
+        JudgeError: the launcher promised several processes and this one sees no other; the launch asks for what judges
+            do not have, or is FSDP's and in fp16.
     """
-    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true":
-        mend = "use scripts/configs/fsdp.yaml, which shards weights likewise"
-        raise JudgeError("DeepSpeed is not supported", where="accelerate launch", mend=mend)
-    if is_asked_for() and (mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION")) == "fp16":
+    precision = mixed_precision or launch_precision()
+    for variable, absent, what, mend in _REFUSED:
+        if os.environ.get(variable, absent).lower() != absent:
+            raise JudgeError(f"{what} not supported", where=f"accelerate launch ({variable})", mend=mend)
+    if precision == "fp8":  # Accelerate would train in float32.
+        raise JudgeError("fp8 is not supported", where="accelerate launch", mend="use --mixed_precision bf16")
+    if is_asked_for() and precision == "fp16":
         # Its scaler meets the other processes' at every step, though judges may be trained by one process alone.
         raise JudgeError("fp16 is not supported under FSDP", where="--precision fp16", mend="use bf16")
-    cpu = not torch.accelerator.is_available()
+    cpu = computes_on() == "cpu"
     # Accelerate keeps the first precision of a process for all later ones; each run must have its own.
     AcceleratorState._reset_state()
     repeat_exactly()
@@ -58,6 +73,12 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
         mend += "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)"
         raise JudgeError(what, where="accelerate launch", mend=mend)
     return accelerator
+
+
+def computes_on() -> str:
+    """The type of the device that Accelerate takes: "cpu" also where a launch asks for that beside a GPU."""
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return "cpu" if here is None or parse_flag_from_env("ACCELERATE_USE_CPU") else here.type
 
 
 def repeat_exactly() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from judge.errors import JudgeError
 from judge.types import FloatArray
 from judge.utils.files import beside, writing
-from judge.utils.kept import is_sound, name_tensors, seal_tensors, tell_damaged
+from judge.utils.kept import DamagedError, is_sound, name_tensors, opened, seal_tensors, tell_damaged
 from judge.utils.opening import regular
 
 if TYPE_CHECKING:
@@ -202,7 +202,11 @@ def read_history(path: Path) -> History | None:
 
 
 def _read(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Tensors and notes of a kept file; None for one that is absent or damaged: its judge is trained anew."""
+    """Tensors and notes of a kept file; None for one that is absent or damaged: its judge is trained anew.
+
+    Raises:
+        JudgeError: it cannot be read.
+    """
     return _given(path, framework) if is_sound(path) else None
 
 
@@ -211,10 +215,10 @@ def _given(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str,
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(regular(path), framework=framework) as file:
+        with opened(path), safe_open(path, framework=framework) as file:
             # A safetensors handle is not a mapping.
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (OSError, SafetensorError):
+    except (FileNotFoundError, DamagedError, SafetensorError):
         return None
 
 

@@ -97,7 +97,7 @@ class Ensemble:
     def _epoch(self, optimiser: torch.optim.Optimizer, captions: _Captions, epoch: int) -> list[float]:
         """One pass; each judge's mean loss."""
         orders = [
-            np.random.default_rng(derive_seed(seed, epoch)).permutation(len(own)).tolist()
+            np.random.default_rng(derive_seed(seed, epoch, 0)).permutation(len(own)).tolist()
             for seed, own in zip(self.seeds, self.samples, strict=True)
         ]
         batches = [cut_up(order, self.recipe.batch_size) for order in orders]

@@ -193,6 +193,9 @@ class FeatureCache(ABC):
         """Keys of the rows of a file, none where none is wanted; or what is the matter with it.
 
         A file's numbers are read whole once in a process.
+
+        Raises:
+            JudgeError: it cannot be read.
         """
         path = index.with_suffix(".npy")
         try:
@@ -206,8 +209,6 @@ class FeatureCache(ABC):
                     return DamagedError(DAMAGED)
         except FileNotFoundError:
             return DamagedError("not whole")
-        except OSError as error:
-            return DamagedError(f"unreadable ({error.strerror})")
         except DamagedError as error:
             return error
         _CHECKED.add((path, stat.st_mtime_ns, stat.st_size))

@@ -87,8 +87,10 @@ class Member:
 
 
 def derive_seed(*numbers: int) -> int:
-    """One seed, of 63 bits, from several numbers; streams of different numbers do not overlap."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    """One seed, of 63 bits, from several numbers; (s,), (s, 0) and (s, 0, 0) give three."""
+    # numpy fills up with zeros, so the count is hashed too; not that of three numbers, which published figures are of.
+    count = () if len(numbers) == 3 else (len(numbers),)
+    return int(np.random.SeedSequence(numbers, spawn_key=count).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def assign(members: Sequence[Member]) -> list[Assignment]:

@@ -7,7 +7,6 @@ all processes and threads train one together.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +24,7 @@ from judge.training.store import load_batch, store_batch
 from judge.training.telling import Reporter, listening, note_damaged
 from judge.types import Predictions, Progress
 from judge.utils.kept import telling
-from judge.utils.launch import launched
+from judge.utils.launch import launched, promised
 from judge.utils.parallel import unordered, usable_cores
 
 # Refits of the same captions that travel to a worker together.
@@ -179,7 +178,7 @@ def _batches(judges: Sequence[Alike], setup: TrainingSetup) -> Iterator[Batch]:
     yield from joint.values()
     # Every process, or core, is to have some.
     cores = setup.workers or _default_workers([[same] for same in judges])
-    shares = int(os.environ.get("WORLD_SIZE", "1")) if launched() else cores
+    shares = promised() if launched() else cores
     for stack in stacks.values():
         size = min(_MOST_STACKED, -(-len(stack) // shares))
         yield from (stack[start : start + size] for start in range(0, len(stack), size))
@@ -225,8 +224,8 @@ def _default_workers(batches: Sequence[Batch]) -> int:
     if any(recipe is not None and recipe.sharing == "data" for recipe in recipes):
         return 1
     if any(recipes):
-        import torch
+        from judge.training.accelerator import computes_on
 
-        if torch.accelerator.is_available():
+        if computes_on() != "cpu":
             return 1
     return usable_cores()

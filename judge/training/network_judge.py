@@ -80,7 +80,8 @@ class NetworkJudge:
     def make(self, samples: Sequence[Sample], seed: int, *, empty: bool = False) -> Network:
         """The network as it is before training; ``empty`` where another process sends its weights."""
         assert self.blueprint.network is not None
-        torch.manual_seed(derive_seed(seed))
+        # As dropout of the first epoch: another number would change every published figure of a network.
+        torch.manual_seed(derive_seed(seed, 0, 0))
         return self.blueprint.network(self.target, samples, replace(self.materials, empty=empty))
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:

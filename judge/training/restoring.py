@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from torch import nn
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Materials
 from judge.masking.hidden import HiddenPictures
-from judge.training.accelerator import make_accelerator
+from judge.training.accelerator import computes_on, make_accelerator
 from judge.training.checkpoint import save_weights
 from judge.training.feature_store import FeatureStore
 from judge.training.member import Member
@@ -67,7 +66,7 @@ def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
         what, mend = f"judge '{saved.judge}' is no network", "use the version of caption-judge that wrote it"
         raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
     # Accelerate has fp16 on GPUs alone: elsewhere answers are those of float32.
-    precise = saved.precision == "fp16" and not torch.accelerator.is_available()
+    precise = saved.precision == "fp16" and computes_on() == "cpu"
     trainer = Trainer(make_accelerator(mixed_precision="no" if precise else saved.precision))
     made = NetworkJudge(judge, saved.target, saved.recipe, trainer, materials or saved.materials)
     return made.restore(saved.as_samples(), saved.path, seed=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -16,6 +15,7 @@ from judge.judges import NOTHING, Blueprint, Materials, Recipe, Sharing
 from judge.training.member import Member, one_by_one
 from judge.training.telling import Hear
 from judge.types import Progress, Sample
+from judge.utils.launch import launch_precision, promised
 
 if TYPE_CHECKING:
     from judge.training.precompute import Precomputed
@@ -151,7 +151,7 @@ def _setting(member: Member, setup: TrainingSetup) -> tuple[object, ...]:
     given = features.key if features else None, setup.materials.settings if recipe else None
     start = judge.fingerprint(setup.materials) if judge.fingerprint else None
     # What is kept for later runs is found wherever it was trained; a network's file says where that was.
-    place = recipe and (setup.mixed_precision if setup.keeps_weights else _place(member, setup))
+    place = recipe and (_precision(setup) if setup.keeps_weights else _place(member, setup))
     chosen = member.settings, member.validates
     stream = member.stream if setup.is_trained(judge) else None
     return packages, judge.name, member.target, recipe, stream, chosen, place, given, start
@@ -164,22 +164,24 @@ def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
     """Precision, device and, where processes train one judge together, their number, and their threads on CPUs."""
     import torch
 
-    precision, device = _precision(setup), _device()
+    precision, device = _precision(setup) or "no", _device()
     if setup.sharing_of(member.judge) == "members":
         # Dropout is drawn otherwise, and products may be added up in another order.
         return precision, device, "stacked" if setup.stacks(member.judge) else "whole"
     threads = str(torch.get_num_threads()) if device == "cpu" else ""
-    return precision, device, os.environ.get("WORLD_SIZE", "1"), threads
+    return precision, device, str(promised()), threads
 
 
-def _precision(setup: TrainingSetup) -> str:
-    return setup.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+def _precision(setup: TrainingSetup) -> str | None:
+    """Of products, whoever asked for it: the settings or the launch; None for float32."""
+    found = setup.mixed_precision or launch_precision()
+    return None if found == "no" else found
 
 
 def _device() -> str:
-    import torch
+    from judge.training.accelerator import computes_on
 
-    return str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
+    return computes_on()
 
 
 def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:

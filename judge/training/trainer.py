@@ -178,7 +178,7 @@ class Trainer:
                 break
             torch.manual_seed(derive_seed(seed, epoch, self.rank))
             module.train()
-            loss = self._epoch(model, steps, task, seed=derive_seed(seed, epoch))
+            loss = self._epoch(model, steps, task, seed=derive_seed(seed, epoch, 0))
             if not np.isfinite(loss):
                 raise diverged(task.network, loss, epoch, where=self.where)
             state.history.training.append(loss)

@@ -79,6 +79,16 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
     return JudgeError(what, where=where, mend=mend)
 
 
+def raise_unless_gone(error: OSError) -> None:
+    """For :func:`os.walk`, which else passes over folders that cannot be read; others may have removed what it lists.
+
+    Raises:
+        OSError: any other error.
+    """
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
 def write_whole(path: Path, data: bytes, *, new: bool = False) -> None:
     """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it.
 
@@ -246,6 +256,22 @@ def resolved(path: Path) -> Path:
 def from_home(path: str) -> Path:
     """A path with ``~`` read as shells do: that of nobody stays, where ``Path.expanduser`` raises RuntimeError."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - that is the one that raises
+
+
+def split_name(entry: str) -> tuple[str, str]:
+    """The name and the text of ``NAME=TEXT``; "" and the whole of any other text.
+
+    A path may hold "=" too ("lr=0.1/captions.json"): it stays whole where it exists and what follows its "=" does not,
+    or where a separator stands before its "=" ("./lr=0.1/captions.json").
+    """
+    name, equals, text = entry.partition("=")
+    is_path = os.sep in name or (_begins(entry) and not _begins(text))
+    return (name, text) if name and equals and not is_path else ("", entry)
+
+
+def _begins(path: str) -> bool:
+    """Whether the first part of a relative path exists: a range of shards has no file of its name."""
+    return os.path.lexists(path.partition(os.sep)[0] or os.sep)
 
 
 def named_alike(path: Path) -> str:

@@ -22,6 +22,7 @@ from judge.utils.files import (
     as_mendable,
     check_writable,
     is_half_written,
+    raise_unless_gone,
     remove_empty,
     resolved,
     sweep,
@@ -372,13 +373,17 @@ class ResumableFolder(OutputFolder):
             self._close()
 
     def holds_work(self) -> bool:
-        """Whether anything in the working folder would have to be done again without it."""
-        for folder, _, names in os.walk(self.partial):  # Other processes may be at work still, or remove it.
-            for path in (Path(folder, name) for name in names):
-                with suppress(FileNotFoundError):
-                    tracked = TRACKING in path.relative_to(self.partial).parts
-                    if path.name not in {LOG, LIST, _ANNOUNCED} and not tracked and path.stat().st_size:
-                        return True
+        """Whether anything in the working folder would have to be done again without it, or that cannot be told."""
+        try:
+            # Other processes may be at work still, or remove it.
+            for folder, _, names in os.walk(self.partial, onerror=raise_unless_gone):
+                for path in (Path(folder, name) for name in names):
+                    with suppress(FileNotFoundError):
+                        tracked = TRACKING in path.relative_to(self.partial).parts
+                        if path.name not in {LOG, LIST, _ANNOUNCED} and not tracked and path.stat().st_size:
+                            return True
+        except OSError:
+            return True
         return False
 
     def discard(self) -> None:

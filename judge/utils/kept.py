@@ -6,16 +6,18 @@ captions, trials) is made anew where its checksum does not hold: a damaged disk 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from judge.utils.files import LOG, write_whole
+from judge.utils.files import LOG, as_mendable, raise_unless_gone, write_whole
 from judge.utils.opening import NotRegularError, open_regular, read_bytes
 
 _CHECKSUM = "checksum"
@@ -56,14 +58,18 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
     Raises:
         DamagedError: it is something else, such as a pipe, which would be waited for.
-        OSError: it cannot be read.
+        FileNotFoundError: there is none.
+        JudgeError: it cannot be read, now: it may be whole, so it is not made anew.
     """
     try:
-        file = open_regular(path)
-    except (NotRegularError, IsADirectoryError):
-        raise DamagedError("no file") from None
-    with file:
-        yield file
+        with open_regular(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if isinstance(error, NotRegularError | IsADirectoryError) or error.errno == errno.ELOOP:
+            raise DamagedError("no file") from None
+        raise as_mendable(error, str(path)) or error from error
 
 
 def seal(value: Any, key: str = "") -> bytes:
@@ -145,7 +151,7 @@ def check_tensors(path: Path, *, given: bool = False) -> None:
 
     Raises:
         DamagedError: what is the matter.
-        OSError: it cannot be read.
+        FileNotFoundError, JudgeError: as :func:`opened`.
     """
     told, found = _checksum(path)
     if _CHECKSUM not in told:
@@ -159,13 +165,14 @@ def check_tensors(path: Path, *, given: bool = False) -> None:
 
 
 def is_sound(path: Path) -> bool:
-    """Whether a kept file of safetensors is there, and whole; one that is there and is not is told."""
+    """Whether a kept file of safetensors is there, and whole; one that is there and is not is told.
+
+    Raises:
+        JudgeError: it cannot be read.
+    """
     try:
         check_tensors(path)
     except FileNotFoundError:
-        return False
-    except OSError as error:
-        tell_damaged(path, f"unreadable ({error.strerror})")
         return False
     except DamagedError as error:
         tell_damaged(path, str(error))
@@ -183,7 +190,11 @@ def note_digest(path: Path, key: str) -> None:
 
 
 def is_noted(path: Path, key: str) -> bool:
-    """Whether a file or folder is there as :func:`note_digest` found it; one that is there otherwise is told."""
+    """Whether a file or folder is there as :func:`note_digest` found it; one that is there otherwise is told.
+
+    Raises:
+        JudgeError, OSError: it cannot be read.
+    """
     if not path.exists():
         return False
     try:
@@ -191,8 +202,8 @@ def is_noted(path: Path, key: str) -> bool:
             what = "" if file.read() == _digest_below(path, key).encode() else DAMAGED
     except FileNotFoundError:
         what = UNCHECKED
-    except (OSError, DamagedError) as error:
-        what = f"unreadable ({error})"
+    except DamagedError as error:
+        what = str(error)
     if what:
         tell_damaged(path, what)
     return not what
@@ -204,7 +215,10 @@ def _note_of(path: Path) -> Path:
 
 def _digest_below(path: Path, key: str) -> str:
     """Of a key, and of a file, or of all files below a folder and their names, the note apart."""
-    files = {file for file in path.rglob("*") if file.is_file()} - {_note_of(path)} if path.is_dir() else {path}
+    below = os.walk(path, onerror=raise_unless_gone)  # ``rglob`` passes over folders that cannot be read.
+    files = {path}
+    if path.is_dir():
+        files = {Path(base, name) for base, _, names in below for name in names} - {_note_of(path)}
     parts = [key.encode()]
     for file in sorted(files):
         with opened(file) as content:

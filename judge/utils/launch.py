@@ -31,6 +31,11 @@ def promised() -> int:
     return max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
 
 
+def launch_precision() -> str:
+    """The mixed precision that Accelerate takes where a command names none: that of its launch, else "no"."""
+    return os.environ.get("ACCELERATE_MIXED_PRECISION", "no").lower()
+
+
 def check_launch(*, shared: bool) -> None:
     """Refuse processes that do not share their work: each would do all of it, and write the same files.
 

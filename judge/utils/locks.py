@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 import time
 import weakref
@@ -36,7 +36,7 @@ class AtWorkError(JudgeError):
 class Lock:
     """A file that one process at a time holds.
 
-    Nothing is locked where the file system, or the system, knows no such locks.
+    Nothing is locked where the file system knows no such locks.
 
     Args:
         path: the file, made to lock it and removed afterwards; its folder must exist.
@@ -247,7 +247,7 @@ def _is_deserted(folder: Path) -> bool:
 def _open(path: Path, flags: int = 0) -> int:
     """A lock's file; never one that a link leads to."""
     # Nor one that waits: a pipe without anybody at its other end.
-    return os.open(path, os.O_RDWR | flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    return os.open(path, os.O_RDWR | flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def _lock(file: int) -> bool | None:
@@ -256,10 +256,6 @@ def _lock(file: int) -> bool | None:
     Raises:
         OSError: whether there are any cannot be told.
     """
-    if sys.platform == "win32":
-        return None
-    import fcntl
-
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -273,10 +269,7 @@ def _lock(file: int) -> bool | None:
 
 def _unlock(file: int) -> None:
     """Also for processes that were forked off meanwhile."""
-    if sys.platform != "win32":
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_UN)
+    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _is_at(file: int, path: Path) -> bool:
@@ -301,5 +294,4 @@ def _let_go_in_child() -> None:
         lock.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_let_go_in_child)

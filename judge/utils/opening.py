@@ -44,7 +44,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 def _without_waiting(path: str, flags: int) -> int:
     """A named pipe is opened at once, whether anybody writes into it or not."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def size_of(file: BinaryIO) -> int:

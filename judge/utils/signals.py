@@ -13,7 +13,7 @@ from typing import Any
 
 from judge.utils.launch import fault_told, is_main_process, launched, shared_store, tells_fault
 
-_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # A second signal that comes sooner is the same wish: a terminal and whatever passes signals on both send one.
 _AGAIN = 1.0
 _SOON, _IMPORT = 0.1, 10.0  # An import that goes on is asked for its end as often, and waited for as long.
@@ -107,10 +107,8 @@ def _remind(number: int, seconds: float = _AGAIN) -> None:
     def again() -> None:
         global _reminding  # noqa: PLW0603
         _reminding = True
-        if hasattr(signal, "pthread_kill"):  # Wakes the main thread wherever it waits.
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
-        else:
-            signal.raise_signal(number)
+        # Wakes the main thread wherever it waits.
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     _reminder = timer = threading.Timer(seconds, again)
     timer.daemon = True

@@ -29,8 +29,6 @@ _kept: dict[str, _Forgiving] = {}
 
 def guard_streams() -> None:
     """From now on nothing fails since standard output or error is closed or full; see :func:`output_fault`."""
-    if sys.platform == "win32":  # A console there is no file.
-        return
     sys.stdout, sys.stderr = _guarded("stdout", 1), _guarded("stderr", 2)
 
 

@@ -12,13 +12,14 @@ from tiny_bert import save_bert
 from judge.commands.unread import OF_SOME, readers, unread
 from judge.config import RunConfig, make_config
 from judge.judges import Materials, find_judge
+from judge.judges.prompts import Prompt
 
 # How settings of a run are called among the materials of judges.
-CALLED = {"prompt": {"template", "answers"}, "answering": {"answer_softmax"}, "attention": {"attn_implementation"}}
+CALLED = {"answering": {"answer_softmax"}, "attention": {"attn_implementation"}}
 
 
-class Watched(Materials):
-    """Materials that note what is read of them."""
+class Watched:
+    """Notes what is read of it."""
 
     __slots__ = ()
     read: ClassVar[set[str]] = set()
@@ -28,13 +29,23 @@ class Watched(Materials):
         return super().__getattribute__(name)
 
 
+class WatchedMaterials(Watched, Materials):
+    __slots__ = ()
+
+
+class WatchedPrompt(Watched, Prompt):
+    __slots__ = ()
+
+
 @pytest.mark.parametrize("name", ["sat", "grit", "vl-lic-lstm", "vl-lic", "bert-ft", "lstm", "hf"])
 def test_what_a_judge_says_it_reads_is_what_it_reads(name: str, tmp_path: Path) -> None:
     samples = make_samples(4)
     blueprint = find_judge(f"hf:{save_captioner(tmp_path / 'git')}" if name == "hf" else name)
     features = make_glimpses(samples, regions=3 if blueprint.regions else 0)
     reader = str(save_bert(tmp_path / "bert")) if "reader" in blueprint.reads else None
-    materials = Watched(features=None if name in {"hf", "bert-ft", "lstm"} else features, reader=reader)
+    features = None if name in {"hf", "bert-ft", "lstm"} else features
+    prompt = WatchedPrompt("The gender is [Answer]", {"female": "female"})
+    materials = WatchedMaterials(features=features, reader=reader, prompt=prompt)
     Watched.read.clear()
     assert blueprint.network
     blueprint.network(GENDER, samples, materials)
@@ -52,6 +63,8 @@ def test_settings_that_reach_no_judge() -> None:
 
     assert [line.split(" not used by ")[0] for line in told()] == ["--reader is", "--epochs is"]
     assert told(judge="linear,bert-ft") == []
+    asked = told(judge="sat", metrics="imagecaptioner2", answers={"female": "woman"}, reader=None, backbone_weights="x")
+    assert asked[0] == "--answer is not used by sat, but by hf:NAME"
     assert told(judge="lstm") == ["--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"]
     assert told(metrics="vl-lic", judge="self", reader=None, tuning="lora") == []
     assert told(judge="lstm", metrics="error", reader=None, epochs=None) == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tarfile
 import tracemalloc
 from collections.abc import Sequence
@@ -152,7 +151,7 @@ GOOD = tar_bytes([("1.txt", b"a man")])
         (tar_bytes([("1.txt", b"x" * 2**21)]), "1.txt: has over 1,048,576 bytes. Leave it out, or set "),
         (tar_bytes([("1.json", b'{"caption": 3}')]), "sample '1', field 'caption': caption is a number."),
         (tar_bytes([("1.txt", b"a"), ("2.jpg", b"")]), "sample '2', field 'txt': caption is missing."),
-        (tar_bytes([("a/", b"")]), "tar archive holds something else" if os.name == "nt" else "holds no records."),
+        (tar_bytes([("a/", b"")]), "holds no records."),
         (GOOD[:1024], "tar archive has no end. It may be cut off: copy or download it again."),
         (GOOD[:800], "tar archive cannot be read (unexpected end of data)."),
         (GOOD[:1024] + b"x" * 512 + GOOD[1024:], "tar archive holds something else after 1,024 bytes."),

@@ -328,13 +328,13 @@ def test_the_picture_and_the_caption_matter_and_bf16_is_near(family: str, checkp
     assert torch.isfinite(found).all()
     for one, other in combinations(found, 2):
         assert (one - other).abs().max() > 1e-3
-    products: list[torch.dtype] = []
+    products, words = set[tuple[bool, torch.dtype]](), len(network.captioner.tokenizer)
     for module in network.modules():
         if isinstance(module, torch.nn.Linear):
-            module.register_forward_hook(lambda _, __, made: products.append(made.dtype))
+            module.register_forward_hook(lambda _, __, made: products.add((made.shape[-1] == words, made.dtype)))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         near = ask(network)
-    assert set(products) == {torch.bfloat16}
+    assert products == {(False, torch.bfloat16), (True, torch.float32)}
     assert near.dtype == torch.float32
     assert near.numpy() == pytest.approx(ask(network).numpy(), abs=0.15)
     assert not torch.equal(near, ask(network))
@@ -653,7 +653,6 @@ def test_nothing_there(tmp_path: Path) -> None:
     assert "cannot be found" in refused(tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors", "chat_templates/x.jinja"])
 def test_a_pipe_is_refused_before_anybody_waits_for_it(file: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint("git"), tmp_path / "own")

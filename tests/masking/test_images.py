@@ -426,7 +426,6 @@ def test_names_of_no_picture(folder: Path, names: list[str], message: str) -> No
         refused(folder, name, message)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_what_is_no_file_is_refused_and_never_waited_for(folder: Path) -> None:
     os.mkfifo(folder / "pipe.png")
     (folder / "folder.png").mkdir()

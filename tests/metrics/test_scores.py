@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from judge.metrics import METRICS
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.metrics.scores import SCORES, Judged
+from judge.statistics.summary import Summary
+from judge.statistics.validity import void_rows
 from judge.types import Predictions, Sample, Target
 
 EXPECTED = {
@@ -72,6 +75,22 @@ def test_amplifications(human: float, generated: float) -> None:
     assert AMPLIFICATIONS["difference"](h, h) == AMPLIFICATIONS["normalised"](h, h) == 0
     assert np.isnan(AMPLIFICATIONS["one_side"](h, g))
     assert np.isnan(AMPLIFICATIONS["ratio"](np.float64(0), np.float64(0.5)))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-13, 1e-24, 1e-300])
+def test_a_relative_change_does_not_depend_on_the_size_of_the_scores(scale: float) -> None:
+    """Of scores of 1 and 12.5 parts it is 11.5 / 13.5; T->A DPAC multiplies dozens of probabilities."""
+    normalised = AMPLIFICATIONS["normalised"]
+    human, generated = np.array([scale, 0.0, 0.0]), np.array([12.5 * scale, scale, 0.0])
+    assert normalised(human, generated) == pytest.approx([11.5 / 13.5, 1.0, 0.0], rel=1e-14)
+
+
+def test_scores_too_small_for_a_number_have_no_verdict() -> None:
+    """A judge that gives each of 1,200 tasks 1/2: 2^-1200 is 0 in float64, whichever side it is of."""
+    row = Summary("a", METRICS["dpac-ta"], "lstm", human=0.5**1200, generated=0.5**1000, amplification=1.0)
+    (reason,) = void_rows([row], {"captioners": {"a": {}}}).values()
+    assert "too small to compute with (human 0, generated 9.33e-302)" in reason
+    assert not void_rows([replace(row, human=0.5**80, generated=0.5**79)], {"captioners": {"a": {}}})
 
 
 def test_rows_point_at_what_exists() -> None:

@@ -34,6 +34,8 @@ ROWS = (
     row("b", "lic", "lstm", 0.02),
     row("a", "dbac-at", "linear", 0.1, interval=Interval(0.05, 0.15)),
     row("a", "dbac-ta", "linear", -0.2, interval=Interval(-0.3, -0.1)),
+    Summary("a", METRICS["dba-o"], "counted", amplification=0.03),
+    Summary("a", METRICS["dba-g"], "counted", amplification=-0.04),
     row("b", "imagecaptioner2-ratio", "sat", 1.2, interval=Interval(1.1, 1.3)),
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
@@ -70,10 +72,12 @@ def test_what_there_is_to_draw(drawn: dict[str, tuple[Drawing, Any]]) -> None:
     for name, (drawing, _) in drawn.items():
         kinds.setdefault(drawing.kind, []).append(name)
     assert kinds == {
-        "forest": ["forest-lic", "forest-dbac-at", "forest-dbac-ta", "forest-imagecaptioner2-ratio"],
+        "forest": [
+            f"forest-{name}" for name in ("lic", "dbac-at", "dbac-ta", "dba-o", "dba-g", "imagecaptioner2-ratio")
+        ],
         "sides": ["sides-lic", "sides-dbac-at", "sides-dbac-ta", "sides-imagecaptioner2-ratio"],
         "judges": ["judges-lic"],
-        "directions": ["directions-dbac-at-linear"],
+        "directions": ["directions-dbac-at-linear", "directions-dba-o-counted"],
         "tasks": ["tasks-a-lic-linear"],
     }
 
@@ -121,6 +125,7 @@ def test_judges_directions_and_tasks(drawn: dict[str, tuple[Drawing, Any]]) -> N
     assert sorted(round(y, 3) for _, y, _ in points(axes)) == [-0.03, 0.01, 0.02, 0.05]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["linear", "lstm"]
     assert points(drawn["directions-dbac-at-linear"][1].axes[0]) == [(0.1, -0.2, "o")]
+    assert points(drawn["directions-dba-o-counted"][1].axes[0]) == [(0.03, -0.04, "o")]
     axes = drawn["tasks-a-lic-linear"][1].axes[0]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([part.contribution for part in TASKS[:12]])
     assert "12 of 20 tasks" in told(drawn["tasks-a-lic-linear"][1])

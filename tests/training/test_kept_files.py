@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from detector_samples import FakeDetector
 from helpers import GENDER, done_well, fault_of, few, judge, make_samples
 from mutations import mutated_bytes, outcome
 from safetensors import safe_open
@@ -21,10 +24,14 @@ from training.test_trainer import KilledError, Words, make_judge
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.captioning.notes import Notes
+from judge.errors import JudgeError
+from judge.masking.cache import Cached
+from judge.masking.instances import Picture
 from judge.training.asking import open_self_trained
 from judge.training.checkpoint import Checkpoint, load_predictions, save_predictions
-from judge.training.features import FeatureCache
+from judge.training.features import CaptionCache, FeatureCache
 from judge.training.saved import read_saved
+from judge.utils.folders import ResumableFolder
 from judge.utils.kept import is_noted, is_sound, note_digest, read_lines, seal, telling
 
 MANY = 500
@@ -260,9 +267,50 @@ def test_files_that_are_none(begun: Path, told: list[tuple[str, str]]) -> None:
     loop.symlink_to(loop)
     for path in (link, begun, pipe, loop):
         assert not is_sound(path)
-    assert [what for _, what in told[:3]] == ["a copy of another file", "no file", "no file"]
-    assert told[3][1].startswith("unreadable (")
+    assert [what for _, what in told] == ["a copy of another file", "no file", "no file", "no file"]
     assert fault_of(fit, begun).startswith(f"{begun}: cannot be written (Is a directory)")
+
+
+def test_a_read_error_is_told_and_removes_nothing(
+    begun: Path, tmp_path: Path, told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server that was restarted: a training under way, features, detections, a noted folder, unfinished work."""
+    keys = {str(number): str(number) for number in range(3)}
+    features = CaptionCache(Mock(key="reader"), [(key,) for key in keys], tmp_path / "features")
+    features._keep([*features.keys.values()][:2], np.ones((2, 1, 3), dtype=np.float32))
+    detector = FakeDetector(lambda _: ())
+    picture = Picture("a", np.zeros((4, 4, 3), dtype=np.uint8))
+    Cached(detector, tmp_path / "detections").detect([picture])
+    noted = tmp_path / "noted"
+    (noted / "images").mkdir(parents=True)
+    (noted / "images" / "1.png").touch()
+    note_digest(noted, "key")
+    work = ResumableFolder(tmp_path / "run", what="run", command="judge evaluate", parts=".*")
+    work.begin()
+    (work.store / "judge").write_bytes(b"finished")
+    work.lock.release()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def stale(path: Path) -> Any:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("judge.utils.kept.open_regular", stale)
+        for reads in (
+            lambda: is_sound(begun),
+            features.missing,
+            lambda: Cached(detector, tmp_path / "detections").detect([picture]),
+            lambda: load_predictions(begun),
+            lambda: is_noted(noted, "key"),
+        ):
+            line = fault_of(reads)
+            assert "cannot be read or written (Stale file handle)" in line
+            assert str(tmp_path) in line
+        patch.setattr(os, "scandir", stale)
+        with pytest.raises(JudgeError, match="goes on from what is finished"), work.working():
+            raise JudgeError("a fault")
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert told == []
 
 
 def test_a_judge_that_was_given_is_checked_where_it_has_a_checksum(finished: Path, tmp_path: Path) -> None:

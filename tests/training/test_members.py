@@ -13,6 +13,8 @@ import pytest
 import torch
 from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
 
+from judge.commands.evaluate import with_precision
+from judge.config import RunConfig, make_config
 from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Materials, find_judge
@@ -26,6 +28,19 @@ from judge.training.setup import TrainingSetup, name_members
 from judge.types import Predictions, Side, Target
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
+
+
+def test_a_kept_judge_is_named_by_the_precision_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the command asked for it or its launch; float32 by any name is one."""
+    members = make_members("lstm")
+    setup = TrainingSetup(store=tmp_path, keeps_weights=True)
+    plain, half = name_members(members, setup), name_members(members, replace(setup, mixed_precision="bf16"))
+    assert name_members(members, replace(setup, mixed_precision="no")) == plain != half
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    assert name_members(members, setup) == half
+    assert name_members(members, replace(setup, mixed_precision="no")) == plain
+    config = make_config({"human": "h.json", "labels": "l.csv", "captions": ["c.json"]}, RunConfig)
+    assert "precision: bf16" in with_precision(config).to_yaml()
 
 
 def make_members(judge: str, *, seeds: int = 2) -> list[Member]:

@@ -22,12 +22,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
+from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe, find_judge
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
 from judge.training import trainer
 from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import Checkpoint, read_history
+from judge.training.ensemble import Ensemble
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, watched
@@ -445,10 +446,21 @@ def test_large_judges_fill_a_gpu(device: str, sharded: bool, size: object) -> No
     assert made._micro_batch(replace(recipe, micro_batch=3)) == 3
 
 
-def test_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    line = fault_of(make_accelerator)
-    assert line.startswith("accelerate launch: DeepSpeed is not supported. Use scripts/configs/fsdp.yaml")
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("ACCELERATE_USE_DEEPSPEED", "true", "DeepSpeed is not supported. Use scripts/configs/fsdp.yaml"),
+        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "--micro-batch N cuts them up"),
+        ("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR", "torch.compile is not supported. Leave --dynamo_backend out"),
+        ("ACCELERATE_MIXED_PRECISION", "fp8", "fp8 is not supported. Use --mixed_precision bf16"),
+    ],
+)
+def test_what_a_launch_may_not_ask_for(variable: str, value: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1")
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "NO")
+    make_accelerator()
+    monkeypatch.setenv(variable, value)
+    assert line in fault_of(make_accelerator)
 
 
 def test_fp16_is_refused_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,6 +468,35 @@ def test_fp16_is_refused_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault_of(make_accelerator, mixed_precision="fp16").startswith("--precision fp16: fp16 is not supported")
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
     assert "fp16 is not supported under FSDP" in fault_of(make_accelerator)
+
+
+def test_as_many_numbers_as_there_are_make_a_seed() -> None:
+    """Of three numbers it is the one that published figures are of."""
+    seeds = [
+        derive_seed(7),
+        derive_seed(7, 0),
+        derive_seed(7, 0, 0),
+        derive_seed(7, 0, 0, 0),
+        derive_seed(0),
+        derive_seed(),
+    ]
+    assert len(set(seeds)) == 6
+    assert derive_seed(7, 0, 0) == int(np.random.SeedSequence([7]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@pytest.mark.parametrize("judge", ["lstm", "rnn+mlp3", "transformer-1"])
+def test_bf16_tells_as_many_captions_apart(judge: str) -> None:
+    """Output layers are of float32: bf16's logits would be some 600 for 800 captions. Stacked judges likewise."""
+    blueprint, samples = find_judge(judge), make_samples(1000, clue=0.7)
+    assert blueprint.recipe
+    recipe = replace(blueprint.recipe, epochs=1)
+    made = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator(mixed_precision="bf16")))
+    made.fit(samples[:100], seed=1)
+    captions = len({sample.words for sample in samples})
+    assert len(np.unique(made.predict(samples).probabilities[:, 0])) > 0.99 * captions
+    if blueprint.stacked:
+        stack = Ensemble([made], [samples[:100]], [1])
+        assert len(np.unique(stack.predict([samples])[0].probabilities[:, 0])) > 0.99 * captions
 
 
 # The trainer and the fast LSTM against a loop that anybody would write: nn.LSTM, torch's Adam, batch by batch.
@@ -472,7 +513,7 @@ def test_same_weights_as_a_plain_loop() -> None:
 
     optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3)
     for epoch in range(2):
-        order = np.random.default_rng(derive_seed(5, epoch)).permutation(len(samples))
+        order = np.random.default_rng(derive_seed(5, epoch, 0)).permutation(len(samples))
         for start in range(0, len(samples), 16):
             chosen = [samples[i] for i in order[start : start + 16]]
             batch = plain.collate(chosen)

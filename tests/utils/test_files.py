@@ -9,10 +9,44 @@ from pathlib import Path
 
 import pytest
 
+from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.utils import files
 from judge.utils.folders import ResumableFolder
 from judge.utils.locks import scratch
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "text"),
+    [
+        ("mine=captions.json", "mine", "captions.json"),
+        ("captions.json", "", "captions.json"),
+        ("=captions.json", "", "=captions.json"),
+        ("lr=0.1/captions.json", "", "lr=0.1/captions.json"),
+        ("lr=0.1/{00000..00009}.tar", "", "lr=0.1/{00000..00009}.tar"),
+        ("./lr=0.2/captions.json", "", "./lr=0.2/captions.json"),
+        ("/data/lr=0.2/captions.json", "", "/data/lr=0.2/captions.json"),
+        ("best=lr=0.1/captions.json", "best", "lr=0.1/captions.json"),
+        ("blip=Salesforce/blip", "blip", "Salesforce/blip"),
+    ],
+)
+def test_a_path_may_hold_an_equals_sign(
+    entry: str, name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lr=0.1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert files.split_name(entry) == (name, text)
+
+
+def test_every_option_reads_a_name_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lr=0.1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = "lr=0.1/mine.json"
+    given = {"human": "h.json", "captions": [path], "models": [path], "weights": [path], "labels": f"gender={path}"}
+    config = make_config({**given, "attribute": "gender,skin"}, RunConfig)
+    assert (config.captions, config.models) == ({"mine": Path(path)}, {"mine.json": path})
+    assert (config.weights, config.labels) == ({"": path}, {"gender": Path(path)})
+    assert make_config({**given, "attribute": "gender,skin", "labels": path}, RunConfig).labels == Path(path)
 
 
 def test_an_error_is_told_though_another_process_removes_the_folder(

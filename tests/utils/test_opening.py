@@ -19,7 +19,6 @@ from judge.utils.listed import read_list
 from judge.utils.locks import Lock
 from judge.utils.opening import NotRegularError, open_regular, read_bytes
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "settings": ("x.yaml", read_settings),
     "weights": ("x.safetensors", read_weights),
