@@ -192,6 +192,10 @@ SAVED = "NAME.weights.safetensors of judge train, a folder of judge export, or i
 _HIDDEN = frozenset(
     {"hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold"}
 )  # fmt: skip
+# What labels are made of.
+_OF_LABELS = frozenset(
+    {"labels", "id_column", "label_column", "label_values", "label_rule", "label_drop", "label_least"}
+)  # fmt: skip
 
 
 class Settings(BaseModel):
@@ -266,6 +270,13 @@ class LabelSettings(Settings):
         "one", "class of an image with several labels: one, they must be the same; majority, the most frequent one "
         "(images without one are left out)",
     )  # fmt: skip
+    label_drop: tuple[str, ...] | dict[str, tuple[str, ...]] = option(
+        (), "value of the label table that means no class, beside empty, Both, Unsure, unknown and the like",
+        repeated="[NAME=]VALUE",
+    )  # fmt: skip
+    label_least: int = option(
+        1, "without --labels: how many human captions must name a class for the image to have it", ge=1
+    )
     where: dict[str, str] = option(
         {}, "keep records of caption and label tables whose COLUMN holds TEXT; human captions must have that column, "
         "other tables without it are taken whole", repeated="COLUMN=TEXT",
@@ -283,13 +294,15 @@ class LabelSettings(Settings):
 
         return AND.join(self.attributes)
 
-    @field_validator("lexicon", "labels", "label_column", "label_values", mode="before")
+    @field_validator("lexicon", "labels", "label_column", "label_values", "label_drop", mode="before")
     @classmethod
     def _of_each(cls, value: object, info: ValidationInfo) -> object:
-        from judge.corpus.attributes import by_attribute, spellings_by_attribute
+        from judge.corpus.attributes import by_attribute, dropped_by_attribute, spellings_by_attribute
 
         names = info.data.get("attribute", "gender")
         names = (names,) if isinstance(names, str) else names
+        if info.field_name == "label_drop":
+            return dropped_by_attribute(value, names)
         if info.field_name != "label_values":
             return by_attribute(value, names, shared=info.field_name == "labels")
         if len(names) == 1 or not isinstance(value, dict):
@@ -304,7 +317,9 @@ class TextSettings(LabelSettings):
         {}, "column of caption tables; of one side human.caption=NAME or captions.caption=NAME", flag="--column",
         repeated="{image_id,caption}=NAME",
     )  # fmt: skip
-    split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
+    split: Annotated[str | None, _list_or_text(",".join)] = option(
+        None, "split of a Karpathy file or a data set, e.g. test, or train,restval", repeated="NAME"
+    )
     several: bool = option(False, "allow several captions per image from a captioner")
     contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
     text: Literal["whole", "first-sentence"] = option("whole", "part of each caption that is used")
@@ -456,7 +471,9 @@ class AskingSettings(HidingSettings):
     columns: dict[str, str] = option(
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
-    split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
+    split: Annotated[str | None, _list_or_text(",".join)] = option(
+        None, "split of a Karpathy file or a data set, e.g. test, or train,restval", repeated="NAME"
+    )
     where: dict[str, str] = option(
         {}, "keep records whose COLUMN holds TEXT; the file of captions must have that column", repeated="COLUMN=TEXT"
     )
@@ -470,9 +487,7 @@ class PredictConfig(SavedJudgeSettings, AskingSettings):
 
     command = "judge predict"
     essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
-    only_in_file = frozenset(
-        {"attribute", "lexicon", "labels", "id_column", "label_column", "label_values", "label_rule"} | _HIDDEN
-    )
+    only_in_file = frozenset({"attribute", "lexicon", *_OF_LABELS} | _HIDDEN)
 
     captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv")
@@ -603,7 +618,7 @@ class AnonymousConfig(TextSettings):
 
     command = "judge anonymous"
     essential = ("captions", "images", "attribute", "lexicon", "ratings", "run", "sample", "out", "overwrite")
-    only_in_file = frozenset({"labels", "id_column", "label_column", "label_values", "label_rule"})
+    only_in_file = _OF_LABELS
 
     attribute: str = option("gender", "attribute that cannot be seen in the images")
     lexicon: str | dict[str, str] | None = option(

@@ -39,6 +39,7 @@ class Captions:
         silent: images that have no other caption than such; they are not in ``by_image``.
         fields: what the file calls its image ids and its captions.
         columns: of a table, the names of all.
+        notes: what a reader of results should know of the file, a line each.
     """
 
     name: str
@@ -49,11 +50,29 @@ class Captions:
     silent: frozenset[str] = frozenset()
     fields: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
         """Number of captions kept."""
         return sum(len(captions) for captions in self.by_image.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How labels that were given agree with what human captions name.
+
+    Attributes:
+        images: labelled images whose human captions name exactly one class.
+        agree: the share of these images, in [0, 1], whose label is that class; None where there are none.
+        kappa: Cohen's kappa of label and named class, at most 1; None where chance agreement is complete.
+        repeats: the share of all labelled images with human captions whose label these captions name most often.
+    """
+
+    images: int
+    agree: float | None
+    kappa: float | None
+    repeats: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +84,13 @@ class Labels:
         classes: the classes in fixed (sorted) order; index k of every probability.
         by_image: image id -> class.
         source: a file, or the rule that derived them.
-        ignored: images whose label was empty, "Both" or "Unsure" (value -> count).
+        derived: whether they only repeat what human captions name: by that rule, or as a given file is found to do.
+        ignored: value that means no class ("Both", "Unsure", "" for empty) -> images that are left out for it.
         rule: what the class of an image with several labels is: "one" (they are the same) or "majority" of them.
-        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out); where
+        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out). With
+            the images in ``ignored`` the last three add up to the images of the file. Where
             people's captions are chosen by their own labels also "own captions" and "other captions" (left out).
+        agreement: of given labels with what human captions name; None where that is not known.
     """
 
     attribute: str
@@ -79,6 +101,7 @@ class Labels:
     ignored: Mapping[str, int] = field(default_factory=dict)
     rule: str = "one"
     votes: Mapping[str, int] = field(default_factory=dict)
+    agreement: Agreement | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
     return setting.get(attribute) if isinstance(setting, dict) else setting
 
 
+def _dropped(config: LabelSettings, attribute: str) -> tuple[str, ...]:
+    return _of(config.label_drop, attribute) or ()
+
+
 def choose_lexicons(config: RunSettings) -> Lexicons:
     """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
     return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if reads_tasks(config) else None)
@@ -84,7 +88,9 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
             id_column=config.id_column,
             label_column=_of(config.label_column, name),
             spellings=values.get(name),  # type: ignore[arg-type]  # nested where attributes are several
-            options=LabelOptions(config.label_rule, config.where, alone=list(files.values()).count(path) == 1),
+            options=LabelOptions(
+                config.label_rule, config.where, _dropped(config, name), alone=list(files.values()).count(path) == 1
+            ),
         )
         for name, path in files.items()
     }
@@ -116,7 +122,7 @@ def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -
             _of(config.label_column, config.attribute),
         ),
         spellings=config.label_values,  # type: ignore[arg-type]  # of one attribute not nested
-        options=LabelOptions(where=config.where),
+        options=LabelOptions(where=config.where, drop=_dropped(config, config.attribute)),
     )
     return replace(options, of_people=kept), labels
 
@@ -147,5 +153,5 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSet
 def _derive(corpus: Corpus, attribute: str, config: TextSettings) -> Labels:
     options = TextOptions(config.contractions, config.text)
     words = Lexicons(_lexicon_of(config, attribute))
-    alone = EvidenceBuilder(replace(corpus, labels=None), words, options=options)
+    alone = EvidenceBuilder(replace(corpus, labels=None), words, options=options, least=config.label_least)
     return replace(alone.truth.labels, attribute=attribute)

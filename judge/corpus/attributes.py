@@ -50,6 +50,22 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
     return value if len(names) > 1 else next(iter(value.values()), None)
 
 
+def dropped_by_attribute(value: object, names: Sequence[str]) -> object:
+    """Values that mean "no class": a list of texts; of several attributes each one's, out of texts ``NAME=VALUE``.
+
+    Raises:
+        ValueError: a text of no attribute; a key that is none.
+    """
+    listed = [value] if isinstance(value, str) else value
+    if isinstance(listed, list | tuple):
+        listed = _pairs(listed, "NAME=VALUE") if len(names) > 1 else {names[0]: listed}
+    if not isinstance(listed, dict):
+        return value
+    _check(listed, names)
+    found = {name: [str(one) for one in ([of] if isinstance(of, str) else of)] for name, of in listed.items()}
+    return found if len(names) > 1 else found.get(names[0], [])
+
+
 def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
     """Of each attribute class -> spellings; texts ``CLASS=TEXT`` become such a mapping.
 
@@ -57,15 +73,15 @@ def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) ->
         ValueError: a key that is no attribute; a text that is not ``CLASS=TEXT``.
     """
     _check(value, names)
-    return {name: _pairs(of) if isinstance(of, list | tuple) else of for name, of in value.items()}
+    return {name: _pairs(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of for name, of in value.items()}
 
 
-def _pairs(entries: Sequence[object]) -> dict[str, list[str]]:
+def _pairs(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in entries:
         name, _, text = str(entry).partition("=")
         if not text:
-            raise ValueError(f"'{entry}' is not CLASS=TEXT")
+            raise ValueError(f"'{entry}' is not {shape}")
         found.setdefault(name, []).append(text)
     return found
 

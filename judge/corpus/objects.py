@@ -13,7 +13,7 @@ from judge.corpus.entries import MISSING, image_id, mapping_entries, records, ro
 from judge.corpus.files import read_document
 from judge.corpus.harness import parse_list
 from judge.corpus.ids import kind_of
-from judge.corpus.labels import IGNORED
+from judge.corpus.labels import says_no_class
 from judge.corpus.tables import Row
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
@@ -184,4 +184,4 @@ def _name(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise JudgeError(f"an object is {kind_of(value)}", where=where, mend="write its name")
     name = " ".join(value.lower().split())
-    return "" if name in IGNORED else name
+    return "" if says_no_class(name) else name

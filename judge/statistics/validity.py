@@ -6,16 +6,19 @@ A check reads the row, and the entry "run" of ``metrics.json``, and yields what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Summary
 
-# Standard errors by which the judge of human captions must beat chance.
+# Standard errors by which the judge of human captions, and the agreement of labels, must beat chance.
 _BEYOND_CHANCE = 2.0
 # Captions that name the attribute: fewer than this share, where people name it ten times as often, are near none.
 _SILENT, _RATIO = 0.02, 10
+# Images from which labels are compared with what human captions name, and the kappa that they must exceed.
+_COMPARED, _KAPPA = 30, 0.1
 
 
 def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
@@ -53,5 +56,24 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         yield f"{generated:.1%} of its captions name {run['attribute']}, and {human:.1%} of human captions do"
 
 
+def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Labels that have nothing to do with what human captions name, as if they were shuffled or of other images.
+
+    Without agreement Cohen's kappa has a standard error of about 1 / sqrt(images), or less (Fleiss et al., 1969).
+    """
+    labels = run["labels"]
+    for name, of in labels.get("attributes", {run["attribute"]: labels}).items():
+        found = of.get("agreement")
+        if not found or found["kappa"] is None or found["images"] < _COMPARED:
+            continue
+        if found["kappa"] <= max(_KAPPA, _BEYOND_CHANCE / math.sqrt(found["images"])):
+            share = f"kappa {found['kappa']:.2f} over {found['images']:,} images"
+            yield f"labels of {name} do not agree with what human captions name ({share})"
+
+
 # In order: the first reason found is shown.
-_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (_names_nothing, _at_chance)
+_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (
+    _unlike_captions,
+    _names_nothing,
+    _at_chance,
+)
