@@ -165,6 +165,7 @@ MASKING = {
     "detector",
 }
 Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
+Splits = Annotated[str | None, _list_or_text(",".join)]
 LabelFiles = Path | dict[str, Path] | None
 CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
 Checkpoint = Annotated[str, AfterValidator(_hub_name)]
@@ -181,6 +182,7 @@ PictureMethod = Literal["grad-cam", "gradient-shap"]
 # Options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
+SPLITS = "splits of a Karpathy file or a data set, e.g. test, or train,restval"
 LABELS = "attribute class of each image"
 IMAGES = "folder of image files (or WebDataset shards, or a data set with images)"
 MASK = "how much of each instance is hidden"
@@ -317,9 +319,7 @@ class TextSettings(LabelSettings):
         {}, "column of caption tables; of one side human.caption=NAME or captions.caption=NAME", flag="--column",
         repeated="{image_id,caption}=NAME",
     )  # fmt: skip
-    split: Annotated[str | None, _list_or_text(",".join)] = option(
-        None, "split of a Karpathy file or a data set, e.g. test, or train,restval", repeated="NAME"
-    )
+    split: Splits = option(None, SPLITS, repeated="NAME")
     several: bool = option(False, "allow several captions per image from a captioner")
     contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
     text: Literal["whole", "first-sentence"] = option("whole", "part of each caption that is used")
@@ -471,9 +471,7 @@ class AskingSettings(HidingSettings):
     columns: dict[str, str] = option(
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
-    split: Annotated[str | None, _list_or_text(",".join)] = option(
-        None, "split of a Karpathy file or a data set, e.g. test, or train,restval", repeated="NAME"
-    )
+    split: Splits = option(None, SPLITS, repeated="NAME")
     where: dict[str, str] = option(
         {}, "keep records whose COLUMN holds TEXT; the file of captions must have that column", repeated="COLUMN=TEXT"
     )

@@ -59,23 +59,6 @@ class Captions:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """How labels that were given agree with what human captions name.
-
-    Attributes:
-        images: labelled images whose human captions name exactly one class.
-        agree: the share of these images, in [0, 1], whose label is that class; None where there are none.
-        kappa: Cohen's kappa of label and named class, at most 1; None where chance agreement is complete.
-        repeats: the share of all labelled images with human captions whose label these captions name most often.
-    """
-
-    images: int
-    agree: float | None
-    kappa: float | None
-    repeats: float
-
-
-@dataclass(frozen=True, slots=True)
 class Labels:
     """One attribute class per image, always as a string.
 
@@ -87,10 +70,10 @@ class Labels:
         derived: whether they only repeat what human captions name: by that rule, or as a given file is found to do.
         ignored: value that means no class ("Both", "Unsure", "" for empty) -> images that are left out for it.
         rule: what the class of an image with several labels is: "one" (they are the same) or "majority" of them.
-        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out). With
-            the images in ``ignored`` the last three add up to the images of the file. Where
-            people's captions are chosen by their own labels also "own captions" and "other captions" (left out).
-        agreement: of given labels with what human captions name; None where that is not known.
+        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out). These
+            images, and those in ``ignored``, are all images of the file. Where people's captions are chosen by their
+            own labels also "own captions" and "other captions" (left out).
+        agreement: of given labels with what human captions name, as ``judge.corpus.labels.compare_labels`` finds it.
     """
 
     attribute: str
@@ -101,7 +84,7 @@ class Labels:
     ignored: Mapping[str, int] = field(default_factory=dict)
     rule: str = "one"
     votes: Mapping[str, int] = field(default_factory=dict)
-    agreement: Agreement | None = None
+    agreement: Mapping[str, float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

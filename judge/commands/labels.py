@@ -46,10 +46,6 @@ def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
     return setting.get(attribute) if isinstance(setting, dict) else setting
 
 
-def _dropped(config: LabelSettings, attribute: str) -> tuple[str, ...]:
-    return _of(config.label_drop, attribute) or ()
-
-
 def choose_lexicons(config: RunSettings) -> Lexicons:
     """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
     return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if reads_tasks(config) else None)
@@ -89,7 +85,10 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
             label_column=_of(config.label_column, name),
             spellings=values.get(name),  # type: ignore[arg-type]  # nested where attributes are several
             options=LabelOptions(
-                config.label_rule, config.where, _dropped(config, name), alone=list(files.values()).count(path) == 1
+                config.label_rule,
+                config.where,
+                drop=_of(config.label_drop, name) or (),
+                alone=list(files.values()).count(path) == 1,
             ),
         )
         for name, path in files.items()
@@ -122,7 +121,7 @@ def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -
             _of(config.label_column, config.attribute),
         ),
         spellings=config.label_values,  # type: ignore[arg-type]  # of one attribute not nested
-        options=LabelOptions(where=config.where, drop=_dropped(config, config.attribute)),
+        options=LabelOptions(where=config.where, drop=_of(config.label_drop, config.attribute) or ()),
     )
     return replace(options, of_people=kept), labels
 

@@ -57,8 +57,7 @@ def _counts_words(config: RunSettings, rows: Sequence[Metric]) -> bool:
 
 
 def _derives_labels(config: RunSettings, rows: Sequence[Metric]) -> bool:
-    given = {*config.labels} if isinstance(config.labels, dict) else {*config.attributes} if config.labels else set()
-    return bool({*config.attributes} - given)
+    return config.labels is None or (isinstance(config.labels, dict) and not {*config.attributes} <= {*config.labels})
 
 
 def _names_tasks(config: RunSettings, rows: Sequence[Metric]) -> bool:

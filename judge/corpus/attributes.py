@@ -51,19 +51,17 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
 
 
 def dropped_by_attribute(value: object, names: Sequence[str]) -> object:
-    """Values that mean "no class": a list of texts; of several attributes each one's, out of texts ``NAME=VALUE``.
+    """Values that mean "no class"; of several attributes a mapping, out of texts ``NAME=VALUE``.
 
     Raises:
-        ValueError: a text of no attribute; a key that is none.
+        ValueError: a text, or a key, that is of no attribute.
     """
     listed = [value] if isinstance(value, str) else value
     if isinstance(listed, list | tuple):
-        listed = _pairs(listed, "NAME=VALUE") if len(names) > 1 else {names[0]: listed}
-    if not isinstance(listed, dict):
-        return value
-    _check(listed, names)
-    found = {name: [str(one) for one in ([of] if isinstance(of, str) else of)] for name, of in listed.items()}
-    return found if len(names) > 1 else found.get(names[0], [])
+        listed = _pairs(listed, "NAME=VALUE") if len(names) > 1 else [str(one) for one in listed]
+    if isinstance(listed, dict):
+        _check(listed, names)
+    return listed
 
 
 def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from judge.corpus.files import Document, read_document, table_in_memory
 from judge.corpus.ids import kind_of
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import Lexicon, shipped_lexicons
-from judge.types import Agreement, Labels
+from judge.types import Labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class LabelOptions:
 
     rule: Rule = "one"
     where: Mapping[str, str] = field(default_factory=dict)
-    drop: Sequence[str] = ()
+    drop: tuple[str, ...] = ()
     alone: bool = True
 
 
@@ -74,14 +74,9 @@ class _Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Meanings:
-    """What the values of a table mean.
+    """What the values of a table mean; where the user has named all classes (``closed``), others mean no class."""
 
-    Attributes:
-        spelled: value in lower case -> its class, or None for no class; without a lexicon it grows as values are met.
-        lexicon: the attribute's classes.
-        closed: whether the user has named all classes, so that any other value means no class.
-    """
-
+    #: Value in lower case -> its class, or None for no class. Without a lexicon it grows as values are met.
     spelled: dict[str, str | None]
     lexicon: Lexicon | None
     closed: bool
@@ -94,30 +89,27 @@ class _Meanings:
         """
         key = value.lower()
         if key not in self.spelled:
+            shown, known = value[:60], sorted(self.lexicon.classes) if self.lexicon else []
             if self.closed or says_no_class(value):
                 return None
-            self._refuse_unknown(value, where)
+            if _CODE.fullmatch(value):
+                what = f"label is the number {shown}, and published tables disagree on what numbers mean"
+                of = f" (CLASS: {' or '.join(known)})" if known else ""
+                mend = f"look up what the table's numbers mean, and say it of each: --label-value CLASS={shown}{of}"
+                raise JudgeError(what, where=where, mend=mend)
+            if known:
+                mend = f"known classes: {', '.join(known)}; mend it, or say which it is: --label-value CLASS={shown}"
+                mend += f", or that it is none: --label-drop {shown}"
+                raise JudgeError(f"unknown label '{shown}'", where=where, mend=mend)
             self.spelled[key] = value
         return self.spelled[key]
-
-    def _refuse_unknown(self, value: str, where: str) -> None:
-        shown, known = value[:60], sorted(self.lexicon.classes) if self.lexicon else []
-        if _CODE.fullmatch(value):
-            what = f"label is the number {shown}, and published tables disagree on what numbers mean"
-            of = f" (CLASS: {' or '.join(known)})" if known else ""
-            mend = f"look up what the table's numbers mean, and say it of each: --label-value CLASS={shown}{of}"
-            raise JudgeError(what, where=where, mend=mend)
-        if known:
-            mend = f"known classes: {', '.join(known)}; mend it, or say which it is: --label-value CLASS={shown}"
-            mend += f". If it says that there is no class, give --label-drop {shown}"
-            raise JudgeError(f"unknown label '{shown}'", where=where, mend=mend)
 
 
 def says_no_class(value: str) -> bool:
     """Whether a value means "no class" ("Unsure", "n/a", "?"), compared without case, punctuation and white space."""
     letters = unicodedata.normalize("NFKC", value).casefold()
     return (
-        "".join(one for one in letters if unicodedata.category(one)[0] not in "PZC" and one not in "<>|") in _NO_CLASS
+        "".join(one for one in letters if unicodedata.category(one)[0] not in "PZ" and one not in "<>|") in _NO_CLASS
     )
 
 
@@ -167,7 +159,7 @@ def read_labels(
         values = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
         values = values or f"{votes.get('ties', 0)} ties"
         what = f"no image has a label of {attribute} ({values})"
-        mend = "check the column; where such a value is a class, say so: --label-value CLASS=VALUE"
+        mend = "check the column, or name the classes: --label-value CLASS=VALUE"
         raise JudgeError(what, where=document.source, mend=mend)
     _refuse_unmet(spellings or {}, options.drop, {one.value.lower() for one in said}, document.source)
     classes = sorted(lexicon.classes if lexicon is not None else {one.label for one in said if one.label is not None})
@@ -299,34 +291,30 @@ def derive_labels(
 
 
 def compare_labels(labels: Labels, mentions: Mapping[str, Sequence[frozenset[str]]]) -> Labels:
-    """Given labels beside what human captions name, and ``derived`` where they only repeat it.
+    """Given labels beside what human captions name; ``derived`` where they only repeat it, whichever rule made them.
 
     Args:
         labels: that were given.
         mentions: as of :func:`derive_labels`.
 
     Returns:
-        ``labels`` with :class:`~judge.types.Agreement`; they are ``derived`` if at least 99.5% of 100 labelled images
-        or more have the class that their human captions name most often, whichever rule made them.
+        ``labels`` with their ``agreement``: "images" whose captions name exactly one class; the share of these that
+        "agree", and Cohen's "kappa" (None where chance alone agrees in all); "repeats", the share of all labelled
+        images that have the class which their captions name most often. From 99.5% of 100 images on they are derived.
     """
-    pairs: list[tuple[str, str]] = []
-    repeated = [0, 0]
-    for image in labels.by_image.keys() & mentions.keys():
-        label = labels.by_image[image]
-        named = Counter(name for caption in mentions[image] for name in caption if name in labels.classes)
-        repeated[0] += 0 < named[label] == max(named.values(), default=0)
-        repeated[1] += 1
-        if len(named) == 1:
-            pairs.append((label, next(iter(named))))
-    repeats = repeated[0] / max(1, repeated[1])
-    agree = sum(label == name for label, name in pairs) / len(pairs) if pairs else None
-    agreement = Agreement(len(pairs), agree, _kappa(pairs), repeats)
-    return replace(labels, agreement=agreement, derived=repeated[1] >= _MANY and repeats >= _REPEATED)
+    compared = sorted(labels.by_image.keys() & mentions.keys())
+    named = {image: Counter(name for one in mentions[image] for name in one) for image in compared}
+    pairs = [(labels.by_image[image], *named[image]) for image in compared if len(named[image]) == 1]
+    repeated = sum(0 < named[image][labels.by_image[image]] == max(named[image].values()) for image in compared)
+    repeats = repeated / max(1, len(compared))
+    agree = sum(label == name for label, name in pairs) / max(1, len(pairs))
+    agreement = {"images": len(pairs), "agree": agree, "kappa": _kappa(pairs), "repeats": repeats}
+    return replace(labels, agreement=agreement, derived=len(compared) >= _MANY and repeats >= _REPEATED)
 
 
-def _kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
-    """Cohen's kappa (1960) of two classifications of the same images; None where they cannot but agree."""
-    first, second = Counter(pair[0] for pair in pairs), Counter(pair[1] for pair in pairs)
+def _kappa(pairs: Sequence[tuple[str, ...]]) -> float | None:
+    """Cohen's kappa (1960) of two classifications of the same images; None where both know one class alone."""
+    first, second = (Counter(pair[part] for pair in pairs) for part in (0, 1))
     total, agreed = len(pairs), sum(one == other for one, other in pairs)
     chance = sum(first[name] * second[name] for name in first)
     return (agreed * total - chance) / (total**2 - chance) if chance < total**2 else None
@@ -381,27 +369,22 @@ def _meanings(
     extra: Mapping[str, Sequence[str]], lexicon: Lexicon | None, drop: Iterable[str], source: str
 ) -> _Meanings:
     """What values mean by the lexicon, by what the user says of classes (``extra``), and by what the user drops."""
+    spelled: dict[str, str | None] = {value.lower(): None for value in drop}
     given: list[tuple[str, str]] = []
     if lexicon is not None:
-        for name in lexicon.classes:
-            given += [(name, name), *((word, name) for word in lexicon.spellings.get(name, ()))]
-    dropped = {value.lower() for value in drop}
-    said = {_text(word, source).lower(): name for name, words in extra.items() for word in words}
-    if both := sorted(dropped & said.keys()):
-        what = f"'{both[0]}' is given as a spelling of '{said[both[0]]}' and as a value to drop"
-        raise JudgeError(what, where=source, mend="keep one of the two")
+        known = [(word, name) for name in lexicon.classes for word in (name, *lexicon.spellings.get(name, ()))]
+        given += [(word, name) for word, name in known if word.lower() not in spelled]
     for name, words in extra.items():
         if lexicon is not None and name not in lexicon.classes:
             mend = nearest(name, sorted(lexicon.classes))
             raise JudgeError(f"'{name}' is no class of {lexicon.name}", where=source, mend=mend)
         given += [(name, name), *((_text(word, source), name) for word in words)]
-    spelled: dict[str, str | None] = {}
     for word, name in given:
-        if spelled.setdefault(word.lower(), name) != name:
-            what = f"'{word}' is given as a spelling of '{spelled[word.lower()]}' and of '{name}'"
+        if (before := spelled.setdefault(word.lower(), name)) != name:
+            what = f"'{word}' is given as a spelling of '{before or 'no class'}' and of '{name}'"
             raise JudgeError(what, where=source, mend="keep one of the two")
     closed = len(extra) > 1 if lexicon is None else extra.keys() >= lexicon.classes.keys()
-    return _Meanings(spelled | dict.fromkeys(dropped), lexicon, closed)
+    return _Meanings(spelled, lexicon, closed)
 
 
 def _refuse_unmet(spellings: Mapping[str, Sequence[str]], drop: Iterable[str], met: Set[str], source: str) -> None:

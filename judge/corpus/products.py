@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from judge.errors import JudgeError
@@ -64,7 +64,7 @@ class ProductLabels(Labels):
             part.attribute: {
                 "source": part.source,
                 "derived": part.derived,
-                "agreement": part.agreement and asdict(part.agreement),
+                "agreement": part.agreement,
                 "images": len(part.by_image),
                 "rule": part.rule,
                 **({"votes": dict(part.votes)} if part.votes else {}),

@@ -33,25 +33,22 @@ def summary_lines(result: Result) -> list[str]:
 
 
 def _classes(run: Mapping[str, Any]) -> str:
-    """Images of each class (of captioners that differ the fewest and the most), and what labels say of no class."""
+    """Images of each class (where captioners differ the fewest and the most), and labels without one."""
     entries = [entry["images"] for entry in run["captioners"].values()]
-    counts = {
-        name: sorted({of.get(name, 0) for of in entries}) for name in dict.fromkeys(n for of in entries for n in of)
-    }
-    shown = [f"{of[0]:,}{f' to {of[-1]:,}' if of[1:] else ''} {name}" for name, of in counts.items()]
-    labels = run["labels"]
-    without = labels_left_out(labels) if not labels["derived"] or labels.get("agreement") else {}
-    return f"Images: {some(shown, 12)}." + (f" Labels without a class: {_counted(without)}." if without else "")
+    shown = []
+    for name in dict.fromkeys(name for of in entries for name in of):
+        fewest, *more = sorted({of.get(name, 0) for of in entries})
+        shown.append(f"{fewest:,}{f' to {more[-1]:,}' if more else ''} {name}")
+    without = "" if run["labels"]["source"].startswith("derived: ") else _counted(labels_left_out(run["labels"]))
+    return f"Images: {some(shown, 12)}." + (f" Labels without a class: {without}." if without else "")
 
 
 def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
     """Why images of the label file have no class -> how many: the value that says so, or a vote without a winner."""
-    ties = {
-        f"{name} tied votes".strip(): of["votes"]["ties"]
-        for name, of in labels.get("attributes", {"": labels}).items()
-        if of.get("votes", {}).get("ties")
-    }
-    return {value or "empty": number for value, number in labels["ignored"].items()} | ties
+    found = {value or "empty": number for value, number in labels["ignored"].items()}
+    for name, of in labels.get("attributes", {"": labels}).items():
+        found |= {f"{name} tied votes".strip(): ties} if (ties := of.get("votes", {}).get("ties")) else {}
+    return found
 
 
 # How reasons end that leave out single captions; others leave out images, or begin with "tasks".

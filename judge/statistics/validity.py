@@ -63,17 +63,12 @@ def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """
     labels = run["labels"]
     for name, of in labels.get("attributes", {run["attribute"]: labels}).items():
-        found = of.get("agreement")
-        if not found or found["kappa"] is None or found["images"] < _COMPARED:
-            continue
-        if found["kappa"] <= max(_KAPPA, _BEYOND_CHANCE / math.sqrt(found["images"])):
-            share = f"kappa {found['kappa']:.2f} over {found['images']:,} images"
+        images, kappa = (of.get("agreement") or {}).get("images", 0), (of.get("agreement") or {}).get("kappa")
+        if images >= _COMPARED and kappa is not None and kappa <= max(_KAPPA, _BEYOND_CHANCE / math.sqrt(images)):
+            share = f"kappa {kappa:.2f} over {images:,} images"
             yield f"labels of {name} do not agree with what human captions name ({share})"
 
 
 # In order: the first reason found is shown.
-_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (
-    _unlike_captions,
-    _names_nothing,
-    _at_chance,
-)
+_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...]
+_CHECKS = (_unlike_captions, _names_nothing, _at_chance)
