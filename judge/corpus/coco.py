@@ -25,7 +25,6 @@ from judge.types import Side
 _SHAPES = (
     "give COCO captions or results, Karpathy's dataset, a list of records, {image: caption} or {image: [captions]}"
 )
-_NAMES_IMAGE = (("image_id", "image", "img_id", "file_name", "id"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +97,11 @@ def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> 
         if isinstance(value.get("images"), list):
             _refuse_choice(replace(choice, split=None), source)
             return _karpathy(value["images"], choice.splits, source=source)
-        if (wrapped := _wrapped(value)) is None and not _is_row(value, side, columns):
+        wrapped = [value] if _is_row(value, side, columns) else _wrapped(value, side, columns)
+        if not wrapped:
             _refuse_choice(choice, source)
             return _mapping(value, source)
-        value = wrapped or [value]
+        value = wrapped
     rows = records(value, source=source, shapes=_SHAPES)
     if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
         rows = flatten(rows)
@@ -124,12 +124,11 @@ def _annotations(annotations: Sequence[object], source: str) -> Found:
     return Found(entries, "image_id", "caption", several=True)
 
 
-def _wrapped(value: Mapping[object, object]) -> list[Row] | None:
-    """The records of ``{"model": ..., "results": [{image_id, caption}]}``; None of anything else."""
+def _wrapped(value: Mapping[object, object], side: Side, columns: Mapping[str, str]) -> list[object]:
+    """The records of ``{"model": ..., "results": [{image_id, caption}]}``; none of anything else."""
     listed = [held for held in value.values() if isinstance(held, list) and held]
-    if len(listed) != 1 or not all(isinstance(row, dict) for row in listed[0]):
-        return None
-    return listed[0] if detect(columns_of(listed[0]), _NAMES_IMAGE) else None
+    first = listed[0][0] if len(listed) == 1 else None
+    return listed[0] if isinstance(first, dict) and _is_row(first, side, columns) else []
 
 
 def _karpathy(images: Sequence[object], splits: Sequence[str], *, source: str) -> Found:
@@ -179,7 +178,7 @@ def _is_row(value: Mapping[object, object], side: Side, columns: Mapping[str, st
     if is_lmms_eval(rows) or (columns and all(name in rows[0] for name in columns.values())):
         return True
     known = columns_of(rows)
-    return bool(detect(known, _NAMES_IMAGE) and detect(known, CAPTIONS[side]))
+    return bool(detect(known, (("image_id", "image", "img_id", "file_name", "id"),)) and detect(known, CAPTIONS[side]))
 
 
 def _rows(rows: Sequence[tuple[int, Row]], *, side: Side, source: str, columns: Mapping[str, str]) -> Found:

@@ -108,9 +108,7 @@ class _Meanings:
 def says_no_class(value: str) -> bool:
     """Whether a value means "no class" ("Unsure", "n/a", "?"), compared without case, punctuation and white space."""
     letters = unicodedata.normalize("NFKC", value).casefold()
-    return (
-        "".join(one for one in letters if unicodedata.category(one)[0] not in "PZ" and one not in "<>|") in _NO_CLASS
-    )
+    return "".join(one for one in letters if unicodedata.category(one)[0] not in "PZ" and one not in "<>|") in _NO_CLASS
 
 
 def read_labels(
