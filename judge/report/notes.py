@@ -26,8 +26,7 @@ def summary_lines(result: Result) -> list[str]:
     return [
         _protocol(result),
         *_scope(result),
-        _classes(result.run),
-        f"{holm}Left out: {_left_out(result.run)}.",
+        f"{_classes(result.run)} {holm}Left out: {_left_out(result.run)}.",
         *([" ".join(more)] if (more := list(_to_know(result))) else []),
     ]
 
