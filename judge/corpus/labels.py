@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _NO_CLASS = {
     "", "both", "unsure", "notsure", "uncertain", "unknown", "unk", "unclear", "undetermined", "indeterminate",
     "unidentified", "ambiguous", "neutral", "cannottell", "canttell", "cannotsay", "cantsay", "cannotdetermine",
-    "dontknow", "notvisible", "unspecified", "notspecified", "unlabeled", "unlabelled", "undefined", "missing", "na",
-    "nan", "none", "null", "notapplicable", "notavailable",
+    "cannotbedetermined", "dontknow", "notknown", "notclear", "notvisible", "unspecified", "notspecified", "unlabeled",
+    "unlabelled", "undefined", "missing", "na", "nan", "none", "null", "notapplicable", "notavailable",
 }  # fmt: skip
 # The images, and the share of them, from which labels that repeat what human captions name are called derived.
 _MANY, _REPEATED = 100, 0.995
@@ -367,7 +367,7 @@ def _meanings(
     extra: Mapping[str, Sequence[str]], lexicon: Lexicon | None, drop: Iterable[str], source: str
 ) -> _Meanings:
     """What values mean by the lexicon, by what the user says of classes (``extra``), and by what the user drops."""
-    spelled: dict[str, str | None] = {value.lower(): None for value in drop}
+    spelled: dict[str, str | None] = {_text(value, source).lower(): None for value in drop}
     given: list[tuple[str, str]] = []
     if lexicon is not None:
         known = [(word, name) for name in lexicon.classes for word in (name, *lexicon.spellings.get(name, ()))]

@@ -440,7 +440,7 @@ def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, share
         (count, name), *others = rare
         also = "".join(f", '{other}' {number}" for number, other in others)
         what = f"class '{name}' of {labels.attribute} has {count} images{also}; {MINIMUM_IMAGES} of each are needed"
-        mend = "add labelled images, or leave such classes out of the labels"
+        mend = "add labelled images, or leave such classes out by their values in the labels (--label-drop)"
         if labelled[name] >= MINIMUM_IMAGES:
             what, mend = f"{what} ({shared()})", _SAME
         raise JudgeError(what, where=where, mend=mend)

@@ -25,13 +25,13 @@ from judge.types import Doubt
 # More differences than these are in metrics.json alone, or in the long output.
 MOST_DIFFERENCES, MOST_VERBOSE = 12, 24
 # Lines below the table.
-MOST_LINES = 6
+MOST_LINES = 7
 
 
 def print_result(
     result: Result, *, verbose: bool = False, extra: Mapping[str, Mapping[str, str]] | None = None
 ) -> None:
-    """Print the table of a result, and what must be known to read it, in six lines.
+    """Print the table of a result, and what must be known to read it, in seven lines.
 
     Args:
         result: of a run.

@@ -61,8 +61,8 @@ def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
     Without agreement Cohen's kappa has a standard error of about 1 / sqrt(images), or less (Fleiss et al., 1969).
     """
-    labels = run["labels"]
-    for name, of in labels.get("attributes", {run["attribute"]: labels}).items():
+    labels = run.get("labels", {})
+    for name, of in labels.get("attributes", {run.get("attribute"): labels}).items():
         images, kappa = (of.get("agreement") or {}).get("images", 0), (of.get("agreement") or {}).get("kappa")
         if images >= _COMPARED and kappa is not None and kappa <= max(_KAPPA, _BEYOND_CHANCE / math.sqrt(images)):
             share = f"kappa {kappa:.2f} over {images:,} images"

@@ -22,7 +22,7 @@ def result(corpus: Corpus) -> Result:
     )
 
 
-def test_a_table_and_six_lines(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_and_seven_lines(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
     print_result(result)
     lines = capsys.readouterr().out.splitlines()
     below = lines[len(lines) - lines[::-1].index("") :]
