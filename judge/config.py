@@ -160,6 +160,7 @@ MASKING = {
     "detector",
 }
 Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
+Splits = Annotated[str | None, _list_or_text(",".join)]
 LabelFiles = Path | dict[str, Path] | None
 CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
 Checkpoint = Annotated[str, AfterValidator(_hub_name)]
@@ -176,6 +177,7 @@ PictureMethod = Literal["grad-cam", "gradient-shap"]
 # Options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
+SPLITS = "splits of a Karpathy file or a data set, e.g. test, or train,restval"
 LABELS = "attribute class of each image"
 IMAGES = "folder of image files (or WebDataset shards, or a data set with images)"
 MASK = "how much of each instance is hidden"
@@ -186,6 +188,10 @@ SAVED = "NAME.weights.safetensors of judge train, a folder of judge export, or i
 # How pictures are hidden: of a trained judge its file says it.
 _HIDDEN = frozenset(
     {"hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold"}
+)  # fmt: skip
+# What labels are made of.
+_OF_LABELS = frozenset(
+    {"labels", "id_column", "label_column", "label_values", "label_rule", "label_drop", "label_least"}
 )  # fmt: skip
 
 
@@ -261,6 +267,13 @@ class LabelSettings(Settings):
         "one", "class of an image with several labels: one, they must be the same; majority, the most frequent one "
         "(images without one are left out)",
     )  # fmt: skip
+    label_drop: tuple[str, ...] | dict[str, tuple[str, ...]] = option(
+        (), "value of the label table that means no class, beside empty, Both, Unsure, unknown and the like",
+        repeated="[NAME=]VALUE",
+    )  # fmt: skip
+    label_least: int = option(
+        1, "without --labels: how many human captions must name a class for the image to have it", ge=1
+    )
     where: dict[str, str] = option(
         {}, "keep records of caption and label tables whose COLUMN holds TEXT; human captions must have that column, "
         "other tables without it are taken whole", repeated="COLUMN=TEXT",
@@ -278,13 +291,15 @@ class LabelSettings(Settings):
 
         return AND.join(self.attributes)
 
-    @field_validator("lexicon", "labels", "label_column", "label_values", mode="before")
+    @field_validator("lexicon", "labels", "label_column", "label_values", "label_drop", mode="before")
     @classmethod
     def _of_each(cls, value: object, info: ValidationInfo) -> object:
-        from judge.corpus.attributes import by_attribute, spellings_by_attribute
+        from judge.corpus.attributes import by_attribute, dropped_by_attribute, spellings_by_attribute
 
         names = info.data.get("attribute", "gender")
         names = (names,) if isinstance(names, str) else names
+        if info.field_name == "label_drop":
+            return dropped_by_attribute(value, names)
         if info.field_name != "label_values":
             return by_attribute(value, names, shared=info.field_name == "labels")
         if len(names) == 1 or not isinstance(value, dict):
@@ -299,7 +314,7 @@ class TextSettings(LabelSettings):
         {}, "column of caption tables; of one side human.caption=NAME or captions.caption=NAME", flag="--column",
         repeated="{image_id,caption}=NAME",
     )  # fmt: skip
-    split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
+    split: Splits = option(None, SPLITS, repeated="NAME")
     several: bool = option(False, "allow several captions per image from a captioner")
     contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
     text: Literal["whole", "first-sentence"] = option("whole", "part of each caption that is used")
@@ -451,7 +466,7 @@ class AskingSettings(HidingSettings):
     columns: dict[str, str] = option(
         {}, "column of caption tables", flag="--column", repeated="{image_id,caption}=NAME"
     )
-    split: str | None = option(None, "split of a Karpathy file or a data set, e.g. test")
+    split: Splits = option(None, SPLITS, repeated="NAME")
     where: dict[str, str] = option(
         {}, "keep records whose COLUMN holds TEXT; the file of captions must have that column", repeated="COLUMN=TEXT"
     )
@@ -465,9 +480,7 @@ class PredictConfig(SavedJudgeSettings, AskingSettings):
 
     command = "judge predict"
     essential = ("judge_weights", "captions", "images", "instances", "detector", "out", "overwrite")
-    only_in_file = frozenset(
-        {"attribute", "lexicon", "labels", "id_column", "label_column", "label_values", "label_rule"} | _HIDDEN
-    )
+    only_in_file = frozenset({"attribute", "lexicon", *_OF_LABELS} | _HIDDEN)
 
     captions: Path = option(..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)")
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv")
@@ -598,7 +611,7 @@ class AnonymousConfig(TextSettings):
 
     command = "judge anonymous"
     essential = ("captions", "images", "attribute", "lexicon", "ratings", "run", "sample", "out", "overwrite")
-    only_in_file = frozenset({"labels", "id_column", "label_column", "label_values", "label_rule"})
+    only_in_file = _OF_LABELS
 
     attribute: str = option("gender", "attribute that cannot be seen in the images")
     lexicon: str | dict[str, str] | None = option(

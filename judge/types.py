@@ -39,6 +39,7 @@ class Captions:
         silent: images that have no other caption than such; they are not in ``by_image``.
         fields: what the file calls its image ids and its captions.
         columns: of a table, the names of all.
+        notes: what a reader of results should know of the file, a line each.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Captions:
     silent: frozenset[str] = frozenset()
     fields: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -65,10 +67,13 @@ class Labels:
         classes: the classes in fixed (sorted) order; index k of every probability.
         by_image: image id -> class.
         source: a file, or the rule that derived them.
-        ignored: images whose label was empty, "Both" or "Unsure" (value -> count).
+        derived: whether they only repeat what human captions name: by that rule, or as a given file is found to do.
+        ignored: value that means no class ("Both", "Unsure", "" for empty) -> images that are left out for it.
         rule: what the class of an image with several labels is: "one" (they are the same) or "majority" of them.
-        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out); where
-            people's captions are chosen by their own labels also "own captions" and "other captions" (left out).
+        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out). These
+            images, and those in ``ignored``, are all images of the file. Where people's captions are chosen by their
+            own labels also "own captions" and "other captions" (left out).
+        agreement: of given labels with what human captions name, as ``judge.corpus.labels.compare_labels`` finds it.
     """
 
     attribute: str
@@ -79,6 +84,7 @@ class Labels:
     ignored: Mapping[str, int] = field(default_factory=dict)
     rule: str = "one"
     votes: Mapping[str, int] = field(default_factory=dict)
+    agreement: Mapping[str, float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

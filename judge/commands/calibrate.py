@@ -93,7 +93,9 @@ def _groups(config: CalibrateConfig) -> tuple[list[Group], list[Group]]:
     for row in rows:
         if row.amplification == "one_side":
             what = f"{row.title} has one side, so no amplification"
-            raise JudgeError(what, where="--metrics", mend=f"leave '{row.name}' out")
+            others = ",".join(other.name for other in rows if other.amplification != "one_side")
+            mend = f"calibrate the others: --metrics {others}" if others else "choose metrics that compare two sides"
+            raise JudgeError(what, where="--metrics", mend=mend)
     shared: dict[tuple[object, ...], list[str]] = {}
     for row in rows:
         if not row.counted:
@@ -139,7 +141,7 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, Source]:
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
     given = {name: getattr(config, name) for name in RunConfig.model_fields if getattr(config, name) is not None}
     corpus = read_corpus(make_config(given, RunConfig, where=config.command))
-    builder = EvidenceBuilder(corpus, words)
+    builder = EvidenceBuilder(corpus, words, least=config.label_least)
     labels = builder.truth.labels
     assert words.tasks is not None
     source = Source(corpus.human, labels, words.attribute, words.tasks)

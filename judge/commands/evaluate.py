@@ -72,10 +72,13 @@ def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, 
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
-# Settings that say how files are read.
+# Settings that say how files are read -> what reads a corpus in Python with them.
 _READING = {
-    *("human", "captions", "labels", "columns", "id_column", "label_column", "label_values", "split", "several"),
-    *("objects", "object_column", "object_id_column", "refusals", "label_rule", "where", "own_captions"),
+    **dict.fromkeys(("human", "captions", "labels", "objects"), "Corpus.read"),
+    **dict.fromkeys(("columns", "split", "several", "refusals", "where"), "Corpus.read(options=ReadOptions(...))"),
+    **dict.fromkeys(("id_column", "label_column", "label_values", "label_rule", "label_drop"), "read_labels"),
+    **dict.fromkeys(("object_column", "object_id_column"), "read_tasks"),
+    "own_captions": "choose_own",
 }
 
 
@@ -83,14 +86,17 @@ def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
     """``settings``, refused where one says how to read what has been read already."""
     for key in settings:
         if key in _READING:
-            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to Corpus.read")
+            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to {_READING[key]}")
     known = [part.attribute for part in parts_of(corpus.labels)]
     asked = settings.get("attribute", known)
     asked = [asked] if isinstance(asked, str) else list(asked)
     # Labels of one of several attributes will do: those of others may be derived.
     if known and asked != known and (len(asked) == 1 or not {*known} < {*asked}):
         what = f"labels are of '{AND.join(known)}', not of '{AND.join(asked)}'"
-        raise JudgeError(what, mend="leave 'attribute' out")
+        mend = f"read the labels of '{asked[0]}': Corpus.read(..., labels=..., attribute='{asked[0]}')"
+        if len(asked) > 1:
+            mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
+        raise JudgeError(what, mend=mend)
     return settings
 
 
@@ -327,6 +333,7 @@ def make_plan(config: RunConfig) -> Plan:
         folds=config.folds,
         first_seed=config.seed,
         text=TextOptions(config.contractions, config.text),
+        label_least=config.label_least,
         resamples=config.resamples,
         level=config.level,
         refits=config.refits,

@@ -84,7 +84,12 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
             id_column=config.id_column,
             label_column=_of(config.label_column, name),
             spellings=values.get(name),  # type: ignore[arg-type]  # nested where attributes are several
-            options=LabelOptions(config.label_rule, config.where, alone=list(files.values()).count(path) == 1),
+            options=LabelOptions(
+                config.label_rule,
+                config.where,
+                drop=_of(config.label_drop, name) or (),
+                alone=list(files.values()).count(path) == 1,
+            ),
         )
         for name, path in files.items()
     }
@@ -116,7 +121,7 @@ def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -
             _of(config.label_column, config.attribute),
         ),
         spellings=config.label_values,  # type: ignore[arg-type]  # of one attribute not nested
-        options=LabelOptions(where=config.where),
+        options=LabelOptions(where=config.where, drop=_of(config.label_drop, config.attribute) or ()),
     )
     return replace(options, of_people=kept), labels
 
@@ -147,5 +152,5 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSet
 def _derive(corpus: Corpus, attribute: str, config: TextSettings) -> Labels:
     options = TextOptions(config.contractions, config.text)
     words = Lexicons(_lexicon_of(config, attribute))
-    alone = EvidenceBuilder(replace(corpus, labels=None), words, options=options)
+    alone = EvidenceBuilder(replace(corpus, labels=None), words, options=options, least=config.label_least)
     return replace(alone.truth.labels, attribute=attribute)

@@ -56,6 +56,10 @@ def _counts_words(config: RunSettings, rows: Sequence[Metric]) -> bool:
     return any(row.counted.labels == "words" for row in rows if row.counted)
 
 
+def _derives_labels(config: RunSettings, rows: Sequence[Metric]) -> bool:
+    return config.labels is None or (isinstance(config.labels, dict) and not {*config.attributes} <= {*config.labels})
+
+
 def _names_tasks(config: RunSettings, rows: Sequence[Metric]) -> bool:
     # Doses of a calibration are changes of tasks.
     return reads_tasks(config) or isinstance(config, CalibrateConfig)
@@ -68,6 +72,7 @@ _PARTS = (
     _Part(("features",), "judges of images", _sees),
     _Part(("vectors", "delta"), "contextual alignment", _aligns),
     _Part(("tasks", "objects"), "dbac, dpac, ba-objects, dba, multi and dpa", _names_tasks),
+    _Part(("label_least",), "labels that are derived from human captions", _derives_labels),
     _Part(("prior",), "dbac and dpac", lambda _, rows: any(row.prior for row in rows)),
     _Part(("vocabulary", "least"), "ba", _counts_words),
     # Other commands bring their own images. Where no judge sees them they are shown.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from judge.corpus.labels import read_labels
+from judge.corpus.labels import LabelTable, read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.reading import DEFAULT_OPTIONS, ReadOptions, read_captions
 from judge.corpus.tasks import Tasks
 from judge.corpus.visual_genome import has_own_ids
 from judge.errors import JudgeError, nearest
-from judge.text.lexicon import load_lexicon
+from judge.text.lexicon import load_lexicon, shipped_lexicons
 from judge.types import Captions, Doubt, Labels
 from judge.utils.files import split_name
 
@@ -44,7 +44,8 @@ class Corpus:
         *,
         human: PathLike,
         captions: PathLike | Iterable[PathLike] | Mapping[str, PathLike],
-        labels: PathLike | Labels | None = None,
+        labels: PathLike | Labels | LabelTable | None = None,
+        attribute: str | None = None,
         objects: PathLike | Tasks | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
     ) -> Self:
@@ -53,15 +54,18 @@ class Corpus:
         Args:
             human: captions by people: a file, shards, or the folder of a data set, as every other input.
             captions: captions by captioners; named by file stem, by ``"NAME=FILE"``, or by a mapping's keys.
-            labels: a table of genders, or :func:`judge.corpus.labels.read_labels` of another attribute.
+            labels: the class of each image: a file, ``{image: class}``, records, a pandas series or frame, or what
+                :func:`judge.corpus.labels.read_labels` made of an unusual table. Without them ``evaluate`` derives
+                them from the human captions.
+            attribute: of the labels; its classes are those of the lexicon of that name, where one is shipped.
+                "gender" if it is not given.
             objects: what else images show, or :func:`judge.corpus.objects.read_tasks` of an unusual table.
             options: how caption files are read.
 
         Raises:
-            JudgeError: a file that cannot be read, with record and field.
+            JudgeError: a file that cannot be read, with record and field; an attribute that is not that of the labels.
         """
-        if isinstance(labels, str | Path):
-            labels = read_labels(labels, attribute="gender", lexicon=load_lexicon("gender"))
+        labels = _labels_of(labels, attribute)
         if isinstance(objects, str | Path):
             objects = read_tasks(objects)
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
@@ -75,9 +79,22 @@ class Corpus:
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
         notes: list[str] = [Doubt(_OWN_IDS)] if has_own_ids(people) else []
+        notes += [Doubt(note) for one in (people, *generated) for note in one.notes]
         notes += [note for one in generated for note in _noticed(people, one, several=options.several)]
         notes += [note for one in generated for note in _little_in_common(people, one, labels)]
         return cls(people, tuple(generated), labels, objects, tuple(notes))
+
+
+def _labels_of(given: PathLike | Labels | LabelTable | None, attribute: str | None) -> Labels | None:
+    """The labels of ``Corpus.read``."""
+    if given is None or isinstance(given, Labels):
+        if attribute is not None and (given is None or given.attribute != attribute):
+            what = f"labels are of '{given.attribute}'" if given else "there are no labels"
+            mend = "give labels of it; evaluate(corpus, attribute=...) derives those of an attribute that captions name"
+            raise JudgeError(f"{what}, and the attribute is '{attribute}'", where="Corpus.read", mend=mend)
+        return given
+    name = attribute or "gender"
+    return read_labels(given, attribute=name, lexicon=load_lexicon(name) if name in shipped_lexicons() else None)
 
 
 _OWN_IDS = (

@@ -52,6 +52,20 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
     return value if len(names) > 1 else next(iter(value.values()), None)
 
 
+def dropped_by_attribute(value: object, names: Sequence[str]) -> object:
+    """Values that mean "no class"; of several attributes a mapping, out of texts ``NAME=VALUE``.
+
+    Raises:
+        ValueError: a text, or a key, that is of no attribute.
+    """
+    listed = [value] if isinstance(value, str) else value
+    if isinstance(listed, list | tuple):
+        listed = _pairs(listed, "NAME=VALUE") if len(names) > 1 else [str(one) for one in listed]
+    if isinstance(listed, dict):
+        _check(listed, names)
+    return listed
+
+
 def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
     """Of each attribute class -> spellings; texts ``CLASS=TEXT`` become such a mapping.
 
@@ -59,15 +73,15 @@ def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) ->
         ValueError: a key that is no attribute; a text that is not ``CLASS=TEXT``.
     """
     _check(value, names)
-    return {name: _pairs(of) if isinstance(of, list | tuple) else of for name, of in value.items()}
+    return {name: _pairs(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of for name, of in value.items()}
 
 
-def _pairs(entries: Sequence[object]) -> dict[str, list[str]]:
+def _pairs(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in entries:
         name, _, text = str(entry).partition("=")
         if not text:
-            raise ValueError(f"'{entry}' is not CLASS=TEXT")
+            raise ValueError(f"'{entry}' is not {shape}")
         found.setdefault(name, []).append(text)
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
 
 from judge.corpus.columns import (
     CAPTIONS,
@@ -38,6 +37,7 @@ class Found:
         caption_field: what it calls the caption.
         several: whether the format means several captions of an image to stand in several records.
         columns: of a table, the names of all.
+        notes: what a reader of results should know of the file, a line each.
     """
 
     entries: Sequence[Entry]
@@ -45,6 +45,7 @@ class Found:
     caption_field: str
     several: bool = False
     columns: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Choice:
     """Which records of a file are captions of a run, and where in them.
 
     Attributes:
-        split: keep this split only; None for all.
+        split: keep this split only, or these with commas between them; None for all.
         columns: columns of a table, where their names do not tell: "image_id" or "caption" -> name.
         where: keep the records of a table whose columns hold these texts: column -> text.
         needed: whether a file without such splits or columns is refused, rather than taken whole.
@@ -62,6 +63,11 @@ class Choice:
     columns: Mapping[str, str] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
     needed: bool = False
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits to keep; none for all."""
+        return [name.strip() for name in self.split.split(",")] if self.split else []
 
 
 def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> Found:
@@ -73,7 +79,8 @@ def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> 
     - ``[{id | image_id, regions: [{phrase}]}]``: Visual Genome's region descriptions.
     - ``[{...}]`` or the rows of a table: COCO results, lmms-eval's samples, VLMEvalKit's answers, LIC's pickles or
       any table, whose columns are recognised by name (:mod:`judge.corpus.columns`) or given in ``columns``.
-    - ``{image: caption}`` and ``{image: [captions]}``.
+    - ``{image: caption}``, ``{image: [captions]}`` and ``{image: [{caption}]}``, as pycocoevalcap has it.
+    - ``{"model": ..., "results": [{...}]}``: an object of which one field alone is a list of records with images.
 
     One set of options serves both sides, which may differ in format: a file without a column named in ``columns`` is
     read as if that name had not been given, and one without splits or a column of ``where`` is taken whole unless
@@ -82,18 +89,19 @@ def find_captions(value: object, choice: Choice, *, side: Side, source: str) -> 
     Raises:
         JudgeError: none of these; no such split or record; columns absent or ambiguous.
     """
-    split, columns = choice.split, choice.columns
+    columns = choice.columns
     if isinstance(value, dict):
         if isinstance(value.get("annotations"), list):
             _refuse_choice(choice, source)
             return _annotations(value["annotations"], source)
         if isinstance(value.get("images"), list):
             _refuse_choice(replace(choice, split=None), source)
-            return _karpathy(value["images"], split=split, source=source)
-        if not _is_row(value, side, columns):
+            return _karpathy(value["images"], choice.splits, source=source)
+        wrapped = [value] if _is_row(value, side, columns) else _wrapped(value, side, columns)
+        if not wrapped:
             _refuse_choice(choice, source)
             return _mapping(value, source)
-        value = [value]
+        value = wrapped
     rows = records(value, source=source, shapes=_SHAPES)
     if is_lmms_eval(rows) and not any(name in rows[0] for name in columns.values()):
         rows = flatten(rows)
@@ -116,36 +124,48 @@ def _annotations(annotations: Sequence[object], source: str) -> Found:
     return Found(entries, "image_id", "caption", several=True)
 
 
-def _karpathy(images: Sequence[object], *, split: str | None, source: str) -> Found:
+def _wrapped(value: Mapping[object, object], side: Side, columns: Mapping[str, str]) -> list[object]:
+    """The records of ``{"model": ..., "results": [{image_id, caption}]}``; none of anything else."""
+    listed = [held for held in value.values() if isinstance(held, list) and held]
+    first = listed[0][0] if len(listed) == 1 else None
+    return listed[0] if isinstance(first, dict) and _is_row(first, side, columns) else []
+
+
+def _karpathy(images: Sequence[object], splits: Sequence[str], *, source: str) -> Found:
     rows = records(images, source=source, shapes=_SHAPES)
     if not any("sentences" in row for row in rows):
         raise JudgeError("'images' without 'annotations' or 'sentences'", where=source, mend=_SHAPES)
     id_field = "cocoid" if "cocoid" in rows[0] else "filename"
     entries: list[Entry] = []
     for number, row in enumerate(rows, start=1):
-        if split is None or row.get("split") == split:
+        if not splits or row.get("split") in splits:
             sentences, at = row.get("sentences"), f"record {number}"
             if not isinstance(sentences, list) or not all(isinstance(sentence, dict) for sentence in sentences):
                 where = f"{source}, {at}, field 'sentences'"
                 raise JudgeError("is not a list of objects", where=where, mend="give [{'raw': caption}, ...]")
             image = row.get(id_field, MISSING)
             entries.extend(Entry(image, sentence.get("raw", MISSING), at) for sentence in sentences)
-    if not entries:
-        _no_split(rows, split, source)
-    return Found(entries, id_field, "raw", several=True)
+    _check_splits(rows, splits, source)
+    rest = sum(row.get("split") == "restval" for row in rows) if splits == ["train"] else 0
+    hint = (
+        f"{source} has {rest:,} images of split restval, which belong to Karpathy's training set and are left out: "
+        "give --split train,restval"
+    )
+    return Found(entries, id_field, "raw", several=True, notes=[hint] if rest else [])
 
 
 def _mapping(value: Mapping[object, object], source: str) -> Found:
     if not value:
         raise JudgeError("holds no captions", where=source, mend="give at least one")
     if not any(caption is None or isinstance(caption, str | int | float) for caption in value.values()) and not any(
-        isinstance(captions, list) and not any(isinstance(caption, dict) for caption in captions)
+        isinstance(captions, list)
+        and not any(isinstance(caption, dict) and "caption" not in caption for caption in captions)
         for captions in value.values()
     ):
         keys = ", ".join(f"'{key}'" for key in list(value)[:5])
         raise JudgeError(f"JSON of the wrong shape (an object with {keys})", where=source, mend=_SHAPES)
     entries = [
-        entry._replace(value=caption)
+        entry._replace(value=caption.get("caption", caption) if isinstance(caption, dict) else caption)
         for entry in mapping_entries(value)
         for caption in (entry.value if isinstance(entry.value, list) else [entry.value])
     ]
@@ -214,25 +234,26 @@ def _cell(cell: object, spelled: bool, side: Side, where: str) -> Sequence[objec
 
 def _with_split(rows: Sequence[tuple[int, Row]], choice: Choice, source: str) -> list[tuple[int, Row]]:
     """The numbered rows of the split; all of them for None, or where rows name no split and need none."""
-    split = choice.split if choice.needed or any("split" in row for _, row in rows) else None
-    kept = [(number, row) for number, row in rows if split is None or row.get("split") == split]
-    if not kept:
-        _no_split([row for _, row in rows], split, source)
-    return kept
+    splits = choice.splits if choice.needed or any("split" in row for _, row in rows) else []
+    _check_splits([row for _, row in rows], splits, source)
+    return [(number, row) for number, row in rows if not splits or row.get("split") in splits]
 
 
-def _no_split(rows: Sequence[Row], split: str | None, source: str) -> NoReturn:
-    known = sorted({str(row["split"])[:40] for row in rows if "split" in row})[:5]
-    if split is None:
+def _check_splits(rows: Sequence[Row], splits: Sequence[str], source: str) -> None:
+    """Refuse a file without rows, or one that lacks one of the splits."""
+    if not rows and not splits:
         raise JudgeError("holds no captions", where=source, mend="give at least one")
-    mend = f"splits in the file: {', '.join(known)}" if known else "leave the split out: the file names none"
-    raise JudgeError(f"no captions of split '{split}'", where=source, mend=mend)
+    known = {name for row in rows if isinstance(name := row.get("split"), str)}
+    if absent := [name for name in splits if name not in known]:
+        shown = ", ".join(sorted(name[:40] for name in known)[:5])
+        mend = f"splits in the file: {shown}" if shown else "leave the split out: the file names none"
+        raise JudgeError(f"no captions of split '{absent[0]}'", where=source, mend=mend)
 
 
 def _refuse_choice(choice: Choice, source: str) -> None:
     """Of captions that need splits or columns to choose by, and have none."""
-    if choice.needed and choice.split is not None:
-        _no_split([], choice.split, source)
+    if choice.needed:
+        _check_splits([{}], choice.splits, source)
     if choice.needed and choice.where:
         column, text = next(iter(choice.where.items()))
         what = f"is no table, so it has no column '{column}' for --where {column}={text}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from judge.corpus.columnar import load_parquet
 from judge.corpus.datasets import find_parts, read_rows
+from judge.corpus.ids import kind_of
 from judge.corpus.pickles import load_pickle
 from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import Row, load_csv, load_json, load_xlsx
@@ -79,6 +81,21 @@ def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | Non
     if text.lstrip()[0] in "[{":
         return Document(load_json(text, source=source), source)
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
+
+
+def table_in_memory(given: Any, source: str) -> Document:
+    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` stands for its path."""
+    if isinstance(given, Mapping):
+        return Document(dict(given), source)
+    if hasattr(given, "notna"):  # pandas, which need not be imported for it. A series may hold an image several times.
+        given = given.astype(object).where(given.notna(), None)
+        if not hasattr(given, "columns"):
+            return Document([{"image_id": image, "label": value} for image, value in given.items()], source)
+        return Document((given.reset_index() if given.index.name else given).to_dict("records"), source)
+    if isinstance(given, Sequence) and not isinstance(given, bytes):
+        return Document([dict(row) if isinstance(row, Mapping) else row for row in given], source)
+    what = f"is {kind_of(given)}, not a table"
+    raise JudgeError(what, where=source, mend="give {image: class}, a list of records, or a table of pandas")
 
 
 def _read_container(path: Path, source: str, wanted: Collection[str] | None) -> list[Row] | None:

@@ -13,7 +13,6 @@ from judge.corpus.entries import MISSING, image_id, mapping_entries, records, ro
 from judge.corpus.files import read_document
 from judge.corpus.harness import parse_list
 from judge.corpus.ids import kind_of
-from judge.corpus.labels import IGNORED
 from judge.corpus.tables import Row
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
@@ -23,6 +22,8 @@ _COLUMNS = (
     ("object", "task", "category", "categories", "labels", "rmdup_object_list"),
     ("name", "label", "class"),
 )
+# What a cell says of an image that shows nothing.
+_NOTHING = frozenset({"", "both", "unsure", "unknown", "nan", "n/a", "na", "none", "null"})
 # An image id, what the image shows, and which record says so, in words.
 _Entry = tuple[object, Sequence[object], str]
 _SEPARATORS = (";", "|", ",")
@@ -184,4 +185,4 @@ def _name(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise JudgeError(f"an object is {kind_of(value)}", where=where, mend="write its name")
     name = " ".join(value.lower().split())
-    return "" if name in IGNORED else name
+    return "" if name in _NOTHING else name

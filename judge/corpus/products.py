@@ -54,7 +54,7 @@ class ProductLabels(Labels):
         if len(kept) < 2:
             cells = ", ".join(f"{name} {number}" for name, number in sorted({**kept, **small}.items()))
             what = f"fewer than two classes of {self.attribute} have {least} images ({cells}); known: {self.coverage}"
-            raise JudgeError(what, where=self.source, mend="add labelled images, or give fewer attributes")
+            raise JudgeError(what, where=self.source, mend="add labelled images, or join classes that are small")
         by_image = {image: name for image, name in self.by_image.items() if name in kept}
         return replace(self, classes=tuple(kept), by_image=by_image, kept=kept, left_out=small, least=least)
 
@@ -64,6 +64,7 @@ class ProductLabels(Labels):
             part.attribute: {
                 "source": part.source,
                 "derived": part.derived,
+                "agreement": part.agreement,
                 "images": len(part.by_image),
                 "rule": part.rule,
                 **({"votes": dict(part.votes)} if part.votes else {}),

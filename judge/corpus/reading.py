@@ -48,7 +48,8 @@ class ReadOptions:
     """How to read a file of captions.
 
     Attributes:
-        split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``); None for all.
+        split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``), or several
+            with commas between them ("train,restval"); None for all.
         refusals: patterns of captions that refuse to describe; () to keep them all.
         columns: the columns of a table, where their names do not tell: ``{"image_id": "img", "caption": "text"}``; of
             one side ``{"human.caption": "utterance", "captions.caption": "text"}``, of one captioner ``mine.caption``.
@@ -150,7 +151,9 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     kept = {image: tuple(captions) for image, captions in by_image.items()}
     gone, fields = frozenset(silent - kept.keys()), (found.id_field, found.caption_field)
     columns = tuple(found.columns)
-    return Captions(name, kept, source, empty=empty, refused=refusals, silent=gone, fields=fields, columns=columns)
+    return Captions(
+        name, kept, source, empty, refusals, silent=gone, fields=fields, columns=columns, notes=tuple(found.notes)
+    )
 
 
 def _caption(caption: object, where: str, longest: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import warnings
 import zipfile
 from collections import Counter
@@ -38,8 +39,9 @@ def with_cells(row: Row, cells: Row) -> Row:
     return Placed(changed, row._file, row._record) if isinstance(row, Placed) else changed
 
 
+_FLICKR = re.compile(r"[^\t\n]+\.jpg#[0-9]+\t")
 _TAGS = 8  # A cell takes up to as many in XML, with its text in the table of texts.
-_DELIMITERS = "\t,;"
+_DELIMITERS = "\t,;|"
 _SAVE_CSV = "save it as CSV, which has no such limit, or delete the empty rows and columns"
 
 
@@ -105,14 +107,18 @@ def _decode(text: str, where: str) -> object:
 
 
 def load_csv(text: str, *, source: str) -> list[Row]:
-    """Rows of a table with a header line and commas, tabs or semicolons; every cell stays a text.
+    """Rows of a table with a header line and commas, tabs, semicolons or bars; every cell stays a text.
 
-    Nothing is guessed ("NA", "null" and "1.0" are texts), because a caption may say any of them.
+    Nothing is guessed ("NA", "null" and "1.0" are texts), because a caption may say any of them. Flickr8k.token.txt and
+    results_20130124.token of Flickr30k, which have no header, are recognised: ``IMAGE.jpg#NUMBER``, a tab, a caption.
 
     Raises:
         JudgeError: a quote that never ends; a row that is longer or shorter than the header; a doubled column name;
             too large.
     """
+    if _FLICKR.match(text):
+        named = (line.split("\t", 1) for line in text.splitlines() if line)
+        return [{"image": image.partition("#")[0], "caption": "".join(caption)} for image, *caption in named]
     first = text.partition("\n")[0]
     delimiter = max(_DELIMITERS, key=first.count)
     rows = text.count("\n")

@@ -10,6 +10,7 @@ from judge.evidence.builder import (
     Truth,
     check_names,
     join_names,
+    mend_without_words,
     mention_table,
 )
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions
@@ -35,5 +36,6 @@ __all__ = [
     "Truth",
     "check_names",
     "join_names",
+    "mend_without_words",
     "mention_table",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.corpus import Corpus, common_images, overlap
-from judge.corpus.labels import derive_labels
+from judge.corpus.labels import compare_labels, derive_labels
 from judge.corpus.products import ProductLabels
 from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
@@ -24,6 +24,7 @@ from judge.text.alignment import AlignmentName
 from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
+from judge.text.products import ProductLexicon
 from judge.text.unions import unlisted_tasks
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
@@ -98,6 +99,7 @@ class EvidenceBuilder:
         words: what reveals the attribute, and tasks.
         options: how captions become words.
         aligning: how the human side is made comparable.
+        least: where labels are derived, how many human captions of an image must name its class.
 
     Raises:
         JudgeError: no labels and no lexicon to derive them with.
@@ -110,6 +112,7 @@ class EvidenceBuilder:
         *,
         options: TextOptions = DEFAULT_TEXT,
         aligning: Aligning = DEFAULT_ALIGNING,
+        least: int = 1,
     ) -> None:
         self.corpus, self.options, self.aligning = corpus, options, aligning
         self._cache = VectorCache(aligning.vectors, self._vocabulary)
@@ -118,14 +121,30 @@ class EvidenceBuilder:
         self.mask = cache(partial(_mask, words))
         self.mentions = cache(partial(_mentions, words))
         self.named = cache(partial(_named, words))
-        labels = corpus.labels or self._derive_labels(words.attribute)
+        given = corpus.labels
+        labels = self._compare(given, words.attribute) if given else self._derive_labels(words.attribute, least)
         self.truth = Truth(labels, words, self._complete(corpus.tasks, words.tasks))
         self._built: dict[tuple[object, ...], Evidence] = {}
         # People's captions, by their images, and what was found out about them: mostly for all captioners alike.
         self._people: dict[tuple[str, ...], list[Row]] = {}
         self._known: dict[tuple[int, Hashable], Any] = {}
 
-    def _derive_labels(self, lexicon: Lexicon | None) -> Labels:
+    def _compare(self, labels: Labels, lexicon: Lexicon | None) -> Labels:
+        """Labels that were given beside what human captions name: of images that a captioner describes, if one does."""
+        if isinstance(labels, ProductLabels):
+            words = lexicon.parts if isinstance(lexicon, ProductLexicon) else [None] * len(labels.parts)
+            parts = tuple(self._compare(*pair) for pair in zip(labels.parts, words, strict=True))
+            return replace(labels, parts=parts, derived=any(part.derived for part in parts))
+        if lexicon is None or labels.derived:
+            return labels
+        human, described = self.corpus.human.by_image, {image for of in self.corpus.generated for image in of.by_image}
+        mentions = {
+            image: [lexicon.mentions(self._words(caption)) for caption in human[image]]
+            for image in human.keys() & labels.by_image.keys() & (described or human.keys())
+        }
+        return compare_labels(labels, mentions)
+
+    def _derive_labels(self, lexicon: Lexicon | None, least: int) -> Labels:
         """From human captions."""
         if lexicon is None:
             mend = "give --labels or --lexicon; check the spelling of --attribute"
@@ -134,7 +153,7 @@ class EvidenceBuilder:
             image: [self.mentions(self._words(caption), "attribute") for caption in captions]
             for image, captions in self.corpus.human.by_image.items()
         }
-        return derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes))
+        return derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes), least=least)
 
     def build(self, captioner: Captions, metric: Metric) -> Evidence:
         """Join, tokenise, mask and align the sides of ``captioner`` for ``metric``.
@@ -227,8 +246,8 @@ class EvidenceBuilder:
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
         if metric.prior == "P(a^)/P(T)" and self.truth.words.attribute is None:
             what = f"{metric.title} weighs captions by the class that they name, and no words of it are known"
-            mend = f"give --lexicon, or leave '{metric.name}' out"
-            raise JudgeError(what, where=f"attribute '{self.truth.labels.attribute}'", mend=mend)
+            where = f"attribute '{self.truth.labels.attribute}'"
+            raise JudgeError(what, where=where, mend=mend_without_words(metric))
         if metric.prior:
             check_names([*self.task_words.classes, *self.truth.labels.classes])
         spared = _spared(metric)
@@ -357,6 +376,12 @@ def _named(lexicons: Lexicons, words: Words, annotated: str) -> frozenset[str]:
     return lexicons.attribute.named(words, annotated) if lexicons.attribute else frozenset({annotated})
 
 
+def mend_without_words(metric: Metric) -> str:
+    """What to do where a metric needs the words of an attribute that has no lexicon."""
+    mend, other = "give a lexicon (a .yaml file) that has them", metric.name.removesuffix("-ta")
+    return mend if other == metric.name else f"{mend}, or measure A->T alone: {other}-at"
+
+
 def _spared(metric: Metric) -> frozenset[str]:
     """Tasks that the metric neither hides nor counts."""
     return frozenset() if metric.people_are_tasks else PEOPLE
@@ -415,7 +440,7 @@ def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, share
         (count, name), *others = rare
         also = "".join(f", '{other}' {number}" for number, other in others)
         what = f"class '{name}' of {labels.attribute} has {count} images{also}; {MINIMUM_IMAGES} of each are needed"
-        mend = "add labelled images, or leave such classes out of the labels"
+        mend = "add labelled images, or leave such classes out by their values in the labels (--label-drop)"
         if labelled[name] >= MINIMUM_IMAGES:
             what, mend = f"{what} ({shared()})", _SAME
         raise JudgeError(what, where=where, mend=mend)

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
-from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names
+from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
 from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
@@ -147,8 +147,7 @@ def _refuse(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, Co
     for metric, counted in wanted.items():
         if words is None and counted.needs_class_words:
             what = f"{metric.title} counts the classes that captions name, and no words of them are known"
-            mend = f"give --lexicon, or leave '{metric.name}' out"
-            raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend)
+            raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend_without_words(metric))
         for name in sorted({*counted.classes} - {*labels.classes}):
             mend = f"known: {', '.join(labels.classes)}"
             raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)

@@ -75,6 +75,7 @@ def _versions(jobs: Sequence[Job]) -> dict[str, str]:
 def describe_labels(labels: Labels) -> dict[str, Any]:
     """The entry "labels"; of several attributes also each of them, and images by class."""
     found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored), **_rule(labels)}
+    found["agreement"] = labels.agreement
     return found | (labels.describe() if isinstance(labels, ProductLabels) else {})
 
 

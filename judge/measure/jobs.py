@@ -60,7 +60,7 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; what cannot be counted.
     """
-    builder = EvidenceBuilder(corpus, lexicons, options=plan.text, aligning=plan.aligning)
+    builder = EvidenceBuilder(corpus, lexicons, options=plan.text, aligning=plan.aligning, least=plan.label_least)
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
     counted = [metric for metric in metrics if metric.counted]
     folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0

@@ -48,6 +48,7 @@ class Plan:
         folds: of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
         text: how captions become words.
+        label_least: where labels are derived, how many human captions must name the class.
         models: captioner -> the checkpoint that wrote its captions, where known: the judge "self".
         aligning: how the human side is made comparable.
         prior: how frequencies of sets of tasks are counted (DBAC, DPAC).
@@ -68,6 +69,7 @@ class Plan:
     folds: int = 10
     first_seed: int = 0
     text: TextOptions = field(default_factory=TextOptions)
+    label_least: int = 1
     models: Mapping[str, str] = field(default_factory=dict)
     aligning: Aligning = field(default_factory=Aligning)
     prior: PriorForm = "joint"

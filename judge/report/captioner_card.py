@@ -61,8 +61,8 @@ def captioner_card(saved: SavedRun) -> str:
 
 def _labels(labels: Mapping[str, Any]) -> str:
     """Where labels are from; folders of one's own mean nothing to others."""
-    if labels["derived"]:
-        return f"derived: {labels['source']}"
+    if labels["source"].startswith("derived: "):
+        return str(labels["source"])
     return "; ".join(Path(source).name for source in str(labels["source"]).split("; "))
 
 

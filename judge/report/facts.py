@@ -9,7 +9,7 @@ import pandas as pd
 
 from judge.measure import Result
 from judge.metrics import find_metric
-from judge.report.notes import left_out_of
+from judge.report.notes import labels_left_out, left_out_of
 from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, names
 from judge.statistics.contributions import judged_rows
 from judge.statistics.summary import DEFAULT
@@ -178,6 +178,7 @@ def left_table(run: Mapping[str, Any]) -> Table[LeftOut]:
         for name, entry in run["captioners"].items()
         for reason, count in left_out_of(entry).items()
     ]
+    rows += [LeftOut("labels", f"no class: {why}", count) for why, count in labels_left_out(run["labels"]).items()]
     columns: tuple[Column[LeftOut], ...] = (
         names("captioner", lambda row: row.captioner),
         names("reason", lambda row: row.reason),

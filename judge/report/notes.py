@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from judge.errors import some
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.metrics.scores import SCORES
@@ -25,9 +26,28 @@ def summary_lines(result: Result) -> list[str]:
     return [
         _protocol(result),
         *_scope(result),
-        f"{holm}Left out: {_left_out(result.run)}.",
+        f"{_classes(result.run)} {holm}Left out: {_left_out(result.run)}.",
         *([" ".join(more)] if (more := list(_to_know(result))) else []),
     ]
+
+
+def _classes(run: Mapping[str, Any]) -> str:
+    """Images of each class (where captioners differ the fewest and the most), and labels without one."""
+    entries = [entry["images"] for entry in run["captioners"].values()]
+    shown = []
+    for name in dict.fromkeys(name for of in entries for name in of):
+        fewest, *more = sorted({of.get(name, 0) for of in entries})
+        shown.append(f"{fewest:,}{f' to {more[-1]:,}' if more else ''} {name}")
+    without = "" if run["labels"]["source"].startswith("derived: ") else _counted(labels_left_out(run["labels"]))
+    return f"Images: {some(shown, 12)}." + (f" Labels without a class: {without}." if without else "")
+
+
+def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
+    """Why images of the label file have no class -> how many: the value that says so, or a vote without a winner."""
+    found = {value or "empty": number for value, number in labels["ignored"].items()}
+    for name, of in labels.get("attributes", {"": labels}).items():
+        found |= {f"{name} tied votes".strip(): ties} if (ties := of.get("votes", {}).get("ties")) else {}
+    return found
 
 
 # How reasons end that leave out single captions; others leave out images, or begin with "tasks".
@@ -56,6 +76,10 @@ def _to_know(result: Result) -> Iterator[str]:
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
+        for of in labels.get("attributes", {"": labels}).values():
+            if of["derived"] and (found := of.get("agreement")):
+                share = f"for {found['repeats']:.1%} of its images"
+                yield f"{of['source']} repeats what human captions name most often {share}."
     if len({bool(row.counted) for row in metrics}) == 2:
         yield "Counted metrics: amplification is the published value less the chance level."
     if any(row.prior == OF_NAMED for row in metrics):
@@ -116,8 +140,8 @@ def _method(result: Result) -> Iterator[str]:
         yield f"Labels{whose} {'DERIVED' if of['derived'] else 'from'}: {of['source'].removeprefix('derived: ')}."
     for name, classes in labels.get("unnamed", {}).items():
         yield f"Classes of {name} are the values of its labels, as no lexicon names them: {', '.join(classes)}."
-    if labels["ignored"]:
-        yield f"Labels left out: {_counted({value or 'empty': n for value, n in labels['ignored'].items()})}."
+    if left_out := labels_left_out(labels):
+        yield f"Images of the labels without a class: {_counted(left_out)}."
     for of in labels.get("attributes", {"": labels}).values():
         yield from _votes(of.get("votes", {}))
 
@@ -126,9 +150,9 @@ def _votes(votes: Mapping[str, int]) -> Iterator[str]:
     """What was done where images, or people's captions, have labels that differ."""
     if "ties" in votes:
         yield (
-            f"Labels vote: of {votes['labels']:,} labels the most frequent one of an image is its class; in "
-            f"{votes['unanimous']:,} images all agree, in {votes['decided']:,} one is more frequent than any "
-            f"other; {votes['ties']:,} without such a one are left out."
+            f"Labels vote: of {votes['labels']:,} labels the most frequent one of an image is its class; a label that "
+            f"names no class counts as a vote. In {votes['unanimous']:,} images all votes agree, in "
+            f"{votes['decided']:,} one class is more frequent than any other vote, {votes['ties']:,} are tied."
         )
     if "own captions" in votes:
         kept, others = votes["own captions"], votes["other captions"]

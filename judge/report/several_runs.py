@@ -24,7 +24,7 @@ _SAME = ("attribute", "protocol", "folds", "seeds", "lexicon")
 _MAY_DIFFER = {
     "human", "captions", "models", "labels", "objects", "images", "instances", "out", "features", "checkpoints",
     "cache", "id_column", "label_column", "label_values", "object_column", "object_id_column", "columns", "split",
-    "where", "label_rule", "own_captions",
+    "where", "label_rule", "label_drop", "label_least", "own_captions",
     "several", "metrics", "judge", "quality", "human_scores", "chance", "refits", "level", "resamples", "folds",
     "seeds", "seed", "lexicon", "workers", "micro_batch", "caption_batch", "sharing", "trust_weights", "max_pixels",
 }  # fmt: skip

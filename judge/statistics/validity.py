@@ -13,12 +13,14 @@ from typing import Any
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Summary
 
-# Standard errors by which the judge of human captions must beat chance.
+# Standard errors by which the judge of human captions, and the agreement of labels, must beat chance.
 _BEYOND_CHANCE = 2.0
 # A product of probabilities that is smaller may have lost its digits, or be 0, in float64.
 _LEAST = 1e-290
 # Captions that name the attribute: fewer than this share, where people name it ten times as often, are near none.
 _SILENT, _RATIO = 0.02, 10
+# Images from which labels are compared with what human captions name, and the kappa that they must exceed.
+_COMPARED, _KAPPA = 30, 0.1
 
 
 def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
@@ -84,5 +86,19 @@ def _vanishes(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         yield f"a score is 0 or too small to compute with (human {row.human:.3g}, generated {row.generated:.3g})"
 
 
+def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Labels that have nothing to do with what human captions name, as if they were shuffled or of other images.
+
+    Without agreement Cohen's kappa has a standard error of about 1 / sqrt(images), or less (Fleiss et al., 1969).
+    """
+    labels = run.get("labels", {})
+    for name, of in labels.get("attributes", {run.get("attribute"): labels}).items():
+        images, kappa = (of.get("agreement") or {}).get("images", 0), (of.get("agreement") or {}).get("kappa")
+        if images >= _COMPARED and kappa is not None and kappa <= max(_KAPPA, _BEYOND_CHANCE / math.sqrt(images)):
+            share = f"kappa {kappa:.2f} over {images:,} images"
+            yield f"labels of {name} do not agree with what human captions name ({share})"
+
+
 # In order: the first reason found is shown.
-_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (_names_nothing, _at_chance, _vanishes)
+_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...]
+_CHECKS = (_unlike_captions, _names_nothing, _at_chance, _vanishes)

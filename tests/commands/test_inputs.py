@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import done_well, inputs_of, judge, refusal
+from helpers import done_well, fault_of, inputs_of, judge, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.commands.evaluate import evaluate
+from judge.corpus import Corpus
 from judge.corpus.columns import CAPTIONS, wanted_columns
+from judge.errors import JudgeError
 
 FEW = ["--resamples", 100, "--refits", 0, "--chance", 0, "--folds", 2, "--workers", 1]
 COUNTED = ["--metrics", "error", "--resamples", 100]
@@ -130,6 +135,42 @@ def test_what_is_left_out(files: WorldFiles, tmp_path: Path) -> None:
     assert "Left out: 12 images (mostly human captions only), 1 caption (generated captions empty)." in " ".join(
         done.stdout.split()
     )
+
+
+def test_labels_that_nothing_agrees_with(files: WorldFiles, tmp_path: Path) -> None:
+    """Labels that repeat captions are called derived; shuffled ones void every row, counted ones too."""
+    with files.labels.open(encoding="utf-8") as file:
+        rows = list(csv.reader(file))[1:]
+    given = {"human": files.human, "captions": files.captions["much"]}
+    settings: dict[str, Any] = {"metrics": ["ba", "error"], "resamples": 100, "workers": 1}
+    mixed = [name for _, name in rows[1::2]] + [name for _, name in rows[::2]]
+    shuffled = dict(zip([image for image, _ in rows], random.Random(7).sample(mixed, len(mixed)), strict=True))
+    found = evaluate(Corpus.read(**given, labels=shuffled, attribute="gender"), **settings)
+    assert abs(found.run["labels"]["agreement"]["kappa"]) < 0.2
+    assert {one.verdict for one in found.conclusions() if one.p_holm is not None} == {"no verdict"}
+    assert all(
+        "labels of gender do not agree with what human captions name (kappa " in why for why in found.void.values()
+    )
+    table(tmp_path / "votes.csv", ["image_id", "gender"], [(i, of) for i, own in rows for of in (own, "unsure", own)])
+    out = ["--label-rule", "majority", *COUNTED, "--out", tmp_path / "run"]
+    done = done_well("evaluate", *inputs_of(files, "much")[:-1], tmp_path / "votes.csv", *out)
+    classes = Counter(name for _, name in rows)
+    assert f"Images: {classes['female']} female, {classes['male']} male." in done.stdout
+
+
+def test_labels_of_another_attribute(files: WorldFiles) -> None:
+    """In Python: the race of each image, in memory; and what is said where the corpus is of another attribute."""
+    rows = files.labels.read_text(encoding="utf-8").split()[1:]
+    race = {line.split(",")[0]: ("Black", "White", "?")[number % 3] for number, line in enumerate(rows)}
+    given = {"human": files.human, "captions": files.captions["much"], "labels": race}
+    found = evaluate(Corpus.read(**given, attribute="race"), attribute="race", metrics="sc", workers=1)
+    assert found.run["captioners"]["much"]["images"] == {"Black": 20, "White": 20}
+    assert found.run["labels"]["ignored"] == {"?": 20}
+    assert found.run["labels"]["agreement"] is None
+    line = fault_of(evaluate, Corpus.read(**given, attribute="race"), metrics="dbac")
+    assert line.endswith("or measure A->T alone: dbac-at.")
+    with pytest.raises(JudgeError, match="there are no labels, and the attribute is 'race'"):
+        Corpus.read(**given | {"labels": None}, attribute="race")
 
 
 def test_faults_of_options(files: WorldFiles) -> None:

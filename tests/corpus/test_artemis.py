@@ -27,6 +27,7 @@ from judge.text.lexicon import load_lexicon
 EMOTION = load_lexicon("emotion")
 MAJORITY = LabelOptions("majority")
 read_emotions = partial(read_labels, attribute="emotion", lexicon=EMOTION, options=MAJORITY)
+SPELL = "--label-value CLASS=VALUE."
 fault = partial(helpers.fault, read=read_emotions)
 
 # As released: a quoted utterance, a title of letters beyond ASCII; a tie, and one of each way to agree.
@@ -78,16 +79,30 @@ def test_labels_that_differ_are_refused_unless_they_vote(write: Write) -> None:
         "Keep one of the two, or have them vote with --label-rule majority."
     )
     tie = "id,emotion\n1,awe\n1,fear\n2,\n"
-    assert fault(write(tie)) == "no image has a label of emotion ('' 1x). Check the column."
+    assert (
+        fault(write(tie)) == f"no image has a label of emotion ('' 1x). Check the column, or name the classes: {SPELL}"
+    )
     assert fault(write("id,emotion\n1,awe\n1,fear\n")).startswith("no image has a label of emotion (1 ties).")
 
 
-def test_any_attribute_may_vote(write: Write) -> None:
-    rows = "1,Male", "1,Female", "1,Male", "1,Unsure", "1,Unsure", "2,Female", "3,Male", "3,Female"
+def test_a_vote_for_no_class_counts(write: Write) -> None:
+    """Image by image: two of five for each, one alone, a tie, one of three for a class, two of three for it."""
+    votes = {1: "MFMUU", 2: "F", 3: "MF", 4: "UUF", 5: "FUF", 6: "U?U", 7: "U?FFF"}
+    values = {"M": "Male", "F": "Female", "U": "Unsure", "?": "can't tell"}
+    rows = [f"{image},{values[vote]}" for image, of in votes.items() for vote in of]
     path = write("\n".join(["id,bb_gender", *rows]))
     found = read_labels(path, lexicon=load_lexicon("gender"), options=MAJORITY)
-    assert (found.by_image, found.ignored) == ({"1": "male", "2": "female"}, {"Unsure": 2})
-    assert found.votes == {"labels": 6, "unanimous": 1, "decided": 1, "ties": 1}
+    assert found.by_image == {"2": "female", "5": "female", "7": "female"}
+    assert found.ignored == {"Unsure": 2}
+    assert found.votes == {"labels": len(rows), "unanimous": 1, "decided": 2, "ties": 2}
+    assert fault(path, attribute="gender", lexicon=load_lexicon("gender"), options=LabelOptions()).startswith(
+        "record 2: image '1' is 'female' here and 'male' in record 1."
+    )
+    path = write("id,bb_gender\n4,Unsure\n4,\n5,f\n4,Female\n")
+    assert fault(path, attribute="gender", lexicon=load_lexicon("gender"), options=LabelOptions()) == (
+        "record 4: image '4' is 'female' here and 'Unsure' in record 1. "
+        "Keep one of the two, or have them vote with --label-rule majority."
+    )
 
 
 def test_what_preprocessing_makes(write: Write) -> None:

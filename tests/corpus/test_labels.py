@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import helpers
 import pandas as pd
@@ -13,12 +14,14 @@ import pytest
 from helpers import Write, table_bytes
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
 
-from judge.corpus.labels import derive_labels, read_labels
+from judge.corpus.labels import LabelOptions, compare_labels, derive_labels, read_labels
 from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
+from judge.types import Labels
 
 FEMALE, MALE, NONE = frozenset({"female"}), frozenset({"male"}), frozenset[str]()
 GENDER = load_lexicon("gender")
@@ -110,11 +113,79 @@ def test_spellings(write: Write) -> None:
     labels = read_labels(path, spellings={"mixed": ["Both"]})
     assert labels.by_image == {"1": "Frau", "2": "Mann", "3": "mixed"}
     assert labels.classes == ("Frau", "Mann", "mixed")
-    known = "Known classes: female, male; mend it, or say which it is: --label-value CLASS=Frau."
+    known = "Known classes: female, male; mend it, or say which it is: --label-value CLASS=Frau, or that it is none: "
+    known += "--label-drop Frau."
     assert fault(path, lexicon=GENDER) == f"record 1, field 'gender': unknown label 'Frau'. {known}"
     assert fault(path, lexicon=GENDER, spellings={"man": ["Mann"]}).startswith("'man' is no class of gender.")
     message = "'x' is given as a spelling of 'male' and of 'female'. Keep one of the two."
     assert fault(path, lexicon=GENDER, spellings={"male": ["x"], "female": ["x"]}) == message
+
+
+NO_CLASS = [
+    "Neutral",
+    "?",
+    "cannot tell",
+    "Can\u2019t tell",
+    "N/A",
+    "n.a.",
+    " Unknown",
+    "not-sure",
+    "-",
+    "<unk>",
+    "BOTH",
+]
+
+
+def test_values_that_mean_no_class(write: Write) -> None:
+    rows = [{"id": number, "gender": value} for number, value in enumerate([*NO_CLASS, "f", "m"])]
+    for lexicon in (GENDER, None):
+        labels = read_labels(write(rows), lexicon=lexicon)
+        assert labels.by_image.keys() == {str(len(NO_CLASS)), str(len(NO_CLASS) + 1)}
+        assert labels.ignored == dict.fromkeys(map(str.strip, NO_CLASS), 1)
+    # Words of a lexicon, and what the user says, come first. "Other" is a class of race.
+    emotion = read_labels(write("id,emotion\n1,other\n2,awe\n"), attribute="emotion", lexicon=load_lexicon("emotion"))
+    assert emotion.by_image == {"1": "something else", "2": "awe"}
+    assert read_labels(write("id,race\n1,Other\n2,Neutral\n"), attribute="race").classes == ("Other",)
+    spelled = read_labels(write("id,race\n1,Other\n2,Neutral\n"), attribute="race", spellings={"Neutral": ["neutral"]})
+    assert spelled.classes == ("Neutral", "Other")
+
+
+def test_values_that_the_user_drops(write: Write) -> None:
+    path = write("id,race\n1,White\n2,Black\n3,ASIAN\n4,Black\n5,?\n")
+    drop = partial(read_labels, path, attribute="race")
+    found = drop(options=LabelOptions(drop=("asian",)))
+    assert (found.by_image, found.ignored) == ({"1": "White", "2": "Black", "4": "Black"}, {"ASIAN": 1, "?": 1})
+    # Of all classes that are named no other one is left.
+    assert drop(spellings={"White": ["White"], "Black": ["Black"]}) == found
+    assert drop(spellings={"pale": ["White"]}).classes == ("ASIAN", "Black", "pale")
+    of_gender = write("id,gender\n1,Frau\n2,Mann\n3,Kind\n4,7\n5,w\n")
+    named = read_labels(of_gender, lexicon=GENDER, spellings={"female": ["Frau"], "male": ["Mann"]})
+    assert (named.by_image, named.ignored) == ({"1": "female", "2": "male", "5": "female"}, {"Kind": 1, "7": 1})
+    path = write("id,race\n1,White\n2,Black\n3,ASIAN\n")
+    spelled = {"pale": ["White"]}
+    wrong = fault(path, attribute="race", options=LabelOptions(drop=("Asain",)))
+    assert wrong == "no label 'Asain', which is given as a value to drop. Labels there: asian, black, white."
+    both = fault(path, attribute="race", options=LabelOptions(drop=("white",)), spellings=spelled)
+    assert both == "'White' is given as a spelling of 'no class' and of 'pale'. Keep one of the two."
+
+
+def test_labels_in_memory(write: Write) -> None:
+    """As from a file, ids included; a series may hold an image twice."""
+    rows = [
+        {"image_id": image, "gender": label} for image, label in [(42, "F"), ("000000000043.jpg", "m"), (44.0, None)]
+    ]
+    frame = pd.DataFrame(rows)
+    given: list[Any] = [{42: "F", "43": "m", "44.jpg": ""}, rows, frame, frame.set_index("image_id")]
+    for table in [*given, frame.set_index("image_id")["gender"]]:
+        labels = read_labels(table, lexicon=GENDER)
+        assert (labels.by_image, labels.ignored) == ({"42": "female", "43": "male"}, {"": 1})
+    votes = pd.Series(["f", "f", "m"], index=[1, 1, "0001"])
+    assert read_labels(votes, lexicon=GENDER, options=LabelOptions("majority")).by_image == {"1": "female"}
+    faults = {"labels in memory, record 1: image id is null": {None: "f"}}
+    faults["labels in memory, record 3 ('000000000001'): image '1' is 'male'"] = {1: "f", 2: "f", "000000000001": "m"}
+    faults["labels in memory: is a number, not a table"] = 5  # type: ignore[assignment]
+    for message, table in faults.items():
+        assert message.split(":")[-1] in helpers.fault_of(read_labels, table, lexicon=GENDER)
 
 
 def test_values_that_differ_in_case_only_or_are_null(write: Write) -> None:
@@ -128,6 +199,7 @@ def test_values_that_differ_in_case_only_or_are_null(write: Write) -> None:
 SHAPE = "JSON of the wrong shape (an object). Give a table, a list of records or {image: label}."
 KEEP = "image '7' is 'female' here and 'male' in record 1. "
 KEEP += "Keep one of the two, or have them vote with --label-rule majority."
+NAME = "Check the column, or name the classes: --label-value CLASS=VALUE."
 MEND = "Give the record a number or a file name."
 
 
@@ -139,7 +211,7 @@ MEND = "Give the record a number or a file name."
         ([{"id": 1, "gender": "m"}, {"gender": "f"}], f"record 2: image id is missing. {MEND}"),
         ([{"id": 1, "gender": True}], "record 1, field 'gender': label is true. Write the name of the class."),
         ([{"id": 1, "gender": ["m"]}], "record 1, field 'gender': label is a list. Write the name of the class."),
-        ("id,gender\n1,Both\n2,\n3,Both\n", "no image has a label of gender ('Both' 2x, '' 1x). Check the column."),
+        ("id,gender\n1,Both\n2,\n3,Both\n", f"no image has a label of gender ('Both' 2x, '' 1x). {NAME}"),
         ("{}", SHAPE),
         ({"1": {"gender": "m"}}, SHAPE),
         ({" ": "m"}, f"record 1 (' '): image id is empty. {MEND}"),
@@ -161,6 +233,33 @@ def test_rule() -> None:
         "derived: an image has class k of gender when at least one of its human captions mentions a word of k "
         "and none mentions a word of another class"
     )
+
+
+def test_how_many_captions_must_name_the_class() -> None:
+    mentions = {"one": [MALE, NONE], "two": [MALE, NONE, MALE], "both": [MALE, MALE, FEMALE], "none": [NONE]}
+    labels = derive_labels(mentions, attribute="gender", classes=["male", "female"], least=2)
+    assert labels.by_image == {"two": "male"}
+    fewer = "a class named by fewer than 2 captions"
+    assert labels.ignored == {fewer: 1, "several classes named": 1, "no class named": 1}
+    assert "at least 2 of its human captions mention a word of k" in labels.source
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 60])
+def test_labels_beside_what_captions_name(wrong: int) -> None:
+    """A fifth of the images names no class or both; kappa is that of scikit-learn."""
+    named = [MALE, FEMALE, MALE, NONE, MALE | FEMALE] * 60
+    mentions = {str(image): [of, NONE] for image, of in enumerate(named)}
+    one = {image: next(iter(of[0])) for image, of in mentions.items() if len(of[0]) == 1}
+    given = {image: "male" if rank < wrong else label for rank, (image, label) in enumerate(sorted(one.items()))}
+    labels = compare_labels(Labels("gender", ("female", "male"), given, "x.csv"), mentions)
+    same = sum(given[image] == one[image] for image in one) / len(one)
+    assert labels.agreement is not None
+    expected = {"images": 180, "agree": same, "kappa": cohen_kappa_score(list(given.values()), [one[i] for i in given])}
+    assert labels.agreement == pytest.approx(expected | {"repeats": same})
+    assert labels.derived is (wrong < 2)
+    # Annotators also know the class of images whose captions name none.
+    known = Labels("gender", ("female", "male"), given | dict.fromkeys(mentions.keys() - one, "male"), "x.csv")
+    assert not compare_labels(known, mentions).derived
 
 
 CLASSES = ("a", "b", "c")

@@ -28,6 +28,36 @@ def test_karpathy_splits_and_file_names(write: Write) -> None:
     assert read_captions(path, side="human").by_image == {"10": ("a dog", "a cat"), "11": ("a cow",)}
     assert read_captions(path, ReadOptions(split="test"), side="human").by_image == {"10": ("a dog", "a cat")}
     assert fault(path, split="val") == "no captions of split 'val'. Splits in the file: restval, test."
+    assert fault(path, split="test,val") == "no captions of split 'val'. Splits in the file: restval, test."
+    images.append({"filename": "12.jpg", "split": "train", "sentences": [{"raw": "a man"}]})
+    path = write({"images": images})
+    both = read_captions(path, ReadOptions(split="train,restval"), side="human")
+    assert (both.by_image, both.notes) == ({"11": ("a cow",), "12": ("a man",)}, ())
+    (hint,) = read_captions(path, ReadOptions(split="train"), side="human").notes
+    assert hint.endswith(
+        "has 1 images of split restval, which belong to Karpathy's training set and are left out: "
+        "give --split train,restval"
+    )
+
+
+def test_wrapped_results_and_lists_of_records(write: Write) -> None:
+    records = [{"image_id": 42, "caption": "a man"}, {"image_id": "43.jpg", "caption": "a dog"}]
+    found = {"42": ("a man",), "43": ("a dog",)}
+    for content in ({"model": "blip", "results": records}, {"info": {"beams": 3}, "annotation": records}):
+        assert read_captions(write(content), side="generated").by_image == found
+    cider = {"42": [{"caption": "a man"}], "000043": [{"image_id": 43, "id": 7, "caption": "a dog"}]}
+    assert read_captions(write(cider), side="human").by_image == found
+    assert read_captions(write({"42": cider["42"]}), side="generated").by_image == {"42": ("a man",)}
+
+
+def test_flickr(write: Write) -> None:
+    tokens = '10_a.jpg#0\tA man, "Bob" .\n10_a.jpg#1\tTwo\tdogs .\n11_b.jpg#0\tA cow .\n'
+    found = read_captions(write(tokens), side="human").by_image
+    assert found == {"10_a": ('A man, "Bob" .', "Two\tdogs ."), "11_b": ("A cow .",)}
+    bars = write("image_name| comment_number| comment\n10.jpg| 0| A man, here .\n10.jpg| 1| Two dogs .\n")
+    assert "--column caption=NAME" in fault(bars, "human")
+    options = ReadOptions(columns={"caption": "comment"})
+    assert read_captions(bars, options, side="human").by_image == {"10": (" A man, here .", " Two dogs .")}
 
 
 def test_lmms_eval(write: Write) -> None:

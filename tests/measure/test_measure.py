@@ -219,7 +219,10 @@ def test_a_corpus_leaves_no_room_for_reading_it_again(corpus: Corpus) -> None:
         with pytest.raises(JudgeError, match=f"'{name}' is for files, and a corpus is given"):
             evaluate(corpus, metrics="dbac", **{name: file})
     skin = replace(corpus, labels=replace(corpus.labels, attribute="skin"))
-    with pytest.raises(JudgeError, match="labels are of 'skin', not of 'gender'"):
+    for name, reader in (("split", "ReadOptions"), ("label_rule", "read_labels"), ("object_column", "read_tasks")):
+        with pytest.raises(JudgeError, match=rf"Give {name} to .*{reader}"):
+            evaluate(corpus, **{name: "one"})
+    with pytest.raises(JudgeError, match=r"'skin', not of 'gender'\. Read .*Corpus.read\(.*attribute='gender'\)"):
         evaluate(skin, attribute="gender")
     result = evaluate(skin, metrics="sc", **QUICK)
     assert (result.run["attribute"], result.run["lexicon"]) == ("skin", None)
