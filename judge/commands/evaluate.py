@@ -348,18 +348,13 @@ def make_plan(config: RunConfig) -> Plan:
 
 
 def with_precision(config: S) -> S:
-    """The settings with the precision that "auto", or the launch, stands for: it decides numbers, and is written down.
-
-    What neither names is float32.
-    """
-    found: str | None = config.precision
+    """The settings with the precision that "auto" or the launch stands for: it decides numbers, and is written down."""
+    found: str = config.precision or launch_precision()
     if found == "auto":
         from judge.training.precision import find_precision
 
         found = in_main_process(find_precision)
-    elif found is None and launch_precision() != "no":
-        found = launch_precision()
-    return config.model_copy(update={"precision": found})
+    return config.model_copy(update={"precision": found}) if config.precision or found != "no" else config
 
 
 def make_setup(config: RunConfig) -> TrainingSetup:

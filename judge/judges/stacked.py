@@ -130,8 +130,7 @@ class StackedRecurrent(nn.Module):
         for place, layer in enumerate(self.parts.head):
             if isinstance(layer, nn.Linear):
                 weight, bias = (self.get_parameter(f"head_{place}_{name}") for name in ("weight", "bias"))
-                exact = isinstance(layer, OutputLayer)
-                with without_autocast(states.device.type) if exact else nullcontext():
+                with without_autocast(states.device.type) if isinstance(layer, OutputLayer) else nullcontext():
                     states = torch.baddbmm(bias[:, None], states.to(bias.dtype), weight.transpose(1, 2))
             else:
                 states = dropout(states, places, layer.p) if isinstance(layer, nn.Dropout) else layer(states)

@@ -40,7 +40,6 @@ class Metric:
         people_are_tasks: whether what a caption calls people ("a surfer", "a child") is a task too: masked, guessed and
             counted among the tasks that it names.
         counted: how, where no judge is asked; None where one is.
-        family: what the rows of both directions of one metric are called together; "" for metrics without.
     """
 
     name: str
@@ -61,7 +60,6 @@ class Metric:
     aggregate: Literal["mean", "best"] = "mean"
     people_are_tasks: bool = False
     counted: CountedMetric | None = None
-    family: str = ""
 
     @property
     def evidence(self) -> tuple[object, ...]:

@@ -13,9 +13,7 @@ from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.row import Metric
 
 
-def _counted(
-    name: str, title: str, counted: CountedMetric, reference: str, variant: str, *, family: str = ""
-) -> Metric:
+def _counted(name: str, title: str, counted: CountedMetric, reference: str, variant: str) -> Metric:
     """A row that asks no judge."""
     return Metric(
         name,
@@ -31,7 +29,6 @@ def _counted(
         variant=variant,
         balanced=False,
         counted=counted,
-        family=family,
     )
 
 
@@ -76,7 +73,6 @@ _DBAC_AT = Metric(
     prior="P(t)/P(a)",
     head=3,
     balanced=False,
-    family="DBAC",
 )
 _DPAC_AT = replace(
     _DBAC_AT,
@@ -89,7 +85,6 @@ _DPAC_AT = replace(
     holdout=(0.2, 0.1),
     head=5,
     aggregate="best",
-    family="DPAC",
 )
 _DBA = "wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2"
 _MULTI = "zhao2023men, section 3"
@@ -181,7 +176,6 @@ METRICS: dict[str, Metric] = {
             Dba(),
             _DBA,
             "objects (but people) that captions name against those that people's captions name, by annotated class",
-            family="DBA",
         ),
         _counted(
             "dba-g",
@@ -190,23 +184,14 @@ METRICS: dict[str, Metric] = {
             _DBA,
             "classes that captions name against annotated ones, by objects (but people) that images show; "
             "captions that name none or several are left out",
-            family="DBA",
         ),
-        _counted(
-            "multi-at",
-            "Multi A->T",
-            Multi(),
-            _MULTI,
-            "mean size over all sets of objects; captions as in DBA_O",
-            family="Multi",
-        ),
+        _counted("multi-at", "Multi A->T", Multi(), _MULTI, "mean size over all sets of objects; captions as in DBA_O"),
         _counted(
             "multi-ta",
             "Multi T->A",
             Multi(direction="T->A", against="annotation"),
             _MULTI,
             "mean size over all sets of objects; captions as in DBA_G",
-            family="Multi",
         ),
         _counted(
             "dpa-at",
@@ -214,7 +199,6 @@ METRICS: dict[str, Metric] = {
             Dpa(),
             "tokas2024making",
             "the best guess of an object, by class, from counts; captions as in DBA_O",
-            family="DPA",
         ),
         _counted(
             "dpa-ta",
@@ -222,7 +206,6 @@ METRICS: dict[str, Metric] = {
             Dpa(direction="T->A", against="annotation"),
             "tokas2024making",
             "the best guess of a class, by object, from counts; captions as in DBA_G",
-            family="DPA",
         ),
         _counted(
             "ratio",

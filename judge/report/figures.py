@@ -16,6 +16,7 @@ import numpy as np
 
 from judge.measure import Result
 from judge.metrics import Metric
+from judge.metrics.names import FAMILIES
 from judge.metrics.scores import SCORES
 from judge.report.plots import (
     BASES,
@@ -255,16 +256,19 @@ def _judges(metric: Metric, rows: Sequence[Summary]) -> Figure:
 
 def _directions(result: Result) -> Iterator[Drawing]:
     """Of metrics of two directions, one against the other."""
-    pairs: dict[tuple[str, str], dict[str, list[Summary]]] = {}
+    families = {name: family for family, names in FAMILIES.items() for name in names}
+    pairs: dict[tuple[str | None, str, str], dict[str, list[Summary]]] = {}
     for metric, rows in _by_metric(result):
-        if metric.direction and metric.family:
-            for row in rows:
-                pairs.setdefault((metric.family, row.judge), {}).setdefault(metric.direction, []).append(row)
-    for (family, judge), found in pairs.items():
+        name, _, variant = metric.name.partition(":")
+        for row in rows if metric.direction else ():
+            key = families.get(name), variant, row.judge
+            pairs.setdefault(key, {}).setdefault(str(metric.direction), []).append(row)
+    for (_, _, judge), found in pairs.items():
         if len(found) == 2:
             rows = [row for of in found.values() for row in of]
             name = f"directions-{rows[0].metric.name}-{judge}"
-            title = f"{family}{'' if rows[0].metric.counted else f' ({judge})'}: both directions"
+            both = " and ".join(of[0].metric.title for of in found.values())
+            title = both if rows[0].metric.counted else f"{both} ({judge})"
             yield Drawing(
                 name,
                 "directions",

@@ -8,11 +8,11 @@ from datetime import timedelta
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType, InitProcessGroupKwargs, parse_flag_from_env
+from accelerate.utils import DistributedType, InitProcessGroupKwargs
 
 from judge.errors import JudgeError
 from judge.training.sharding import is_asked_for
-from judge.utils.launch import launch_precision, promised
+from judge.utils.launch import computes_on, launch_precision, promised
 
 _SHARDS = "use scripts/configs/fsdp.yaml, which shards weights"
 # What a launch may ask for and judges do not have: variable, the value that does not ask, what it is, what to do.
@@ -73,12 +73,6 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
         mend += "or ask for --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)"
         raise JudgeError(what, where="accelerate launch", mend=mend)
     return accelerator
-
-
-def computes_on() -> str:
-    """The type of the device that Accelerate takes: "cpu" also where a launch asks for that beside a GPU."""
-    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return "cpu" if here is None or parse_flag_from_env("ACCELERATE_USE_CPU") else here.type
 
 
 def repeat_exactly() -> None:

@@ -24,7 +24,7 @@ from judge.training.store import load_batch, store_batch
 from judge.training.telling import Reporter, listening, note_damaged
 from judge.types import Predictions, Progress
 from judge.utils.kept import telling
-from judge.utils.launch import launched, promised
+from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
 
 # Refits of the same captions that travel to a worker together.
@@ -223,9 +223,4 @@ def _default_workers(batches: Sequence[Batch]) -> int:
     recipes = [batch[0][0].judge.recipe for batch in batches]
     if any(recipe is not None and recipe.sharing == "data" for recipe in recipes):
         return 1
-    if any(recipes):
-        from judge.training.accelerator import computes_on
-
-        if computes_on() != "cpu":
-            return 1
-    return usable_cores()
+    return 1 if any(recipes) and computes_on() != "cpu" else usable_cores()

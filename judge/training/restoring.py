@@ -13,7 +13,7 @@ from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Materials
 from judge.masking.hidden import HiddenPictures
-from judge.training.accelerator import computes_on, make_accelerator
+from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import save_weights
 from judge.training.feature_store import FeatureStore
 from judge.training.member import Member
@@ -22,6 +22,7 @@ from judge.training.precompute import precompute
 from judge.training.saved import Saved, describe_features
 from judge.training.trainer import Trainer
 from judge.types import Progress, Sample
+from judge.utils.launch import computes_on
 
 
 def open_network(

@@ -15,7 +15,7 @@ from judge.judges import NOTHING, Blueprint, Materials, Recipe, Sharing
 from judge.training.member import Member, one_by_one
 from judge.training.telling import Hear
 from judge.types import Progress, Sample
-from judge.utils.launch import launch_precision, promised
+from judge.utils.launch import computes_on, launch_precision, promised
 
 if TYPE_CHECKING:
     from judge.training.precompute import Precomputed
@@ -113,7 +113,7 @@ class TrainingSetup:
             return False
         if recipe is None or recipe.warmup or recipe.decay or recipe.clip is not None:
             return False
-        return _device() != "cpu" if self.stack is None else self.stack
+        return computes_on() != "cpu" if self.stack is None else self.stack
 
 
 def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
@@ -164,7 +164,7 @@ def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
     """Precision, device and, where processes train one judge together, their number, and their threads on CPUs."""
     import torch
 
-    precision, device = _precision(setup) or "no", _device()
+    precision, device = _precision(setup) or "no", computes_on()
     if setup.sharing_of(member.judge) == "members":
         # Dropout is drawn otherwise, and products may be added up in another order.
         return precision, device, "stacked" if setup.stacks(member.judge) else "whole"
@@ -176,12 +176,6 @@ def _precision(setup: TrainingSetup) -> str | None:
     """Of products, whoever asked for it: the settings or the launch; None for float32."""
     found = setup.mixed_precision or launch_precision()
     return None if found == "no" else found
-
-
-def _device() -> str:
-    from judge.training.accelerator import computes_on
-
-    return computes_on()
 
 
 def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:

@@ -265,13 +265,10 @@ def split_name(entry: str) -> tuple[str, str]:
     or where a separator stands before its "=" ("./lr=0.1/captions.json").
     """
     name, equals, text = entry.partition("=")
-    is_path = os.sep in name or (_begins(entry) and not _begins(text))
+    # Of their first folders: a range of shards has no file of its name.
+    whole, rest = (os.path.lexists(path.partition(os.sep)[0] or os.sep) for path in (entry, text))
+    is_path = os.sep in name or (whole and not rest)
     return (name, text) if name and equals and not is_path else ("", entry)
-
-
-def _begins(path: str) -> bool:
-    """Whether the first part of a relative path exists: a range of shards has no file of its name."""
-    return os.path.lexists(path.partition(os.sep)[0] or os.sep)
 
 
 def named_alike(path: Path) -> str:

@@ -36,6 +36,15 @@ def launch_precision() -> str:
     return os.environ.get("ACCELERATE_MIXED_PRECISION", "no").lower()
 
 
+def computes_on() -> str:
+    """The type of the device that Accelerate takes: "cpu" also where a launch asks for that beside a GPU."""
+    import torch
+    from accelerate.utils import parse_flag_from_env
+
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return "cpu" if here is None or parse_flag_from_env("ACCELERATE_USE_CPU") else here.type
+
+
 def check_launch(*, shared: bool) -> None:
     """Refuse processes that do not share their work: each would do all of it, and write the same files.
 
