@@ -204,6 +204,8 @@ class Materials:
 
 
 NOTHING = Materials()
+#: Settings of a run, and what materials call them where they do not say the same.
+OPTIONS = {"answer_softmax": "answering", "attn_implementation": "attention"}
 #: Settings of judges that answer a prompt with a word.
 PROMPTED = frozenset({"template", "answers", "answer_softmax"})
 

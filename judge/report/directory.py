@@ -129,6 +129,7 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
     """A line of the table as JSON has it: fractions; absent values, and what is not finite, null."""
     row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
+        "guessing": summary.guessing and summary.guessing._asdict(),
         "replicates": summary.replicates and {"ratio": summary.replicates.ratio, "scale": summary.replicates.scale},
         "attribute": attribute,
         "metric": summary.metric.name,
@@ -152,7 +153,7 @@ _DIFFERENCE = "judge", "first", "second", "value", "standard_error", "p_value", 
 def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON has it."""
     values = {name: _finite(getattr(row, name)) for name in _DIFFERENCE}
-    ci = {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict}
+    ci = {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict, "images_left_out": row.left_out}
     return {"metric": row.metric.name} | values | ci
 
 

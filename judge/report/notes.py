@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from judge.errors import some
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.metrics.scores import SCORES
@@ -323,6 +324,17 @@ def _scoring(quality: Quality) -> str:
     words = "Penn Treebank tokens" if quality.tokenizer == "ptb" else "tokens of our own tokeniser"
     human = f"people use {quality.vocabulary['human']:,} words, {quality.mean_length['human']:.1f} a caption"
     return "; ".join([f"{words}, {human}", *(f"{score} skipped: {why}" for score, why in quality.skipped.items())])
+
+
+def pair_notes(found: Sequence[Difference]) -> Iterator[str]:
+    """Images that one captioner of a pair lacks, a sentence for all pairs."""
+    most: dict[tuple[str, str], int] = {}
+    for row in found:
+        pair = row.first, row.second
+        most[pair] = max(most.get(pair, 0), row.left_out)
+    pairs = [f"{first} and {second} {count:,}" for (first, second), count in most.items() if count]
+    if pairs:
+        yield f"Images that one of the two alone was measured on are left out for both: {some(pairs)}."
 
 
 def difference_notes(found: Sequence[Difference]) -> list[str]:
