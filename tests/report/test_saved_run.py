@@ -280,7 +280,10 @@ SPLIT_CASES: dict[str, tuple[Tamper, str]] = {
         in_table("replicates", lambda of: of.assign(amplification=of["amplification"] + 1)),
         "replicates.parquet, row 0 (none, lic, linear): 'amplification' is 1.",
     ),
-    "quality": (in_metrics(lambda of: of["quality"][0].update(value=0.9)), "quality.csv, row 0 (none, BLEU-1, all): 'value' is 0."),
+    "quality": (
+        in_metrics(lambda of: of["quality"][0].update(value=0.9)),
+        "quality.csv, row 0 (none, BLEU-1, all): 'value' is 0.",
+    ),
     "no quality": (remove("quality.csv"), "quality.csv is missing"),
     "older": (in_metrics(lambda of: of.pop("scoring")), "lacks 'scoring': it is of an older version"),
     "breakdown": (
