@@ -17,12 +17,13 @@ def compare(
 ) -> None:
     """Compare captioners of different runs: differences in amplification, with intervals and tests.
 
-    The runs must be of the same images, metrics, judges and protocol; two checkpoints of one model, for example.
+    A metric is compared where both runs measured it with the same settings, against the same human captions and labels;
+    two checkpoints of one model, for example. Images that one captioner lacks are left out for both.
     """
     with one_line_errors():
         from judge.commands.compare import compare_runs
         from judge.errors import JudgeError
-        from judge.report.notes import difference_notes
+        from judge.report.notes import difference_notes, pair_notes
         from judge.report.render import open_console, print_table, print_text
         from judge.report.tables import difference_table
 
@@ -30,11 +31,11 @@ def compare(
             raise JudgeError(
                 "one run alone has nothing to compare with", where="judge compare", mend="give two folders"
             )
-        found = compare_runs(runs, level=level, out=out)
+        found, others, of_runs = compare_runs(runs, level=level, out=out)
         console = open_console()
         print_table(difference_table(found), console)
         console.print()
-        for line in difference_notes(found):
+        for line in [*difference_notes(found), *(f"NOTE: {note}" for note in [*pair_notes(found), *others]), *of_runs]:
             print_text(line, console)
         if out:
             say("")

@@ -50,9 +50,10 @@ def report(  # noqa: PLR0913, PLR0917 - its options
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
 
-    Numbers are made again from judges' answers; a run whose files contradict each other is refused.
+    Values, intervals and tests are computed again from judges' answers and counts; a run whose metrics.json says
+    something else is refused.
 
-    Several runs must be of the same images, metrics, judges and protocol.
+    Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
     with one_line_errors():
         from judge.commands.report import Shown

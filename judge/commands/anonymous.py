@@ -30,7 +30,7 @@ from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import Anonymous, PeopleRow, Rated, anonymous_json, human_scores_csv
 from judge.report.rating_page import rating_page
-from judge.report.saved_run import SavedRun, read_table
+from judge.report.saved_run import SavedRun, read_run
 from judge.report.table import how_many
 from judge.statistics.correlation import correlate
 from judge.statistics.naming import (
@@ -204,7 +204,7 @@ def _beside_people(config: AnonymousConfig, scores: Sequence[HumanScore]) -> tup
     found = [_people_row("lexicon", "share that names a class", shares, human, config.level)]
     if config.run is None:
         return found, []
-    run = read_table(config.run)
+    run = read_run(config.run)
     for (metric, value), of in _values(run).items():
         found.append(_people_row(metric, value, of, human, config.level))
     rows = {row.captioner for row in run.result.summaries}

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
+from judge.measure.comparing import Pairing
+from judge.report.ablations import variant_notes
 from judge.report.directory import difference_row
-from judge.report.saved_run import name_runs, read_table
-from judge.report.several_runs import check_places, check_together, name_apart
-from judge.statistics.comparisons import Difference, corrected, difference
+from judge.report.several_runs import name_apart, put_together, read_runs
+from judge.statistics.comparisons import Difference, Pair, differences
+from judge.statistics.summary import Summary
 from judge.utils.output_file import OutputFile
 
 
-def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | None = None) -> list[Difference]:
+class Compared(NamedTuple):
+    """Differences between runs.
+
+    Attributes:
+        differences: the rows of the table.
+        notes: a sentence for each metric that the runs measured with other settings or data.
+        of_runs: the lines and notes below the runs' own tables.
+    """
+
+    differences: list[Difference]
+    notes: list[str]
+    of_runs: list[str]
+
+
+def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | None = None) -> Compared:
     """Differences between the captioners of different runs, by every metric and judge that both runs have.
 
     Args:
@@ -23,29 +39,27 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
         out: a JSON file to write; None for none.
 
     Raises:
-        JudgeError: a folder that holds no run, or is named twice; runs of other images, judges or protocol, with what
-            differs; ``out`` is there already.
+        JudgeError: as :func:`~judge.report.several_runs.read_runs`; runs of which no row compares, with what differs;
+            ``out`` is there already.
     """
-    check_places(folders)
     output = OutputFile(out, mend="name a new file") if out is not None else None
     if output:
         output.check()
-    runs = [read_table(folder, name) for folder, name in zip(folders, name_runs(folders), strict=True)]
-    for first, second in combinations(runs, 2):
-        check_together(first, second)
-    named = [[row for row in run.result.summaries if row.amplification is not None] for run in name_apart(runs)]
-    found = [
-        difference(one, other, same_images=True, level=level)
-        for first, second in combinations(named, 2)
-        for one in first
-        for other in second
-        if (one.metric, one.judge) == (other.metric, other.judge)
-    ]
-    found = corrected(found)
+    runs = read_runs(folders)
+    joined, notes = put_together(runs)
+    result = joined.result
+    run_of = {name: run.name for run in name_apart(runs) for name in run.result.run["captioners"]}
+    pairing = Pairing(result.scores, result.counts, result.run)
+
+    def pair(first: Summary, second: Summary) -> Pair | None:
+        return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
+
+    found = differences(result.summaries, pair, level=level, reasons=result.void)
+    of_runs = variant_notes({run.name: run.result for run in runs})
     if output:
-        text = json.dumps(
-            {"runs": [run.name for run in runs], "differences": list(map(difference_row, found))}, indent=2
-        )
+        rows = list(map(difference_row, found))
+        names = [run.name for run in runs]
+        text = json.dumps({"runs": names, "differences": rows, "notes": [*notes, *of_runs]}, indent=2)
         with output.working():
             output.write((text + "\n").encode())
-    return found
+    return Compared(found, notes, of_runs)

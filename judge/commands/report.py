@@ -16,10 +16,9 @@ from judge.report.attributed import Attributed, read_attributed
 from judge.report.captioner_card import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import Contents, make_page
-from judge.report.saved_run import SavedRun, name_runs, read_run
-from judge.report.several_runs import check_places, join_runs
+from judge.report.saved_run import SavedRun
+from judge.report.several_runs import join_runs, read_runs
 from judge.report.text_report import latex_report, markdown_report
-from judge.report.verification import check_run
 from judge.utils.files import remove_empty, resolved, writing
 from judge.utils.locks import Lock, is_left, scratch
 from judge.utils.output_file import OutputFile
@@ -34,20 +33,16 @@ _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
 
 
 def open_runs(folders: Sequence[Path]) -> SavedRun:
-    """Read runs, make their numbers again, and join them.
+    """Read runs, their numbers computed again, and join them.
 
     Args:
         folders: of finished runs, one or more; captioners of one name in several are called RUN/CAPTIONER.
 
     Raises:
-        JudgeError: a folder that holds no run, or is named twice; files that contradict each other; runs that do not
-            belong together.
+        JudgeError: as :func:`~judge.report.saved_run.read_run`; a folder that is named twice; runs that do not belong
+            together.
     """
-    check_places(folders)
-    runs = [read_run(folder, name) for folder, name in zip(folders, name_runs(folders), strict=True)]
-    for run in runs:
-        check_run(run)
-    return join_runs(runs)
+    return join_runs(read_runs(folders))
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,8 @@ class Materials:
 NOTHING = Materials()
 #: Settings of judges that are asked by a prompt.
 PROMPTED = frozenset({"template", "answer_softmax"})
+#: Settings of a run, and what materials call them where they do not say the same.
+OPTIONS = {"answer_softmax": "answering", "attn_implementation": "attention"}
 
 
 @dataclass(frozen=True, slots=True)

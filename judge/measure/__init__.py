@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from judge.corpus import Corpus
@@ -19,14 +18,15 @@ from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
-from judge.measure.refits import COLUMNS, check_refits, refit
+from judge.measure.refits import check_refits, refit
+from judge.measure.table import in_order, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import Breakdown, break_down
 from judge.statistics.collect import estimate
 from judge.statistics.contributions import image_contributions
 from judge.statistics.counted import summarise_counts
-from judge.statistics.summary import Settings, Summary, summarise
+from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.members import train_members
 from judge.training.processes import in_main_process
@@ -81,18 +81,17 @@ def measure(
     counted = in_main_process(lambda: summarise_counts(counts, names, **plan.resampling))
     if ready:
         ready()
-    _, answers, refits = _train(work.jobs, plan, setup, progress)
+    trained, answers, refits = _train(work.jobs, plan, setup, progress)
     if progress:
         progress("intervals and tests", 0, 0)
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     settings = _settings(work, plan, setup)
-    summaries = [*in_main_process(lambda: summarise(scores, refits, settings)), *counted]
-    places = [captioner.name for captioner in corpus.generated], names
-    summaries.sort(key=lambda row: (places[0].index(row.captioner), places[1].index(row.metric.name)))
+    judged = in_main_process(lambda: summarise(scores, refits, settings))
+    summaries = in_order([*judged, *counted], [captioner.name for captioner in corpus.generated], names)
     quality = in_main_process(lambda: _qualities(corpus, plan, work.truth.labels, progress)) if plan.quality else {}
-    replicates = pd.concat([refits, _replicates(summaries)], ignore_index=True)
-    run = in_main_process(lambda: describe(work, [chosen for _, chosen in answers], counts, plan))
+    replicates = with_parts(refits, summaries)
     notes = [chosen for _, chosen in answers]
+    run = in_main_process(lambda: describe(work, notes, counts, plan, trained, settings))
     result = Result(tuple(summaries), scores, counts, replicates, run, quality)
     if plan.examples:
         if progress:
@@ -146,17 +145,6 @@ def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
     ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
     untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
     return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
-
-
-def _replicates(summaries: Sequence[Summary]) -> pd.DataFrame:
-    """Values on parts of the data that are no refits of judges: on single splits, and on halves without training."""
-    rows = [
-        [*row.key, row.replicates.kind, number, np.nan, np.nan, value, np.nan, np.nan]
-        for row in summaries
-        if row.replicates and (row.replicates.kind == "split" or row.basis == "images")
-        for number, value in enumerate(row.replicates.values)
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _qualities(corpus: Corpus, plan: Plan, labels: Labels, progress: Progress | None) -> dict[str, Quality]:

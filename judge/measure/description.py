@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,14 +16,24 @@ from judge.evidence import Joined, Sides, Truth
 from judge.evidence.counts import CountRows
 from judge.measure.jobs import Job, Work, compares
 from judge.measure.plan import Plan
+from judge.measure.reads import digest_of, settings_of_judge, settings_of_metric
 from judge.metrics import Metric
 from judge.statistics.count_tables import compared_classes
+from judge.statistics.summary import Settings
 from judge.text.lexicon import Lexicon
 from judge.text.products import ProductLexicon
+from judge.training.setup import TrainingSetup
 from judge.types import Labels
 
 
-def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFrame, plan: Plan) -> dict[str, Any]:
+def describe(
+    work: Work,
+    notes: Sequence[Mapping[str, float]],
+    counts: pd.DataFrame,
+    plan: Plan,
+    setup: TrainingSetup,
+    settings: Settings,
+) -> dict[str, Any]:
     """The entry "run" of ``metrics.json``.
 
     Args:
@@ -32,6 +41,8 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         notes: what judges chose, in the order of ``work.jobs``.
         counts: the rows of ``counts.parquet``.
         plan: what was asked for.
+        setup: how judges were trained.
+        settings: how rows were summarised.
     """
     truth, metrics = work.truth, work.metrics
     labels, lexicon, words = truth.labels, truth.words.attribute, truth.words.tasks
@@ -49,6 +60,12 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon, labels)},
         "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
+        "metrics": [metric.name for metric in metrics],
+        "statistics": {
+            "resamples": settings.resamples,
+            "ratios": {metric.name: settings.ratios[metric.name] for metric in metrics if not metric.counted},
+            "untrained": sorted(settings.untrained),
+        },
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
         "ratios": compared_classes(counts, metrics),
         "level": plan.level,
@@ -58,7 +75,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
             for kind in ("attribute", "tasks")
             if (of := [job for job in work.jobs if job.evidence.target.kind == kind and compares(job.metrics)])
         },
-        "captioners": _captioners(work, notes, plan),
+        "captioners": _captioners(work, notes, plan, setup),
     }
 
 
@@ -103,7 +120,7 @@ def _source(truth: Truth) -> str:
     return truth.tasks.source if truth.tasks else "what human captions name"
 
 
-def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) -> dict[str, Any]:
+def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup) -> dict[str, Any]:
     """Captioner -> what was read of it, and what was left out."""
     entries: dict[str, dict[str, Any]] = {}
     metrics = work.metrics
@@ -112,6 +129,10 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
         entry["dropped"] |= _positive(part.joined.dropped) | _positive(part.dropped)
         entry["counted"] |= part.counted
         entry["marks"] |= _marks_of_counts(part, metrics)
+        for metric in metrics:
+            if metric.counted:
+                entry["reads"].setdefault(metric.name, {})[metric.judge] = settings_of_metric(metric, plan, work.truth)
+    keys = setup.precomputed.keys if setup.precomputed else {}
     alone = len({job.metrics for job in work.jobs}) == 1
     for job, chosen in zip(work.jobs, notes, strict=True):
         evidence = job.evidence
@@ -119,7 +140,11 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan) ->
         # What cannot be asked of tasks is left out of T->A alone.
         entry["dropped"] |= _positive(evidence.sides.dropped)
         for metric in job.metrics:
-            entry["marks"][metric.name] = _marks_of_judged(evidence.sides)
+            if job.judge in entry["reads"].setdefault(metric.name, {}):
+                continue
+            settings = settings_of_metric(metric, plan, work.truth) | settings_of_judge(job, plan, setup)
+            entry["reads"][metric.name][job.judge] = settings
+            entry["marks"][metric.name] = _marks_of_judged(evidence.sides, keys)
             entry["alignment"][metric.name] = {"how": evidence.sides.aligner.how, **asdict(evidence.alignment)}
         _choose(entry, job, chosen, alone=alone)
     return entries
@@ -131,6 +156,8 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
         "images": dict(sorted(counts.items())),
         "without_images": sorted({*work.truth.labels.classes} - {*counts}),
         "marks": {},
+        "sources": work.sources,
+        "reads": {},
         "dropped": {},
         "alignment": {},
         "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
@@ -140,27 +167,27 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
     }
 
 
-def _marks_of_judged(sides: Sides) -> dict[str, str]:
-    """Marks of what captioners that are compared must share."""
-    people = _marks(sides.classes) | {"human captions": sides.digests["human"]}
-    return people | {"annotation": _fingerprint(sides.answers)} if sides.target.kind == "tasks" else people
+def _marks_of_judged(sides: Sides, keys: Mapping[str, str]) -> dict[str, str]:
+    """Marks of what captioners that are compared must share; ``keys``: of what judges see of images."""
+    found = _marks(sides.classes) | {"human captions": sides.digests["human"]}
+    if sides.target.kind == "tasks":
+        found["annotation"] = digest_of(sides.answers)
+    if sides.uses_images:
+        found["hidden images"] = digest_of([keys.get(image) for image in sides.classes])
+    return found
 
 
 def _marks_of_counts(part: CountRows, metrics: Sequence[Metric]) -> dict[str, dict[str, str]]:
     """The same, of counted metrics by name; the annotation is for those that compare with it."""
-    people = _marks(part.joined.classes) | {"human captions": _fingerprint(part.joined.rows["human"])}
+    people = _marks(part.joined.classes) | {"human captions": digest_of(part.joined.rows["human"])}
     rows = part.rows[part.rows["side"] == "annotated"]
-    shown = {"annotation": _fingerprint(sorted(rows[["image_id", "objects"]].itertuples(index=False, name=None)))}
+    shown = {"annotation": digest_of(sorted(rows[["image_id", "objects"]].itertuples(index=False, name=None)))}
     counted = {metric.name: metric.counted for metric in metrics if metric.counted}
     return {name: people | shown if of.against == "annotation" else people for name, of in counted.items()}
 
 
 def _marks(classes: Mapping[str, str]) -> dict[str, str]:
-    return {"images": _fingerprint(sorted(classes)), "labels": _fingerprint(sorted(classes.items()))}
-
-
-def _fingerprint(value: object) -> str:
-    return hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()
+    return {"images": digest_of(sorted(classes)), "labels": digest_of(sorted(classes.items()))}
 
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:

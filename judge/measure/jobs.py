@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
+from judge.types import Labels
 
 DEFAULT_JUDGE = "linear"
 
@@ -45,6 +47,7 @@ class Work:
         jobs: the judges.
         count_rows: what counted metrics read, one per captioner; none where no metric is counted.
         said: the tasks that captions name and images show, of all captioners; None where no breakdown is asked for.
+        sources: fingerprint of labels and human captions, of every labelled image, whichever a captioner describes.
     """
 
     truth: Truth
@@ -52,6 +55,7 @@ class Work:
     jobs: tuple[Job, ...]
     count_rows: tuple[CountRows, ...]
     said: pd.DataFrame | None = None
+    sources: str = ""
 
 
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
@@ -69,7 +73,15 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
     said = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []
     jobs = tuple(_jobs(builder, plan, metrics))
-    return Work(builder.truth, metrics, jobs, rows, pd.concat(said, ignore_index=True) if said else None)
+    table = pd.concat(said, ignore_index=True) if said else None
+    return Work(builder.truth, metrics, jobs, rows, table, _digest(corpus, builder.truth.labels))
+
+
+def _digest(corpus: Corpus, labels: Labels) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for image, name in sorted(labels.by_image.items()):
+        digest.update(repr((image, name, corpus.human.by_image.get(image))).encode())
+    return digest.hexdigest()
 
 
 def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:

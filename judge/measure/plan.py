@@ -13,6 +13,7 @@ from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
 from judge.judges import SELF, find_judge
+from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.metrics.priors import PriorForm
 from judge.quality import Quality
@@ -157,16 +158,13 @@ class Result:
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
-        """All pairs of captioners whose images have the same classes, metric by metric and judge by judge."""
-        marks: dict[str, list[Any]] = {}
-        for entry in self.run["captioners"].values():
-            for metric, of in entry["marks"].items():
-                marks.setdefault(metric, []).append(of)
-        same = all(of == known[0] for known in marks.values() for of in known)
-        classes = {name: tuple(entry["images"]) for name, entry in self.run["captioners"].items()}
-        return differences(
-            self.summaries, same_images=same, level=self.run["level"], classes=classes, reasons=self.void
-        )
+        """All pairs of captioners that compare (:mod:`~judge.measure.comparing`), by metric and judge."""
+        return self._differences
+
+    @cached_property
+    def _differences(self) -> list[Difference]:
+        pairing = Pairing(self.scores, self.counts, self.run)
+        return differences(self.summaries, pairing, level=self.run["level"], reasons=self.void)
 
     @cached_property
     def void(self) -> Mapping[Key, str]:

@@ -35,7 +35,7 @@ def breakdown_tables(found: Breakdown) -> Iterator[Table[Any]]:
     alone = any(part.basis == "these judges" for part in found.tasks)
     yield _table(
         "Tasks that add most",
-        _first(_tasks(found)),
+        _first(task_table(found)),
         names("task", _of("task")),
         Column("contribution", _of("contribution"), SIGNED),
         Column("interval", lambda row: None if _bounds(row) is None else row, _write_interval, optional=True),
@@ -124,7 +124,7 @@ def write_breakdown(folder: Path, found: Breakdown | None) -> None:
     if found is None:
         return
     (folder / FOLDER).mkdir()
-    tables = {"tasks": _tasks(found), "images": _images(found), "words": found.words}
+    tables = {"tasks": task_table(found), "images": _images(found), "words": found.words}
     for name, table in tables.items():
         if len(table):
             _write(table, folder / FOLDER / f"{name}.csv")
@@ -137,7 +137,7 @@ def _write(table: pd.DataFrame, path: Path) -> None:
     write_whole(path, table_csv(table).encode())
 
 
-def _tasks(found: Breakdown) -> pd.DataFrame:
+def task_table(found: Breakdown) -> pd.DataFrame:
     """A row for each task, with the bounds of its interval."""
     rows = []
     for part in found.tasks:

@@ -7,7 +7,7 @@ from typing import Any
 
 from judge.errors import some
 from judge.measure import Result
-from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of
+from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of, pair_notes
 from judge.statistics.comparisons import PRIOR_ONLY
 from judge.statistics.summary import ROW
 from judge.text.alignment import hardly_contextual
@@ -38,6 +38,7 @@ def warnings(result: Result) -> list[str]:
         *_without_value(result),
         *_by_construction(result),
         *_skipped(result),
+        *pair_notes(result.differences()),
     ]
 
 

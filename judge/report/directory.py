@@ -156,8 +156,8 @@ _DIFFERENCE = "judge", "first", "second", "value", "standard_error", "p_value", 
 def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON has it."""
     values = {name: _finite(getattr(row, name)) for name in _DIFFERENCE}
-    ci = {"ci": _bounds(row.interval), "paired": row.paired, "verdict": row.verdict, "reason": row.reason}
-    return {"metric": row.metric.name} | values | ci
+    said = {"paired": row.paired, "images_left_out": row.left_out, "verdict": row.verdict, "reason": row.reason}
+    return {"metric": row.metric.name} | values | {"ci": _bounds(row.interval)} | said
 
 
 def _bounds(interval: Interval | None) -> list[float] | None:

@@ -349,6 +349,17 @@ def _scoring(quality: Quality) -> str:
     return "; ".join([f"{words}, {human}", *(f"{score} skipped: {why}" for score, why in quality.skipped.items())])
 
 
+def pair_notes(found: Sequence[Difference]) -> Iterator[str]:
+    """Images that one captioner of a pair lacks, a sentence for all pairs."""
+    most: dict[tuple[str, str], int] = {}
+    for row in found:
+        pair = row.first, row.second
+        most[pair] = max(most.get(pair, 0), row.left_out)
+    pairs = [f"{first} and {second} {count:,}" for (first, second), count in most.items() if count]
+    if pairs:
+        yield f"Images that one of the two alone was measured on are left out for both: {some(pairs)}."
+
+
 def difference_notes(found: Sequence[Difference]) -> list[str]:
     """What a reader must know beside the table of differences, a line each."""
     tests = sum(row.p_value is not None for row in found)

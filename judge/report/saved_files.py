@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from judge.errors import JudgeError
+from judge.measure.refits import COLUMNS
 from judge.report.breakdown import FOLDER
 from judge.report.directory import EXAMPLES, PICTURES, REPLICATES
 from judge.statistics.summary import ROW
@@ -42,14 +43,14 @@ _WHOLE = {
 _REAL = {
     "scores": ("probability", "loss", "validation_loss"),
     "counts": (),
-    REPLICATES: ("human", "generated", "amplification"),
+    REPLICATES: tuple(COLUMNS[5:]),
     f"{FOLDER}/images": ("contribution",),
     f"{FOLDER}/captions": (),
     EXAMPLES: ("contribution", "probability"),
     PICTURES: (),
 }
 _BYTES = {PICTURES: ("picture",)}
-_CSV_TEXTS = {*ROW, "task", "basis", "term", "leans_to", "examples", "class"}
+_CSV_TEXTS = {*ROW, "task", "basis", "term", "leans_to", "examples", "class", "score", "group"}
 
 
 class Unreadable(ValueError):  # noqa: N818

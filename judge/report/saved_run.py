@@ -1,10 +1,14 @@
-"""A run's folder read back: the result as it was when it was written, and whether its files agree."""
+"""A run's folder read back: its numbers computed again, and compared with those that were written."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +17,24 @@ import pandas as pd
 from judge.errors import FAULTS, JudgeError
 from judge.measure import Result
 from judge.measure.refits import COLUMNS
-from judge.quality import Quality
-from judge.report.breakdown import COLLECT, FOLDER
-from judge.report.directory import EXAMPLES, METRICS, PICTURES, QUALITY, REPLICATES, SETTINGS
-from judge.report.saved_examples import check_pictures
+from judge.measure.table import make_table, settings_of, with_parts
+from judge.metrics import find_metric
+from judge.quality import Gap, GroupScore, Quality
+from judge.report.breakdown import COLLECT, FOLDER, task_table
+from judge.report.card_examples import example_cards
+from judge.report.directory import EXAMPLES, METRICS, PICTURES, QUALITY, REPLICATES, SCORING, SETTINGS, metrics_json
+from judge.report.result import tables_of
+from judge.report.saved_alike import check_alike, check_table
 from judge.report.saved_files import Unreadable, read_csv, read_json, read_parquet, read_settings
-from judge.report.saved_rows import number_of, read_quality, read_summaries, read_tasks
-from judge.statistics.breakdown import Breakdown
+from judge.statistics.breakdown import Breakdown, break_down
+from judge.types import Interval
 from judge.utils.files import LOG, resolved
 from judge.utils.locks import short
 from judge.utils.opening import read_text
 
 MEND = "give the folder of a finished judge evaluate, made by this version"
-AGAIN = "run judge evaluate again"
+# More would take a day; of a JPEG's beginning; bytes of an image of the examples, of which a small one has a tenth.
+MOST_RESAMPLES, _JPEG, _LARGEST = 1_000_000, b"\xff\xd8\xff", 1 << 20
 
 
 @dataclass(frozen=True)
@@ -57,55 +66,89 @@ def name_runs(folders: Sequence[Path]) -> list[str]:
     return next((names for names in tried if len(set(names)) == len(names)), [str(folder) for folder in folders])
 
 
-def read_table(folder: Path, name: str = "") -> SavedRun:
-    """A run's table and settings, without the answers, counts, caption quality and breakdown that it also holds.
-
-    Args:
-        folder: of a finished run.
-        name: in messages and in names of captioners; else the folder's own.
-
-    Raises:
-        JudgeError: a folder that holds no run, or one that is not finished, of an older version, or damaged.
-    """
-    with _readable(folder):
-        return _read_table(folder, name)[0]
-
-
 def read_run(folder: Path, name: str = "") -> SavedRun:
-    """Everything that a run's folder holds; see :func:`judge.report.verification.check_run` for whether it agrees.
+    """A run's folder, its numbers computed again from what judges answered and captions say.
 
-    ``metrics_json`` of its result is the folder's ``metrics.json``, byte for byte.
+    ``metrics_json`` of its result is the folder's ``metrics.json``. Caption quality of single images, and what needs
+    judges (words and cells of a breakdown), are in no file, and are read as they were written.
 
     Args:
         folder: of a finished run.
         name: in messages and in names of captioners; else the folder's own.
 
     Raises:
-        JudgeError: as of :func:`read_table`; a file is missing.
+        JudgeError: a folder that holds no run, or one that is not finished, of an older version, or damaged; a number
+            of ``metrics.json``, or of another table, that is not the one that is computed again.
     """
     with _readable(folder):
-        saved, document = _read_table(folder, name)
-        result, settings = saved.result, saved.settings
-        metrics = {row.metric for row in result.summaries}
-        judged, counted = (any(bool(metric.counted) == of for metric in metrics) for of in (False, True))
-        result = replace(
-            result,
-            scores=read_parquet(folder, "scores") if judged else pd.DataFrame(),
-            counts=read_parquet(folder, "counts") if counted else pd.DataFrame(),
-            quality=_read_quality(folder, document, settings),
-            breakdown=_read_breakdown(folder, result.run["level"], settings),
-            examples=_optional(folder, EXAMPLES),
-        )
-        pictures = _optional(folder, PICTURES)
-        held = zip(pictures["image_id"], pictures["picture"], strict=True) if len(pictures) else ()
-        text = read_text(folder / SETTINGS)
-        found = dict(held)
-        check_pictures(found)
-        return replace(saved, result=result, texts=((saved.name, text),), pictures=found)
+        document, settings = read_json(folder / METRICS), read_settings(folder / SETTINGS)
+        if (folder / LOG).is_file() and not _finished(folder):
+            raise Unreadable(f"{LOG} does not say that it is{_unfinished(folder)}")
+        _check_entries(document)
+        result = _measure_again(folder, document, settings)
+        made = json.loads(metrics_json(result))
+        if result.run["version"] != version("caption-judge"):
+            made["notes"] = document.get("notes")  # Their wording is that of a version.
+        check_alike(folder, made, document)
+        for file, table, written in _further_tables(folder, result):
+            check_table(folder, file, table, written)
+        pictures = _read_pictures(folder)
+        for shown in tables_of(result):  # What cannot be shown is found here, not on the page.
+            shown.shown()
+        example_cards(result, pictures, names=True)
+        name = name or name_runs([folder])[0]
+        return SavedRun(name, folder, result, settings, ((name, read_text(folder / SETTINGS)),), pictures)
+
+
+def _measure_again(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> Result:
+    """The result, from the tables of answers, counts and refits."""
+    run = document["run"]
+    counted = [bool(find_metric(name).counted) for name in run["metrics"]]
+    scores = pd.DataFrame() if all(counted) else read_parquet(folder, "scores")
+    counts = read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
+    refits = _read_replicates(folder)
+    summaries = make_table(scores, counts, refits, run)
+    return Result(
+        tuple(summaries),
+        scores,
+        counts,
+        with_parts(refits, summaries),
+        run,
+        _read_quality(document) if settings.get("quality") else {},
+        _break_down(folder, scores, counts, run) if settings.get("breakdown") else None,
+        _optional(folder, EXAMPLES),
+    )
+
+
+def _further_tables(folder: Path, result: Result) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Files that say more than ``metrics.json``: name, what is computed again, what they hold."""
+    yield f"{REPLICATES}.parquet", result.replicates, _read_replicates(folder)
+    if result.quality:
+        tables = pd.concat([of.table() for of in result.quality.values()], ignore_index=True)
+        yield QUALITY, tables, read_csv(folder / QUALITY)
+    if result.breakdown:
+        yield f"{FOLDER}/images.parquet", result.breakdown.images, read_parquet(folder, f"{FOLDER}/images")
+        if len(tasks := task_table(result.breakdown)):
+            yield f"{FOLDER}/tasks.csv", tasks, read_csv(folder / FOLDER / "tasks.csv")
+
+
+def _read_replicates(folder: Path) -> pd.DataFrame:
+    found = _optional(folder, REPLICATES)
+    return found if len(found) else pd.DataFrame(columns=COLUMNS)
+
+
+def _read_pictures(folder: Path) -> dict[str, bytes]:
+    """Image id -> JPEG, of the examples; a page embeds them as they are."""
+    table = _optional(folder, PICTURES)
+    found = dict(zip(table["image_id"], table["picture"], strict=True)) if len(table) else {}
+    for image, picture in found.items():
+        if not isinstance(picture, bytes) or picture[:3] != _JPEG or len(picture) > _LARGEST:
+            raise Unreadable(f"{PICTURES}.parquet: that of image {str(image)[:40]} is no small JPEG")
+    return found
 
 
 def _optional(folder: Path, name: str) -> pd.DataFrame:
-    """What there may be: examples of rows that compare two sides, pictures of a run that has some."""
+    """What there may be: values on parts of the data, examples of rows that compare two sides, and their images."""
     return read_parquet(folder, name) if (folder / f"{name}.parquet").exists() else pd.DataFrame()
 
 
@@ -126,6 +169,10 @@ def _readable(folder: Path) -> Iterator[None]:
         raise refuse(folder, f"{error.strerror}{_unfinished(folder)}") from error
     except Unreadable as error:
         raise refuse(folder, str(error)) from error
+    except JudgeError as error:
+        if error.where and error.where.startswith(str(folder)):
+            raise
+        raise refuse(folder, error.what) from error
     except OSError as error:
         raise refuse(folder, error.strerror or "a file is damaged") from error
     except FAULTS as error:
@@ -147,40 +194,25 @@ def _finished(folder: Path) -> bool:
     return any('"event": "finished"' in line for line in lines)
 
 
-def _read_table(folder: Path, name: str) -> tuple[SavedRun, Mapping[str, Any]]:
-    """And the whole of ``metrics.json``."""
-    document = read_json(folder / METRICS)
-    settings = read_settings(folder / SETTINGS)
-    if (folder / LOG).is_file() and not _finished(folder):
-        raise Unreadable(f"{LOG} does not say that it is{_unfinished(folder)}")
-    for entry in ("run", "results"):
-        if entry not in document:
-            raise Unreadable(f"{METRICS} has no entry '{entry}'")
-    facts = document["run"]
-    _check_facts(facts)
-    path = folder / f"{REPLICATES}.parquet"
-    replicates = read_parquet(folder, REPLICATES) if path.exists() else pd.DataFrame(columns=COLUMNS)
-    rows = read_summaries(document["results"], replicates, facts["level"])
-    if strangers := {row.captioner for row in rows} - facts["captioners"].keys():
-        raise Unreadable(f"{METRICS} has rows of '{min(strangers)}', whom its entry 'run' does not know")
-    result = Result(rows, pd.DataFrame(), pd.DataFrame(), replicates, facts)
-    return SavedRun(name or name_runs([folder])[0], folder, result, settings), document
-
-
 # What tables, notes and warnings read of the entry "run", and its kind.
 _NOTHING = type(None)
 _FACTS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("version", "protocol", "attribute"), str),
-    **dict.fromkeys(("labels", "ratios", "refits", "captioners"), dict),
-    **dict.fromkeys(("seeds", "judges"), list),
+    **dict.fromkeys(("labels", "ratios", "refits", "captioners", "statistics"), dict),
+    **dict.fromkeys(("seeds", "judges", "metrics"), list),
     **dict.fromkeys(("folds", "refits_asked"), (int, _NOTHING)),
     **dict.fromkeys(("lexicon", "tasks"), (dict, _NOTHING)),
     "level": (int, float),
 }
-_CAPTIONER = "images", "marks", "dropped", "alignment", "coverage", "chosen", "counted"
+_CAPTIONER = "images", "marks", "reads", "sources", "dropped", "alignment", "coverage", "chosen", "counted"
 
 
-def _check_facts(facts: Any) -> None:
+def _check_entries(document: Mapping[str, Any]) -> None:
+    """Refuse a ``metrics.json`` of another version, or of something else."""
+    for entry in ("run", "results"):
+        if entry not in document:
+            raise Unreadable(f"{METRICS} has no entry '{entry}'")
+    facts = document["run"]
     if not isinstance(facts, dict):
         raise Unreadable(f"the entry 'run' of {METRICS} is no object")
     for name, kind in _FACTS.items():
@@ -188,36 +220,47 @@ def _check_facts(facts: Any) -> None:
             raise Unreadable(f"{METRICS} lacks '{name}' of the entry 'run': it is of an older version")
         if not isinstance(facts[name], kind):
             raise Unreadable(f"'{name}' of the entry 'run' of {METRICS} is of another kind")
-    if not 0 < number_of(facts["level"], "'level' of the entry 'run'") < 1:
-        raise Unreadable(f"'level' of the entry 'run' of {METRICS} is {facts['level']}")
+    if not (0 < facts["level"] < 1 and 0 < facts["statistics"]["resamples"] <= MOST_RESAMPLES):
+        raise Unreadable(f"'level' or 'resamples' of the entry 'run' of {METRICS} is out of range")
     for name, entry in facts["captioners"].items():
         if lacking := [field for field in _CAPTIONER if field not in entry]:
             raise Unreadable(f"{METRICS} lacks '{lacking[0]}' of {name}: it is of an older version")
-        if not isinstance(entry["marks"], dict) or not all(isinstance(of, dict) for of in entry["marks"].values()):
-            raise Unreadable(f"'marks' of {name} are those of an older version")
 
 
-def _read_quality(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Quality]:
-    if not settings.get("quality"):
-        return {}
+def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
+    """Caption quality, but for the values of single images, which no file holds."""
     for entry in ("quality", "scoring"):
         if entry not in document:
             raise Unreadable(f"{METRICS} lacks '{entry}': it is of an older version")
-    if not (folder / QUALITY).is_file():
-        raise FileNotFoundError(2, "No such file or directory", str(folder / QUALITY))
-    return read_quality(document["quality"], document["scoring"], document["run"]["level"])
+    level, found = document["run"]["level"], {}
+    for name, how in document["scoring"].items():
+        by_score: dict[str, list[Mapping[str, Any]]] = {}
+        rows = [row for row in document["quality"] if row["captioner"] == name]
+        for row in rows:
+            by_score.setdefault(row["score"], []).append(row)
+        groups: list[GroupScore] = []
+        gaps: list[Gap] = []
+        for row in rows:
+            score, group, (whole, *classes) = row["score"], row["group"], by_score[row["score"]]
+            pairs = permutations([of["group"] for of in classes], 2)
+            names = {f"gap: {best} - {worst}": (best, worst) for best, worst in pairs}
+            if row is [whole, *classes][-1] and group in names:
+                gaps.append(Gap(score, *names[group], *_scored(row, level)))
+            else:
+                groups.append(GroupScore(score, None if row is whole else group, row["images"], *_scored(row, level)))
+        scoring = {field: how[field] for field in SCORING}
+        found[name] = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
+    return found
 
 
-def _read_breakdown(folder: Path, level: float, settings: Mapping[str, Any]) -> Breakdown | None:
-    if not settings.get("breakdown"):
-        return None
-    images, captions = (read_parquet(folder, f"{FOLDER}/{name}") for name in ("images", "captions"))
-    tasks, words = (
-        read_csv(path) if (path := folder / FOLDER / f"{name}.csv").exists() else pd.DataFrame()
-        for name in ("tasks", "words")
-    )
-    if not (folder / COLLECT).is_file():
-        raise FileNotFoundError(2, "No such file or directory", str(folder / COLLECT))
-    if len(images) and not len(tasks):
-        raise FileNotFoundError(2, "No such file or directory", str(folder / FOLDER / "tasks.csv"))
-    return Breakdown(read_tasks(tasks, level), images, captions, read_csv(folder / COLLECT), words)
+def _scored(row: Mapping[str, Any], level: float) -> tuple[float, Interval | None]:
+    value = math.nan if row["value"] is None else float(row["value"])
+    return value, None if row["low"] is None else Interval(row["low"], row["high"], level)
+
+
+def _break_down(folder: Path, scores: pd.DataFrame, counts: pd.DataFrame, run: Mapping[str, Any]) -> Breakdown:
+    """Contributions of tasks and images computed again; those of words, and cells to collect, as they were written."""
+    said = read_parquet(folder, f"{FOLDER}/captions")
+    found = break_down(scores, counts, said, run["metrics"], settings_of(run))
+    words = folder / FOLDER / "words.csv"
+    return replace(found, collect=read_csv(folder / COLLECT), words=read_csv(words) if words.exists() else found.words)

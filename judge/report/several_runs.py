@@ -13,53 +13,110 @@ import pandas as pd
 
 from judge.errors import JudgeError
 from judge.measure import Result
-from judge.report.saved_run import SavedRun
+from judge.measure.comparing import unlike
+from judge.metrics import find_metric
+from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.summary import Summary
+from judge.types import Doubt
 from judge.utils.files import resolved
 
-# What must be the same for two runs to be compared: facts of metrics.json, and all settings of run.yaml but those that
-# say where things are (images and labels are compared themselves), what else was measured, or how the work was done.
-_SAME = ("attribute", "protocol", "folds", "seeds", "lexicon")
-_MAY_DIFFER = {
-    "human", "captions", "models", "labels", "objects", "images", "instances", "out", "features", "checkpoints",
-    "cache", "id_column", "label_column", "label_values", "object_column", "object_id_column", "columns", "split",
-    "where", "label_rule", "label_drop", "label_least", "own_captions",
-    "several", "metrics", "judge", "quality", "human_scores", "chance", "refits", "level", "resamples", "folds",
-    "seeds", "seed", "lexicon", "workers", "micro_batch", "caption_batch", "sharing", "trust_weights", "max_pixels",
-}  # fmt: skip
+# Said once for all runs of a page, of judged metrics: facts of metrics.json.
+_SAID_ONCE = ("attribute", "level", "lexicon")
+_SAID_OF_JUDGES = ("protocol", "folds", "seeds")
 _ALIKE = "measure both with the same settings"
+
+
+def read_runs(folders: Sequence[Path]) -> list[SavedRun]:
+    """Runs whose names differ.
+
+    Args:
+        folders: of finished runs.
+
+    Raises:
+        JudgeError: as :func:`~judge.report.saved_run.read_run`; a folder that is named twice.
+    """
+    check_places(folders)
+    return [read_run(folder, name) for folder, name in zip(folders, name_runs(folders), strict=True)]
 
 
 def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
     """One run of all captioners of several, with every row that one of them has.
 
-    Captioners that share a name are called RUN/CAPTIONER. p-values are corrected, and differences taken, anew.
+    Captioners that share a name are called RUN/CAPTIONER. p-values are corrected, and differences taken, anew; rows
+    that do not compare have none, and a note says so.
 
     Args:
-        runs: one or more, read whole.
+        runs: one or more.
 
     Raises:
-        JudgeError: runs that cannot be compared, with what differs; intervals of other levels.
+        JudgeError: runs of which no row compares, or that differ in what a page says once for all of them.
     """
     for first, second in combinations(runs, 2):
-        check_together(first, second)
-        levels = [run.result.run["level"] for run in (first, second)]
-        if levels[0] != levels[1]:
-            raise _unlike(first, second, "level", *levels)
-        for name in first.result.run["ratios"].keys() & second.result.run["ratios"].keys():
-            classes = [run.result.run["ratios"][name] for run in (first, second)]
-            if classes[0] != classes[1]:
-                raise _unlike(first, second, f"what {name} compares", *classes)
+        for name, one, other in _said(first.result.run, second.result.run):
+            if one != other:
+                what = f"the runs do not go together: {name} is {_short(one)} in one and {_short(other)} in the other"
+                raise JudgeError(what, where=f"{first.name} with {second.name}", mend=_ALIKE)
+    joined, notes = put_together(runs)
+    if not notes:
+        return joined
+    told = {**joined.result.run, "input_notes": [*joined.result.run["input_notes"], *map(Doubt, notes)]}
+    return replace(joined, result=replace(joined.result, run=told))
+
+
+def put_together(runs: Sequence[SavedRun]) -> tuple[SavedRun, list[str]]:
+    """One run of all captioners of several, and what of them does not compare, a sentence each.
+
+    Args:
+        runs: one or more.
+
+    Raises:
+        JudgeError: two runs of which no row compares, with what differs.
+    """
     if len(runs) == 1:
-        return runs[0]
-    return replace(
+        return runs[0], []
+    apart = name_apart(runs)
+    joined = replace(
         runs[0],
         name=", ".join(run.name for run in runs),
-        result=_merge(name_apart(runs)),
+        result=_merge(apart),
         texts=tuple(text for run in runs for text in run.texts),
         pictures={image: picture for run in runs for image, picture in run.pictures.items()},
     )
+    found = [note for first, second in combinations(apart, 2) for note in _unlike(first, second, joined.result.run)]
+    return joined, found
+
+
+def _unlike(first: SavedRun, second: SavedRun, together: Mapping[str, Any]) -> Iterator[str]:
+    """What of two runs does not compare."""
+    tables = [[row for row in run.result.summaries if row.amplification is not None] for run in (first, second)]
+    pairs = [(one, other) for one in tables[0] for other in tables[1] if one.key[1:] == other.key[1:]]
+    where = f"{first.name} with {second.name}"
+    if not pairs:
+        names = [", ".join(sorted({f"{row.metric.name} ({row.judge})" for row in of})) for of in tables]
+        in_one, in_other = (of or "no amplification" for of in names)
+        what = f"the runs cannot be compared: {in_one} in one, {in_other} in the other"
+        raise JudgeError(what, where=where, mend="measure both by the same metric and judge")
+    reasons = {(one.key, other.key): unlike(one, other, together) for one, other in pairs}
+    if all(reasons.values()):
+        one, other = pairs[0]
+        what = f"the runs cannot be compared: {reasons[one.key, other.key]} ({one.title})"
+        raise JudgeError(what, where=where, mend="measure both against the same data, with the same settings")
+    titles: dict[str, list[str]] = {}
+    for one, other in pairs:
+        if reason := reasons[one.key, other.key]:
+            titles.setdefault(reason, []).append(one.title)
+    for reason, rows in titles.items():
+        yield f"{', '.join(dict.fromkeys(rows))} of {first.name} and {second.name} do not compare: {reason}."
+
+
+def _said(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
+    """Name, and what it is in one run and in the other."""
+    judged = all(any(not find_metric(name).counted for name in of["metrics"]) for of in (one, other))
+    for name in (*_SAID_ONCE, *(_SAID_OF_JUDGES if judged else ())):
+        yield name, one[name], other[name]
+    for name in one["ratios"].keys() & other["ratios"].keys():
+        yield f"what {name} compares", one["ratios"][name], other["ratios"][name]
 
 
 def check_places(folders: Sequence[Path]) -> None:
@@ -71,49 +128,6 @@ def check_places(folders: Sequence[Path]) -> None:
     for first, second in combinations(folders, 2):
         if resolved(first) == resolved(second):
             raise JudgeError("the same run twice", where=str(second), mend="give two folders")
-
-
-def check_together(first: SavedRun, second: SavedRun) -> None:
-    """Refuse runs whose numbers do not compare.
-
-    Raises:
-        JudgeError: with what differs.
-    """
-    where = f"{first.name} with {second.name}"
-    for name, one, other in _facts(first, second):
-        if one != other:
-            raise _unlike(first, second, name, one, other)
-    tables = first.result.summaries, second.result.summaries
-    rows = [{row.key[1:] for row in table if row.amplification is not None} for table in tables]
-    if not rows[0] & rows[1]:
-        judged = [", ".join(sorted(f"{metric} ({judge})" for metric, judge in of)) or "no amplification" for of in rows]
-        what = f"the runs cannot be compared: {judged[0]} in one, {judged[1]} in the other"
-        raise JudgeError(what, where=where, mend="measure both by the same metric and judge")
-    for metric in sorted({metric for metric, _ in rows[0] & rows[1]}):
-        captioners = [of for run in (first, second) for of in run.result.run["captioners"].values()]
-        marks = [of["marks"][metric] for of in captioners if metric in of["marks"]]
-        unlike = [name for name in marks[0] if len({of.get(name) for of in marks}) > 1]
-        if unlike:
-            counts = [max(row.images for row in table if row.metric.name == metric) for table in tables]
-            images = f"{metric}: {counts[0]:,} and {counts[1]:,} images"
-            what = f"the runs cannot be compared: they have other {unlike[0]} ({images})"
-            raise JudgeError(what, where=where, mend="measure both captioners against the same data")
-
-
-def _facts(first: SavedRun, second: SavedRun) -> Iterator[tuple[str, object, object]]:
-    """Name, and what it is in one run and in the other."""
-    one, other = first.result.run, second.result.run
-    for name in _SAME:
-        yield name, one.get(name), other.get(name)
-    for target in sorted(one["refits"].keys() & other["refits"].keys()):
-        yield "refits", one["refits"][target], other["refits"][target]
-    for name in sorted((first.settings.keys() | second.settings.keys()) - _MAY_DIFFER):
-        yield name, first.settings.get(name), second.settings.get(name)
-
-
-def _unlike(first: SavedRun, second: SavedRun, name: str, one: object, other: object) -> JudgeError:
-    what = f"the runs cannot be compared: {name} is {_short(one)} in one and {_short(other)} in the other"
-    return JudgeError(what, where=f"{first.name} with {second.name}", mend=_ALIKE)
 
 
 def _short(value: object) -> str:
@@ -197,7 +211,8 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found = dict(facts[0])
     for name in ("captioners", "ratios", "refits"):
         found[name] = {key: value for of in facts for key, value in of[name].items()}
-    found["judges"] = list(dict.fromkeys(judge for of in facts for judge in of["judges"]))
+    for name in ("judges", "metrics"):
+        found[name] = list(dict.fromkeys(part for of in facts for part in of[name]))
     found["input_notes"] = list(dict.fromkeys(note for of in facts for note in of.get("input_notes", ())))
     found["refits_asked"] = max(of["refits_asked"] or 0 for of in facts) or facts[0]["refits_asked"]
     found["labels"] = next((of["labels"] for of in facts if of["labels"]["derived"]), facts[0]["labels"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 from judge.metrics import Metric
 from judge.statistics.inference import SIGNIFICANT, t_interval, t_test
@@ -52,6 +53,7 @@ class Difference:
         paired: whether both were measured on the same images; else their errors are taken for independent.
         standard_error: of ``value``; None where there is no interval.
         reason: why there is no verdict, where a check voids the row of one of the two; else None.
+        left_out: images that one of the two alone was measured on: they are not in ``value``.
     """
 
     metric: Metric
@@ -65,6 +67,7 @@ class Difference:
     standard_error: float | None = None
     p_holm: float | None = None
     reason: str | None = None
+    left_out: int = 0
 
     @property
     def verdict(self) -> str | None:
@@ -82,6 +85,21 @@ class Difference:
     def title(self) -> str:
         """Metric and judge as tables name them."""
         return name_row(self.metric, self.judge)
+
+
+class Pair(NamedTuple):
+    """Two rows to compare.
+
+    Attributes:
+        first, second: the rows, their values and parts of the images that both have.
+        paired: whether those are the same images.
+        left_out: images that one of the two alone has.
+    """
+
+    first: Summary
+    second: Summary
+    paired: bool = True
+    left_out: int = 0
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -145,36 +163,33 @@ def _detectable(row: Summary) -> float | None:
 
 def differences(
     summaries: Iterable[Summary],
-    same_images: bool,
+    pair: Callable[[Summary, Summary], Pair | None],
     *,
     level: float = 0.95,
-    classes: Mapping[str, tuple[str, ...]] | None = None,
     reasons: Mapping[Key, str] | None = None,
 ) -> list[Difference]:
     """All pairs of captioners, metric by metric and judge by judge.
 
     Args:
         summaries: of one table, or of several runs; names of captioners differ.
-        same_images: whether all were measured on the same images, under the same splits.
+        pair: gives two rows of one metric and judge on the images that they share; None where they do not compare.
         level: of the intervals.
-        classes: captioner -> the classes that its images have. Of two that have others there is no difference: one of
-            two classes is easier to guess than one of three. None: all have the same.
         reasons: as of :func:`conclude`.
     """
-    known, void = classes or {}, reasons or {}
+    void = reasons or {}
     groups: dict[tuple[Metric, str], list[Summary]] = {}
     for row in summaries:
         if row.amplification is not None and math.isfinite(row.amplification):
             groups.setdefault((row.metric, row.judge), []).append(row)
+    pairs = (pair(*rows) for of in groups.values() for rows in combinations(of, 2))
     return corrected(
         [
             replace(
-                difference(first, second, same_images=same_images, level=level),
+                difference(first, second, same_images=paired, level=level),
                 reason=void.get(first.key) or void.get(second.key),
+                left_out=left_out,
             )
-            for rows in groups.values()
-            for first, second in combinations(rows, 2)
-            if known.get(first.captioner) == known.get(second.captioner)
+            for first, second, paired, left_out in filter(None, pairs)
         ]
     )
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judge.evidence import Slot
-from judge.judges import NOTHING, Blueprint, Materials, Recipe, Sharing
+from judge.judges import NOTHING, OPTIONS, Blueprint, Materials, Recipe, Sharing
 from judge.training.member import Member, one_by_one
 from judge.training.telling import Hear
 from judge.types import Progress, Sample
@@ -20,6 +20,8 @@ from judge.utils.launch import computes_on, launch_precision, promised
 if TYPE_CHECKING:
     from judge.training.precompute import Precomputed
 
+# How the work is done: the numbers are the same, up to rounding.
+_SAME_NUMBERS = {"micro_batch", "sharing", "checkpointing"}
 # In place of the ending of a member's answers.
 WEIGHTS = ".weights.safetensors"
 
@@ -92,6 +94,18 @@ class TrainingSetup:
     def is_trained(self, judge: Blueprint) -> bool:
         """False for a judge that is asked as it is (zero-shot)."""
         return not (self.materials.tuning == "zero-shot" and "zero-shot" in judge.tuned)
+
+    def settings_of(self, judge: Blueprint) -> dict[str, Any]:
+        """The settings that decide a judge's numbers, as they are resolved: name -> value."""
+        recipe = self.recipe_of(judge) if self.is_trained(judge) else None
+        found = asdict(recipe) if recipe else {}
+        given = {part.name: getattr(self.materials, part.name) for part in fields(Materials)}
+        given |= {option: given[name] for option, name in OPTIONS.items()}
+        given |= asdict(self.materials.prompt) if self.materials.prompt else {}
+        found |= {name: value for name, value in given.items() if name in judge.options}
+        if "precision" in judge.options:
+            found["precision"] = _precision(self)
+        return {name: value for name, value in found.items() if name not in _SAME_NUMBERS}
 
     def units(self, member: Member) -> int:
         """Units of work of a member, for progress: its steps in all epochs, or 1."""

@@ -262,7 +262,7 @@ def folder_targets() -> dict[str, Target]:
 
 def run_targets() -> dict[str, Target]:
     """A finished run, and the judges that it trained; both take seconds to make."""
-    from judge.report.saved_run import read_run, read_table
+    from judge.report.saved_run import read_run
     from judge.training.saved import read_saved
 
     def first(folder: Path) -> object:
@@ -270,7 +270,6 @@ def run_targets() -> dict[str, Target]:
 
     return {
         "run": Target(_run, lambda folder: read_run(folder / "run"), "run/**/*.*", costly=True),
-        "table": Target(_run, lambda folder: read_table(folder / "run"), "run/*.json", costly=True),
         "judge": Target(_judge, first, "*.weights.safetensors", costly=True),
     }
 

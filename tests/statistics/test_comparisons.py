@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from judge.metrics import METRICS
-from judge.statistics.comparisons import conclude, difference, differences, holm
+from judge.statistics.comparisons import Pair, conclude, difference, differences, holm
 from judge.statistics.inference import Exchanged, from_halves, from_refits, from_splits, half_error
 from judge.statistics.summary import Replicates, Summary
 from judge.types import Interval
@@ -106,7 +106,7 @@ def test_differences_are_all_pairs_and_corrected_together() -> None:
         for metric in ("lic", "leakage")
         for name, value in (("a", 0.3), ("b", 0.1), ("c", None))
     ]
-    found = differences(rows, same_images=True)
+    found = differences(rows, Pair)
     assert [(row.metric.name, row.first, row.second) for row in found] == [("lic", "a", "b"), ("leakage", "a", "b")]
     # Paired rows with equal halves move together: what differs is certain, and has no p.
     assert [row.p_value for row in found] == [None, None]

@@ -14,7 +14,7 @@ from judge.config import RunConfig, make_config, read_settings
 from judge.corpus.shards import find_shards, read_shards
 from judge.errors import JudgeError
 from judge.masking.detectors.weights import read_weights
-from judge.report.saved_run import read_table
+from judge.report.saved_run import read_run
 from judge.utils.listed import read_list
 from judge.utils.locks import Lock
 from judge.utils.opening import NotRegularError, open_regular, read_bytes
@@ -22,7 +22,7 @@ from judge.utils.opening import NotRegularError, open_regular, read_bytes
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "settings": ("x.yaml", read_settings),
     "weights": ("x.safetensors", read_weights),
-    "run": ("metrics.json", lambda path: read_table(path.parent)),
+    "run": ("metrics.json", lambda path: read_run(path.parent)),
     "lock": (".out.judge-lock", lambda path: Lock(path, "--out out").acquire()),
     "shard": ("0.tar", lambda path: read_shards(path.parent, find_shards(path.parent))),
 }
