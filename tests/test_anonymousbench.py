@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.utils.hub import quiet
 
-ROOT = Path(__file__).parents[1]
 # What people are described by where gender, age or skin is told, beside the shipped lexicons' words.
 TELLING = {
     "beard", "bearded", "bikini", "pregnant", "blond", "blonde", "african", "asian", "arab", "caucasian", "european",
@@ -32,10 +30,8 @@ TELLING = {
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "scripts" / "papers")
-        yield import_module("anonymousbench")
+def bench() -> Any:
+    return import_module("anonymousbench")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,26 +31,12 @@ ASKED = {
 }
 
 
-@pytest.fixture(scope="module")
-def papers() -> Iterator[None]:
-    """The scripts import each other by name, as when they are run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        yield
-        for name in [name for name, module in sys.modules.items() if _lies_there(module)]:
-            del sys.modules[name]
-
-
-def _lies_there(module: object) -> bool:
-    return str(getattr(module, "__file__", None) or "").startswith(str(FOLDER))
-
-
 def table_of(name: str) -> Any:
     return import_module(name).TABLE
 
 
 @pytest.fixture(scope="module")
-def world(papers: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return import_module("_small").write_small(tmp_path_factory.mktemp("papers") / "world")
 
 
@@ -59,7 +44,6 @@ def test_every_table_that_was_asked_for_has_a_script() -> None:
     assert set(NAMES) == ASKED
 
 
-@pytest.mark.usefixtures("papers")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_declares_its_table(name: str) -> None:
     table = table_of(name)
@@ -73,7 +57,6 @@ def test_a_script_declares_its_table(name: str) -> None:
     assert 'if __name__ == "__main__":\n    main(TABLE)' in text
 
 
-@pytest.mark.usefixtures("papers")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_the_papers_run_are_valid(name: str) -> None:
     """As the command line reads them they are the settings that the script runs."""
@@ -89,7 +72,7 @@ def test_the_commands_of_the_papers_run_are_valid(name: str) -> None:
         assert re.sub(r"\s+", " ", joined).replace("'", "") == " ".join(step.words())
 
 
-@pytest.mark.usefixtures("papers", "one_thread")
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_small_run_goes_to_the_end(
     name: str, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -131,7 +114,6 @@ TYPED = {
 }
 
 
-@pytest.mark.usefixtures("papers")
 @pytest.mark.parametrize("source", TYPED)
 def test_published_figures_are_those_of_the_shared_tables(source: str, shared: Path) -> None:
     name, prefix = TYPED[source]
@@ -150,7 +132,6 @@ def test_published_figures_are_those_of_the_shared_tables(source: str, shared: P
                 assert published.values[row, prefix + column] == float(text)
 
 
-@pytest.mark.usefixtures("papers")
 def test_what_published_figures_say_of_each_other() -> None:
     """LIC is LIC_M less LIC_D in every row; the tables that repeat another's figures repeat them."""
     for name in ("lic_table2", "lic_table3", "lic_supplement_table1"):
@@ -171,7 +152,6 @@ def test_what_published_figures_say_of_each_other() -> None:
     assert supplement.column("bert_ft_lic") != theirs.column("lic_bert")
 
 
-@pytest.mark.usefixtures("papers")
 @pytest.mark.parametrize("name", NAMES)
 def test_differences_that_a_table_prints_come_out(name: str) -> None:
     """Wherever an amplification stands beside its two sides: of ImageCaptioner2's Table 7 too."""
@@ -188,7 +168,6 @@ def test_differences_that_a_table_prints_come_out(name: str) -> None:
             assert published.values[row, key] == pytest.approx(sides, abs=most), (row, key)
 
 
-@pytest.mark.usefixtures("papers")
 def test_what_a_table_needs_is_what_its_run_reads() -> None:
     """By hand, from the papers: what captions, labels, objects, pictures, vectors and weights of each are."""
     lic, coco, zhao, own, vectors = "lic-release", "coco-captions", "coco-gender-skin", "DATA/captions", "DATA/vectors"
@@ -212,7 +191,6 @@ def test_what_a_table_needs_is_what_its_run_reads() -> None:
     assert all(f"`{need}/" in readme for needs in by_hand.values() for need in needs if need.startswith("DATA"))
 
 
-@pytest.mark.usefixtures("papers")
 def test_figures_of_other_kinds_are_not_compared() -> None:
     """A->T of skin tones, amplifications beside scores, made-up data; and a stand-in's figures stand once."""
     for number in (13, 15):
@@ -225,7 +203,6 @@ def test_figures_of_other_kinds_are_not_compared() -> None:
     assert table_of("lic_table1").compares("shared")
 
 
-@pytest.mark.usefixtures("papers")
 def test_slips_of_the_papers_are_told() -> None:
     fourth = table_of("lic_table4")
     unbiased, original = fourth.checks(fourth.published)
@@ -237,7 +214,6 @@ def test_slips_of_the_papers_are_told() -> None:
     assert same == [("LLAVA",)]
 
 
-@pytest.mark.usefixtures("papers")
 def test_coefficients_of_variation_follow_from_published_figures() -> None:
     """Nair et al. 2026, Tables 5 and 6, by our code: 84.48%, 59.52% and 83.60% on average.
 
@@ -264,7 +240,6 @@ def test_coefficients_of_variation_follow_from_published_figures() -> None:
     assert ours[("from scratch", "UpDn"), "reduction"].value == pytest.approx(85.94, abs=0.01)
 
 
-@pytest.mark.usefixtures("papers")
 def test_a_trend_of_figure_3_follows_from_table_1() -> None:
     """R² is printed as 0.156; the figures of Table 1 give 0.166."""
     first = table_of("lic_table1").published
@@ -285,7 +260,6 @@ def test_kept_intervals_hold_their_values(path: Path) -> None:
 # ---- Comparing -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("papers")
 def test_figures_beside_each_other_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published, ours, compare = (import_module(name) for name in ("_published", "_ours", "_compare"))
     monkeypatch.setattr(published, "FOLDER", tmp_path)
@@ -315,7 +289,6 @@ def test_figures_beside_each_other_by_hand(tmp_path: Path, monkeypatch: pytest.M
     assert compare.distance_table([x, y]).shown()[0][1] == ["X", "Y"]
 
 
-@pytest.mark.usefixtures("papers")
 def test_commands_and_tables_as_they_are_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +310,6 @@ def test_commands_and_tables_as_they_are_printed(
     assert "folder for the results (runs/papers/dbac_table5)" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("papers")
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -367,7 +339,6 @@ def test_faults_are_told_in_a_line(
     assert not list(tmp_path.glob("runs"))
 
 
-@pytest.mark.usefixtures("papers")
 def test_a_cell_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published = import_module("_published")
     monkeypatch.setattr(published, "FOLDER", tmp_path)
@@ -381,7 +352,6 @@ def test_a_cell_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest
 # ---- The page --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("papers")
 def test_the_page_is_what_the_scripts_make() -> None:
     made = import_module("make_reproduction")
     page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from _job import Job
-
-from judge.calibration.controlled import (
+from _verb_sets import (
     RATIOS,
     Candidates,
     VerbSet,
@@ -16,6 +15,7 @@ from judge.calibration.controlled import (
     grammar_set,
     number_of,
 )
+
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.reading import read_captions

@@ -16,9 +16,9 @@ from _job import Job
 from _ours import Column, Ours, Value, value_of
 from _published import Row
 from _table import PaperTable, Results, evaluate_step, main
+from _verb_sets import RATIOS, SUBSETS
 
 from judge import ba_mals, dpa
-from judge.calibration.controlled import RATIOS, SUBSETS
 from judge.calibration.world import CLASSES
 from judge.metrics.counted.dpa import Dpa
 

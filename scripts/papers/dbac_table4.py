@@ -46,10 +46,11 @@ def read(table: PaperTable, job: Job, results: Results) -> Ours:
     """A row an attribute and mask."""
     found: dict[tuple[Row, str], Value] = {}
     for attribute, name in (("gender", "gender"), ("skin", "race")):
-        for row in results[attribute]:
-            value = _amplification(row.summary)
+        rows, _ = results[attribute]
+        for row in rows:
+            value = _amplification(row.line.summary)
             if value:
-                found[(name, row.mask), METRICS[row.summary.metric.name]] = value.times(100)
+                found[(name, row.mask), METRICS[row.line.summary.metric.name]] = value.times(100)
     for mode in MODES:
         if score := score_of(results[f"looks-{mode}"].pictures):
             found[("gender", mode), "attribution"] = score

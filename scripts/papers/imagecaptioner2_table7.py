@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from _commands import Step
+from _emotions import write_world
 from _job import Job
 from _ours import Column, Field, Ours, Value, value_of
 from _published import Row
 from _table import PaperTable, Results, evaluate_step, main
-
-from judge.calibration.emotions import write_world
 
 JUDGES = ("lstm", "sat")
 METRICS = {"lic": "LIC", "imagecaptioner2": "ImageCaptioner2"}

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from judge import ba_mals, dpa, evaluate
-from judge.calibration.controlled import (
+from _verb_sets import (
     CELLS,
     RATIOS,
     SUBSETS,
@@ -21,6 +19,8 @@ from judge.calibration.controlled import (
     find_candidates,
     grammar_set,
 )
+
+from judge import ba_mals, dpa, evaluate
 from judge.calibration.world import CLASSES
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks

@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import fault_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from judge import evaluate
-from judge.calibration.emotion_world import (
+from _emotion_world import (
     EMOTIONS,
     SHARES,
     SPEAKERS,
@@ -29,7 +24,12 @@ from judge.calibration.emotion_world import (
     emotion_truth,
     told_motifs,
 )
-from judge.calibration.emotions import FEELINGS, MOTIFS, STYLES, EmotionFiles, people_say, speak, write_world
+from _emotions import FEELINGS, MOTIFS, STYLES, EmotionFiles, people_say, speak, write_world
+from helpers import fault_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judge import evaluate
 from judge.calibration.world import stream
 from judge.corpus.artemis import read_pairs
 from judge.corpus.labels import LabelOptions, read_labels

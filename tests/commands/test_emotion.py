@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from _emotion_world import SPEAKERS
+from _emotions import EmotionFiles, write_world
 from helpers import done_well, refusal
 
 from judge import Corpus, evaluate
-from judge.calibration.emotion_world import SPEAKERS
-from judge.calibration.emotions import EmotionFiles, write_world
 from judge.corpus.labels import LabelOptions, read_labels
 from judge.text.lexicon import load_lexicon
 

@@ -140,7 +140,7 @@ def _as_set(by_image: Mapping[str, tuple[str, ...]], cells: Mapping[str, Cell], 
 
 @cache
 def _grammar() -> Mapping[str, Any]:
-    data: Mapping[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"), mend="install the package again")
+    data: Mapping[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"), mend="restore it from the repository")
     return data
 
 

@@ -1,4 +1,4 @@
-"""The paintings of ``emotion_world`` in English, as tables of ArtEmis's own columns, and as pictures.
+"""The paintings of ``_emotion_world`` in English, as tables of ArtEmis's own columns, and as pictures.
 
 What an utterance *tells* is drawn first, with known probabilities; how it is worded after that, from words that are
 shared by people and speakers and depend on nothing else once the lexicon "emotion" has hidden how the writer feels.
@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-
-from judge.calibration.emotion_world import (
+from _emotion_world import (
     DEFAULT,
     EMOTIONS,
     SPEAKERS,
@@ -29,6 +28,7 @@ from judge.calibration.emotion_world import (
     other_than,
     told_motifs,
 )
+
 from judge.calibration.world import stream
 from judge.errors import JudgeError
 from judge.types import IntArray
@@ -73,7 +73,7 @@ class EmotionFiles:
         folder: of all.
         human: people's utterances and emotions, as ArtEmis v1 was released.
         captions: speaker -> its captions.
-        truth: the amplifications, :func:`~judge.calibration.emotion_world.emotion_truth`.
+        truth: the amplifications, ``_emotion_world.emotion_truth``.
         images: the folder of pictures; None where none were painted.
         contrastive: v2's part, and ``combined`` both, as its code joins them; None without contrastive paintings.
     """
