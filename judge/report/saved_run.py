@@ -14,7 +14,7 @@ from judge.errors import FAULTS, JudgeError
 from judge.measure import Result
 from judge.measure.refits import COLUMNS
 from judge.quality import Quality
-from judge.report.breakdown import COLLECT, FOLDER
+from judge.report.breakdown import FOLDER
 from judge.report.directory import EXAMPLES, METRICS, PICTURES, QUALITY, REPLICATES, SETTINGS
 from judge.report.saved_examples import check_pictures
 from judge.report.saved_files import Unreadable, read_csv, read_json, read_parquet, read_settings
@@ -216,8 +216,6 @@ def _read_breakdown(folder: Path, level: float, settings: Mapping[str, Any]) -> 
         read_csv(path) if (path := folder / FOLDER / f"{name}.csv").exists() else pd.DataFrame()
         for name in ("tasks", "words")
     )
-    if not (folder / COLLECT).is_file():
-        raise FileNotFoundError(2, "No such file or directory", str(folder / COLLECT))
     if len(images) and not len(tasks):
         raise FileNotFoundError(2, "No such file or directory", str(folder / FOLDER / "tasks.csv"))
-    return Breakdown(read_tasks(tasks, level), images, captions, read_csv(folder / COLLECT), words)
+    return Breakdown(read_tasks(tasks, level), images, captions, words)
