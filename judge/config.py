@@ -655,7 +655,7 @@ class MetricSettings(AligningSettings):
     vocabulary: int = option(1000, "ba: number of content words, the most frequent ones", ge=1)
     least: int | None = option(None, "ba: captions of each class in which a word must occur", "one in 1,800", ge=1)
     quality: bool = option(False, "score captions too, by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR")
-    breakdown: bool = option(False, "tell which tasks, images and words carry each metric, and what images to collect")
+    breakdown: bool = option(False, "tell which tasks, images and words carry each metric")
     human_scores: Path | None = option(None, "table (captioner, score) of perceived bias, to compare metrics with")
 
 

@@ -50,7 +50,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     assert "intervals by rank 1" not in done.stdout
     assert done.stdout.count("Everything is in") == 1  # Only the main process speaks.
     assert done.stdout.count("The results are in") == 3
-    breakdown = [path.relative_to(one) for path in (*one.glob("0/breakdown/*"), one / "0" / "collect.csv")]
+    breakdown = [path.relative_to(one) for path in one.glob("0/breakdown/*")]
     assert len(breakdown) > 1
     run = [f"0/{name}" for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json")]
     others = "1/calibration.json", "1/trials.parquet", "2/metrics.json", "2/captions/git.json"

@@ -1,4 +1,7 @@
-"""Paintings in tables of ArtEmis, which name them by two columns: an id for each, as in WikiArt's folders."""
+"""Paintings in tables of ArtEmis, which name them by two columns: an id for each, as in WikiArt's folders.
+
+Source: Achlioptas et al., CVPR 2021 (v1); Mohamed et al., CVPR 2022 (v2), and the code that they published.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ def name_paintings(rows: list[Row]) -> list[Row]:
     """
     known = rows[0].keys() if rows else ()
     if _STYLE in known and _NAME in known:
-        return [with_cells(row, {PAINTING: join_painting(row.get(_STYLE), row.get(_NAME))}) for row in rows]
+        return [with_cells(row, {PAINTING: _join(row.get(_STYLE), row.get(_NAME))}) for row in rows]
     if _FILE in known and _EMOTION in known:
         return [with_cells(row, {_FILE: _cut(row.get(_FILE))}) for row in rows]
     return rows
 
 
-def join_painting(style: object, name: object) -> str | None:
+def _join(style: object, name: object) -> str | None:
     """The id that WikiArt's folders give a painting; null where one of the two is no text, and empty where one is."""
     if not isinstance(style, str) or not isinstance(name, str):
         return None

@@ -18,7 +18,7 @@ from judge.text.coverage import Coverage
 from judge.text.vectors import Vectors
 from judge.types import Sample, Side, Target, Words
 
-ResampleKind = Literal["exchanged", "half", "shuffled", "weighted"]
+ResampleKind = Literal["exchanged", "half", "shuffled"]
 _SIDES: tuple[Side, Side] = ("human", "generated")
 # Of each kind a stream of its own.
 _STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
@@ -116,26 +116,21 @@ class Resample:
     - ``half``: half of the images, drawn without replacement, of each class half. An even number and the next one are
       the two halves of one draw.
     - ``shuffled``: images exchange their labels: no caption tells anything.
-    - ``weighted``: images count by ``weights``, in training and in scores, as if there were more of some.
 
     Attributes:
         kind: which.
         number: of the draw, from 0; the same for all captioners, which so stay comparable.
         seed: of the run.
-        weights: image id -> what it counts; 1 where it is not there.
     """
 
     kind: ResampleKind
     number: int
     seed: int = 0
-    weights: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     def draw(self, sides: Sides) -> Sides:
         """The sides of the refit."""
         if self.kind == "exchanged":
             return replace(sides, rows=self._exchange(sides.rows))
-        if self.kind == "weighted":
-            return sides
         classes = self.classes(sides.classes)
         if self.kind == "half":
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
@@ -147,7 +142,7 @@ class Resample:
 
     def classes(self, classes: Mapping[str, str]) -> Mapping[str, str]:
         """Image id -> class, of the images of the refit."""
-        if self.kind in {"exchanged", "weighted"}:
+        if self.kind == "exchanged":
             return classes
         if self.kind == "shuffled":
             order = self._order(list(classes), self.number)
@@ -250,10 +245,6 @@ class Evidence:
         near = {word: new for row, words in pairs for word, new in zip(row.words, words, strict=True) if word != new}
         return prepared.aligned_with(generated, {word: new for word, new in near.items() if new != UNKNOWN})
 
-    def weight(self, image: str) -> float:
-        """What an image counts."""
-        return self.resample.weights.get(image, 1.0) if self.resample else 1.0
-
     def spell(self, image: str) -> str:
         """The image's answer as files have it: names joined by "|"."""
         return "|".join(self.target.classes[index] for index in self.drawn.answers[image])
@@ -289,8 +280,7 @@ class Evidence:
         """
         resample, digests = self.resample, self.sides.digests
         apart = side and self.sides.aligner.how == "none" and resample and resample.kind != "exchanged"
-        parts: list[object] = [digests[name] for name in _SIDES if not apart or name == side]
-        parts += [sorted(resample.weights.items())] if resample and resample.weights else []
+        parts = [digests[name] for name in _SIDES if not apart or name == side]
         return hashlib.blake2b(repr((resample, digests["rest"], parts)).encode(), digest_size=16).hexdigest()
 
 

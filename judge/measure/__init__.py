@@ -13,7 +13,6 @@ from judge.errors import JudgeError, require
 from judge.masking.hidden import HiddenPictures
 from judge.masking.instances import PERSON
 from judge.measure.answers import Answers, answer_rows, score_table
-from judge.measure.collect import measure_cells
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
@@ -23,7 +22,6 @@ from judge.measure.table import in_order, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import Breakdown, break_down
-from judge.statistics.collect import estimate
 from judge.statistics.contributions import image_contributions
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
@@ -134,11 +132,7 @@ def _break_down(
     if progress:
         progress("contributions of tasks and words", 0, 0)
     read = result.scores, result.counts, said, [metric.name for metric in work.metrics], _settings(work, plan, setup)
-    table = in_main_process(lambda: estimate(*read))
-    cells = measure_cells(table, work, notes, plan, setup, progress=progress)
-    return in_main_process(
-        lambda: replace(break_down(*read), collect=cells, words=word_contributions(work.jobs, notes, plan))
-    )
+    return in_main_process(lambda: replace(break_down(*read), words=word_contributions(work.jobs, notes, plan)))
 
 
 def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:

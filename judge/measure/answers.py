@@ -45,14 +45,14 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
 def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
     """A refit member's share of its side: sums over captions by cell; and its validation loss (or NaN).
 
-    Each image counts the same on a side, or by its weight, whatever the number of its captions there.
+    Each image counts the same on a side, whatever the number of its captions there.
     """
     slot = member.samples
     assert isinstance(slot, Slot)
     places = member.places(member.split.test)
-    evidence, written = slot.evidence, slot.evidence.written[slot.side]
+    written = slot.evidence.written[slot.side]
     images = [slot[place].image_id for place in places]
-    weights = np.array([evidence.weight(image) / written[image] for image in images])
+    weights = np.array([1 / written[image] for image in images])
     judged = Judged.of([slot[place] for place in places], predictions)
     columns = np.stack([weights, *(weights * score.quantity(judged) for score in SCORES.values())], axis=1)
     sums: Sums = {}

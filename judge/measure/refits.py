@@ -8,7 +8,7 @@ judges chose for both sides together (C of ``linear``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -73,7 +73,7 @@ def refit(
     if any(member.judge.reader for member in again):
         setup = replace(setup, precomputed=None)  # Captions that have not been read yet.
     found = iter(train_members(again, setup, then=answer_sums, progress=progress and tell))
-    rows = [row for one in refits for row in values_of(one, list(islice(found, len(one))), plan)]
+    rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -137,20 +137,15 @@ def seeds_that_count(metric: Metric, losses: Sequence[tuple[int, float]]) -> set
     return set(by_seed)
 
 
-def values_of(
-    jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan, images: Collection[str] | None = None
-) -> Iterator[list[object]]:
-    """A row for each metric of judges trained again, and what they answered: the columns of ``replicates.parquet``.
-
-    ``images``: those that priors are of; None for all.
-    """
+def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
+    """A row for each metric of judges trained again, and what they answered: the columns of ``replicates.parquet``."""
     evidence, judge = jobs[0].evidence, jobs[0].judge
     resample = evidence.resample
     assert resample is not None
     for metric in jobs[0].metrics:
         scored = {side: _sum(jobs, found, metric, side) for side in _SIDES}
         nothing: dict[Side, dict[Cell, float]] = {"human": {}, "generated": {}}
-        every = _every(evidence, images) if metric.prior else nothing
+        every = _every(evidence) if metric.prior else nothing
         cells = tuple(sorted({cell for side in _SIDES for cell in (*scored[side], *every[side])}))
         statistic = _statistic(metric, cells, plan.prior)
         place = _PLACES[metric.score]
@@ -183,15 +178,13 @@ def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], metric: Metric, side: 
     return total
 
 
-def _every(evidence: Evidence, images: Collection[str] | None = None) -> dict[Side, dict[Cell, float]]:
+def _every(evidence: Evidence) -> dict[Side, dict[Cell, float]]:
     """Counts of all captions by cell, each image's together 1."""
     found: dict[Side, dict[Cell, float]] = {}
     for side, rows in evidence.drawn.rows.items():
         counts = found.setdefault(side, {})
         written = evidence.written[side]
         for row in rows:
-            if images is not None and row.image not in images:
-                continue
             cell = row.named, row.tasks, evidence.spell(row.image)
-            counts[cell] = counts.get(cell, 0.0) + evidence.weight(row.image) / written[row.image]
+            counts[cell] = counts.get(cell, 0.0) + 1 / written[row.image]
     return found

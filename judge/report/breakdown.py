@@ -1,4 +1,4 @@
-"""What carries each metric: files and short tables of tasks, images, words, and of images to collect."""
+"""What carries each metric: files and short tables of tasks, images and words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from judge.types import Interval
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
 
-FOLDER, COLLECT = "breakdown", "collect.csv"
+FOLDER = "breakdown"
 # Lines of each printed table, about; and what a row of the main table has of them, at most.
 _LINES, _MOST = 24, 3
 # Images of each sign in images.csv, for each row of the main table.
@@ -28,10 +28,7 @@ Record = Mapping[str, Any]
 
 
 def breakdown_tables(found: Breakdown) -> Iterator[Table[Any]]:
-    """The tasks, the words and the cells to collect that matter most, of each row of the main table.
-
-    The files hold all of them.
-    """
+    """The tasks and the words that matter most, of each row of the main table; the files hold all of them."""
     alone = any(part.basis == "these judges" for part in found.tasks)
     yield _table(
         "Tasks that add most",
@@ -54,21 +51,6 @@ def breakdown_tables(found: Breakdown) -> Iterator[Table[Any]]:
         names("leans to", _of("leans_to")),
         Column("captions", lambda row: f"{row['captions_human']:,} / {row['captions_generated']:,}"),
         notes=("What the judge of the captioner's captions takes from a word, less what that of people's takes.",),
-    )
-    cells = found.collect[found.collect["change"] < 0] if len(found.collect) else found.collect
-    yield _table(
-        "Images to collect",
-        _first(cells),
-        names("images", lambda row: f"{row['class']}, {'with' if row['shows'] else 'without'} {row['task']}"),
-        Column("to collect", _of("collect"), ","),
-        Column("change", _of("change"), SIGNED),
-        Column("measured", _of("measured"), SIGNED, optional=True),
-        Column("interval", _bounds, SIGNED, optional=True),
-        Column("p (Holm)", _of("p_holm"), write_p, optional=True),
-        notes=(
-            "Change of the amplification (counted: as published) if classes showed the task equally often.",
-            "Measured: with judges trained again, which the change itself leaves as they are.",
-        ),
     )
 
 
@@ -104,8 +86,7 @@ def _table(title: str, rows: tuple[Record, ...], *columns: Column[Record], notes
 
 def _digits(row: Record) -> int:
     """Of small values enough to tell them from 0."""
-    value = row["contribution"] if "contribution" in row else row["change"]
-    return 5 if abs(value) < _SMALL else digits_of(_bounds(row) if "low" in row else None)
+    return 5 if abs(row["contribution"]) < _SMALL else digits_of(_bounds(row) if "low" in row else None)
 
 
 def _metric(row: Record) -> str:
@@ -113,14 +94,13 @@ def _metric(row: Record) -> str:
 
 
 def write_breakdown(folder: Path, found: Breakdown | None) -> None:
-    """``breakdown/`` with tasks.csv, images.csv, images.parquet, captions.parquet and words.csv; and ``collect.csv``.
+    """``breakdown/`` with tasks.csv, images.csv, images.parquet, captions.parquet and words.csv.
 
     Args:
         folder: of the run.
         found: None to remove those of an earlier run that was killed.
     """
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
-    (folder / COLLECT).unlink(missing_ok=True)
     if found is None:
         return
     (folder / FOLDER).mkdir()
@@ -130,7 +110,6 @@ def write_breakdown(folder: Path, found: Breakdown | None) -> None:
             _write(table, folder / FOLDER / f"{name}.csv")
     found.images.to_parquet(folder / FOLDER / "images.parquet", index=False)
     found.captions.to_parquet(folder / FOLDER / "captions.parquet", index=False)
-    _write(found.collect, folder / COLLECT)
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:

@@ -31,7 +31,7 @@ QUALITY = "quality.csv"
 REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
 SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
 _PARTS = "|".join([
-    r"run\.yaml|metrics\.json|report\.html|(quality|collect)\.csv|(scores|counts|replicates|examples|pictures)\.parquet",
+    r"run\.yaml|metrics\.json|report\.html|quality\.csv|(scores|counts|replicates|examples|pictures)\.parquet",
     r"figures/([\w.-]+\.(png|svg))?|breakdown/((tasks|images|words)\.csv|(images|captions)\.parquet)?",
     r"captions/([^/]+\.(json|caption\.yaml))?|members/([0-9a-f]{16,}(\.\w+)*\.safetensors|[^/]+\.captions(\.\d+)?)",
 ])  # fmt: skip
@@ -47,8 +47,7 @@ class RunDirectory(ResumableFolder):
     (values on parts of the data, and on data drawn anew).
 
     ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has pictures also
-    ``pictures.parquet``). Where captions were scored also ``quality.csv``; of a breakdown ``breakdown/`` and
-    ``collect.csv``.
+    ``pictures.parquet``). Where captions were scored also ``quality.csv``; of a breakdown ``breakdown/``.
 
     A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
     Under several processes only the main one writes.

@@ -20,7 +20,7 @@ from judge.measure.refits import COLUMNS
 from judge.measure.table import make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import Gap, GroupScore, Quality
-from judge.report.breakdown import COLLECT, FOLDER, task_table
+from judge.report.breakdown import FOLDER, task_table
 from judge.report.card_examples import example_cards
 from judge.report.directory import EXAMPLES, METRICS, PICTURES, QUALITY, REPLICATES, SCORING, SETTINGS, metrics_json
 from judge.report.result import tables_of
@@ -259,8 +259,8 @@ def _scored(row: Mapping[str, Any], level: float) -> tuple[float, Interval | Non
 
 
 def _break_down(folder: Path, scores: pd.DataFrame, counts: pd.DataFrame, run: Mapping[str, Any]) -> Breakdown:
-    """Contributions of tasks and images computed again; those of words, and cells to collect, as they were written."""
+    """Contributions of tasks and images computed again; those of words as they were written."""
     said = read_parquet(folder, f"{FOLDER}/captions")
     found = break_down(scores, counts, said, run["metrics"], settings_of(run))
     words = folder / FOLDER / "words.csv"
-    return replace(found, collect=read_csv(folder / COLLECT), words=read_csv(words) if words.exists() else found.words)
+    return replace(found, words=read_csv(words)) if words.exists() else found

@@ -175,7 +175,7 @@ def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
     return replace(run, result=result)
 
 
-_TABLES = "images", "captions", "collect", "words"
+_TABLES = "images", "captions", "words"
 
 
 def _merge(runs: Sequence[SavedRun]) -> Result:

@@ -89,14 +89,12 @@ class Breakdown:
         tasks: by row of the main table, the greatest contribution first.
         images: captioner, metric, judge, image_id, contribution (of counted metrics to the published value).
         captions: what was said of which image, and the tasks that it names.
-        collect: the cells of images that would lower metrics most (:mod:`judge.measure.collect`).
         words: what they add to the log-odds of ``linear`` (:mod:`judge.measure.words`).
     """
 
     tasks: tuple[TaskPart, ...]
     images: pd.DataFrame
     captions: pd.DataFrame
-    collect: pd.DataFrame = field(default_factory=pd.DataFrame)
     words: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 

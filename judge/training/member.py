@@ -75,10 +75,9 @@ class Member:
 
     def weight(self, sample: Sample) -> float:
         """What a sample counts in training."""
-        own = self.samples.evidence.weight(sample.image_id) if isinstance(self.samples, Slot) else 1.0
         if self.target.kind == "tasks":
-            return own
-        return own * self.split.weights[self.target.classes[sample.answers[0]]]
+            return 1.0
+        return self.split.weights[self.target.classes[sample.answers[0]]]
 
     @property
     def stream(self) -> int:

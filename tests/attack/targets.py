@@ -20,7 +20,6 @@ from judge import config
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
-from judge.corpus.artemis import read_pairs
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import LabelOptions, read_labels
 from judge.corpus.objects import read_tasks
@@ -201,7 +200,6 @@ def table_targets() -> dict[str, Target]:
         "zhao-skin": file(skin, ZHAO),
         "label-mapping": file(read_labels, {"1": "female", "2": "male"}),
         "emotions": file(emotions, ARTEMIS),
-        "pairs": file(read_pairs, ARTEMIS),
         "indexed": file(read_tasks, {"categories": ["cat", "dog"], "objects": {"1": [0, 1], "2": []}}),
         "instances": file(read_tasks, INSTANCES),
         "object-table": file(read_tasks, [{"image_id": 1, "objects": "cat; dog"}, {"image_id": 2, "objects": ["tie"]}]),

@@ -31,7 +31,6 @@ from hypothesis import strategies as st
 
 from judge import evaluate
 from judge.calibration.world import stream
-from judge.corpus.artemis import read_pairs
 from judge.corpus.labels import LabelOptions, read_labels
 from judge.errors import JudgeError
 from judge.measure import Result
@@ -278,9 +277,12 @@ def test_files_are_artemiss_and_labels_the_truth(tmp_path: Path) -> None:
         files.combined, attribute="emotion", lexicon=EMOTION, options=LabelOptions("majority", {"version": "new"})
     )
     assert chosen.by_image == new.by_image
-    for pair in read_pairs(files.combined):
-        assert old.by_image[pair.anchor] != new.by_image[pair.image_id]
-    assert len(read_pairs(files.combined)) == 150
+    with files.combined.open(encoding="utf-8") as file:
+        pairs = [row for row in csv.DictReader(file) if row["version"] == "new"]
+    for row in pairs:
+        anchor = f"{row['anchor_art_style']}/{row['anchor_painting']}"
+        assert old.by_image[anchor] != new.by_image[f"{row['art_style']}/{row['painting']}"]
+    assert len(pairs) == 150
     pictures = sorted(path.relative_to(files.images).with_suffix("").as_posix() for path in files.images.rglob("*.jpg"))
     assert {*both.by_image} < {*pictures}
     assert {path.name for path in files.images.iterdir()} == {*STYLES}

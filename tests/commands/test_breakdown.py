@@ -17,7 +17,7 @@ def test_files_and_tables(tmp_path: Path) -> None:
     quick = ["--folds", 5, "--refits", 0, "--chance", 0, "--resamples", 100, "--breakdown"]
     out = tmp_path / "out"
     done = done_well("evaluate", *inputs_of(files, "much"), "--metrics", "lic,leakage,dba", *quick, "--out", out)
-    for title in ("Tasks that add most", "Words that add most", "Images to collect"):
+    for title in ("Tasks that add most", "Words that add most"):
         assert title in done.stdout
     tasks = pd.read_csv(out / "breakdown" / "tasks.csv")
     for (metric, name), row in results_of(out).items():
@@ -37,18 +37,14 @@ def test_files_and_tables(tmp_path: Path) -> None:
     assert len(said) == 2
     words = pd.read_csv(out / "breakdown" / "words.csv")
     assert {"lic|leakage"} == {*words["metric"]}
-    collect = pd.read_csv(out / "collect.csv")
-    assert {*collect["metric"]} == {"lic", "leakage", "dba-o", "dba-g"}
-    assert collect.loc[collect["metric"] == "lic", "measured"].notna().any()
 
 
 def test_a_run_that_replaces_another_leaves_no_breakdown_of_it(tmp_path: Path) -> None:
     files = few(write_world(make_world(60, seed=3), CAPTIONERS, tmp_path / "world"))
     options = [*inputs_of(files, "much"), "--metrics", "dba", "--resamples", 100, "--out", tmp_path / "out"]
     done_well("evaluate", *options, "--breakdown")
-    assert (tmp_path / "out" / "collect.csv").exists()
+    assert (tmp_path / "out" / "breakdown").exists()
     done_well("evaluate", *options, "--overwrite")
-    assert not (tmp_path / "out" / "collect.csv").exists()
     assert not (tmp_path / "out" / "breakdown").exists()
 
 

@@ -67,7 +67,6 @@ def test_evaluate(files: Files, tmp_path: Path) -> None:
         assert mine["contribution"].sum() == pytest.approx(row["amplification"], abs=1e-9)
     words = pd.read_csv(out / "breakdown" / "words.csv", keep_default_na=False)
     assert {*words["leans_to"]} - {""} == {*SPELT}
-    assert {*pd.read_csv(out / "collect.csv")["class"]} <= {*SPELT}
     quality = pd.read_csv(out / "quality.csv")
     assert {*SPELT, "all"} < {*quality["group"]}
     page = (out / "report.html").read_text(encoding="utf-8")

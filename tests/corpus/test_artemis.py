@@ -1,8 +1,7 @@
-"""ArtEmis as it was released: both versions, neural speakers' captions, labels that vote, contrastive pairs."""
+"""ArtEmis as it was released: both versions, neural speakers' captions, labels that vote."""
 
 from __future__ import annotations
 
-import csv
 import io
 import pickle
 import re
@@ -19,7 +18,6 @@ from helpers import Write, fault_of, table_bytes
 from mutations import outcome
 
 from judge.corpus import Corpus
-from judge.corpus.artemis import Pair, read_pairs
 from judge.corpus.labels import LabelOptions, choose_own, read_labels
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.text.lexicon import load_lexicon
@@ -180,45 +178,6 @@ def test_choosing_records_by_what_is_not_there(write: Write) -> None:
     assert choose(both).by_image == {HAY: ("Fields without end.",)}
 
 
-def test_contrastive_pairs(write: Write) -> None:
-    expected = (Pair("Impressionism/alfred-sisley_evening", HAY, "fear"), Pair(SELF, HAY, "anger"))
-    assert read_pairs(write(V2)) == expected
-    assert read_pairs(write(combined())) == expected
-    assert fault_of(read_pairs, write(V1)).endswith("or the table of both versions.")
-    empty = V2.replace("Impressionism,claude-monet_haystacks,1", ",,1")
-    assert "no utterance has an anchor" in fault_of(read_pairs, write(empty))
-    assert "record 1: image id is empty" in fault_of(read_pairs, write(V2.replace("alfred-sisley_evening", "")))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        # Of an anchor half is there: neither a row of v1 nor a pair.
-        ("Impressionism,claude-monet_haystacks,1\na", ",claude-monet_haystacks,1\na", "anchor_art_style': is empty"),
-        ("Impressionism,claude-monet_haystacks,1\na", "Impressionism,nan,1\na", "anchor_painting': is empty"),
-        ("fear,", "6,", "emotion': unknown emotion '6'."),
-        ("fear,", " ,", "emotion': emotion is empty."),
-        ("fear,", "feer,", "emotion': unknown emotion 'feer'. Did you mean 'fear'?"),
-        ("fear,", "unsure,", "emotion': unknown emotion 'unsure'."),
-    ],
-)
-def test_malformed_pairs_are_refused_with_their_record(write: Write, old: str, new: str, expected: str) -> None:
-    text = V2.replace(old, new, 1)
-    assert text != V2
-    assert helpers.fault(write(text), read=read_pairs).startswith(f"record 1, field '{expected}")
-
-
-def test_pairs_out_of_json(write: Write) -> None:
-    """Nulls are rows of v1; a number is neither the name of a painting nor an emotion."""
-    rows = [dict(row) for row in csv.DictReader(io.StringIO(V2))]
-    old = rows[0] | {"anchor_art_style": None, "anchor_painting": float("nan")}
-    shouted = [{**rows[0], "emotion": " Fear "}, old, rows[1]]
-    assert read_pairs(write(shouted)) == read_pairs(write(V2))
-    read = partial(helpers.fault, read=read_pairs)
-    assert read(write([*rows, rows[1] | {"emotion": 6}])).startswith("record 3, field 'emotion': emotion is a number.")
-    assert read(write([*rows, rows[1] | {"anchor_painting": 6}])).startswith("record 3: image id is null.")
-
-
 def test_captions_whose_own_label_is_their_images(write: Write) -> None:
     path = write(V1)
     labels = read_emotions(path)
@@ -270,12 +229,11 @@ def test_a_thousand_mutated_releases_are_read_or_refused_in_one_line(write: Writ
     assert min(told.values()) > 300
 
 
-OF_THE_FILE = "no column |occurs twice|holds no records|file is empty|no caption is left|no image has|no utterance has"
+OF_THE_FILE = "no column |occurs twice|holds no records|file is empty|no caption is left|no image has"
 READS = (
     partial(read_captions, side="human"),
     partial(read_captions, options=ReadOptions(where={"version": "new"}, several=True), side="generated"),
     read_emotions,
-    read_pairs,
     lambda path: choose_own(path, read_emotions(path), lexicon=EMOTION),
 )
 

@@ -36,7 +36,6 @@ from containers import sample_members, tar_bytes
 from helpers import table_bytes
 from mutations import damaged_records, outcome
 
-from judge.corpus.artemis import read_pairs
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
 from judge.corpus.rating_sheet import sheet_csv
@@ -225,8 +224,6 @@ KINDS: dict[str, Records] = {
     "artemis": Records(FIRST, as_csv, human, row_or_line),
     "artemis-emotions": Records(FIRST, as_json, emotions),
     "artemis-2": Records(UTTERED, as_json, human),
-    "artemis-2-pairs": Records(UTTERED, as_csv, read_pairs, row_or_line),
-    "artemis-2-pairs-json": Records(UTTERED, as_json, read_pairs),
     "speaker": Records(SPOKEN, as_csv, generated, row_or_line),
     "speaker-json": Records(SPOKEN, as_json, generated),
     "indexed": Records(

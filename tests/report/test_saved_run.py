@@ -97,7 +97,7 @@ def test_what_is_read_is_what_was_written(made: Made, kind: str) -> None:
     frames = [[of.scores, of.counts, of.replicates] for of in (saved.result, result)]
     if result.breakdown and saved.result.breakdown:
         broken = saved.result.breakdown, result.breakdown
-        frames += [[of.images, of.captions, of.collect, of.words] for of in broken]
+        frames += [[of.images, of.captions, of.words] for of in broken]
         assert broken[0].tasks == broken[1].tasks
     for one, other in zip(chain(*frames[::2]), chain(*frames[1::2]), strict=True):
         if not len(one):
@@ -292,7 +292,6 @@ SPLIT_CASES: dict[str, tuple[Tamper, str]] = {
     ),
     "tasks' p": (in_csv("breakdown/tasks.csv", "p_value", 0.0001), "breakdown/tasks.csv, row 0 (none, lic, linear, "),
     "no breakdown": (remove("breakdown/captions.parquet"), "breakdown/captions.parquet is missing"),
-    "no collect": (remove("collect.csv"), "collect.csv is missing"),
     "no tasks": (remove("breakdown/tasks.csv"), "breakdown/tasks.csv is missing"),
     "tasks": (text("breakdown/tasks.csv", "a,b\n1\n2,3,4\n"), "no run can be read there"),
 }

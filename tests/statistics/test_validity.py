@@ -17,7 +17,7 @@ from judge import Corpus, evaluate
 from judge.measure.refits import COLUMNS
 from judge.metrics import METRICS
 from judge.report.verdicts import verdicts
-from judge.statistics.comparisons import conclude, differences
+from judge.statistics.comparisons import Pair, conclude, differences
 from judge.statistics.summary import Guessing, Summary, summarise
 from judge.statistics.validity import void_rows
 
@@ -44,7 +44,8 @@ def test_judges_of_human_captions_at_chance_void_a_row() -> None:
     (said,) = conclude([LIC], void_rows([LIC], EVEN))
     assert (said.verdict, said.reason, said.p_holm) == ("no verdict", reason, 0.001)
     other = replace(LIC, captioner="b", amplification=0.5, standard_error=0.01, degrees=20)
-    (pair,) = differences([replace(LIC, standard_error=0.01, degrees=20), other], True, reasons={LIC.key: reason})
+    rows = [replace(LIC, standard_error=0.01, degrees=20), other]
+    (pair,) = differences(rows, Pair, reasons={LIC.key: reason})
     assert (pair.verdict, pair.reason) == ("no verdict", reason)
 
 
