@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -41,7 +41,7 @@ class Corpus:
     def read(
         cls,
         *,
-        human: PathLike,
+        human: PathLike | Sequence[PathLike],
         captions: PathLike | Iterable[PathLike] | Mapping[str, PathLike],
         labels: PathLike | Labels | None = None,
         objects: PathLike | Tasks | None = None,
@@ -50,7 +50,8 @@ class Corpus:
         """Read files of any known format (data/README.md lists them; they are recognised by content).
 
         Args:
-            human: captions by people: a file, shards, or the folder of a data set, as every other input.
+            human: captions by people: a file, shards, or the folder of a data set, as every other input; or several,
+                which are united.
             captions: captions by captioners; named by file stem, by ``"NAME=FILE"``, or by a mapping's keys.
             labels: a table of genders, or :func:`judge.corpus.labels.read_labels` of another attribute.
             objects: what else images show, or :func:`judge.corpus.objects.read_tasks` of an unusual table.
@@ -66,10 +67,11 @@ class Corpus:
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         check_owners(options.columns or {}, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        people = read_captions(human, options, side="human")
+        files = [human] if isinstance(human, str | Path) else list(human)
+        people = unite([read_captions(path, options, side="human") for path in files])
         refuse_unread(options.columns or {}, [people, *generated])
         for captions_of, path in zip(generated, named.values(), strict=True):
-            if Path(path) == Path(human) and captions_of.by_image == people.by_image:
+            if Path(path) in map(Path, files) and captions_of.by_image == people.by_image:
                 what = f"captions of '{captions_of.name}' are people's own: both sides are read alike from this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
@@ -127,6 +129,32 @@ def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:
         return f"{told}; {len(common):,} are in both"
     common &= labels.by_image.keys()
     return f"{told}, labels of {len(labels.by_image):,}; {len(common):,} are in all three"
+
+
+def unite(parts: Sequence[Captions]) -> Captions:
+    """The captions of one side out of several files.
+
+    Raises:
+        JudgeError: an image has other captions in one file than in another.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    by_image: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        for image, captions in part.by_image.items():
+            if by_image.setdefault(image, captions) != captions:
+                what = f"image '{image}' has other captions than in another file of --human"
+                raise JudgeError(what, where=part.source, mend="keep the image in one of the files")
+    return replace(
+        parts[0],
+        by_image=by_image,
+        source=" and ".join(part.source for part in parts),
+        empty=sum(part.empty for part in parts),
+        refused=sum(part.refused for part in parts),
+        silent=frozenset(image for part in parts for image in part.silent if image not in by_image),
+        fields=tuple(dict.fromkeys(name for part in parts for name in part.fields)),
+        columns=tuple(dict.fromkeys(name for part in parts for name in part.columns)),
+    )
 
 
 def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:

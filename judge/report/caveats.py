@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from judge.masking.measured import tell_masks
 from judge.measure import Result
 from judge.metrics.scores import SCORES
 from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of
@@ -22,6 +23,7 @@ def warnings(result: Result) -> list[str]:
     return [
         *class_notes(result.run["labels"]),
         *result.run.get("input_notes", ()),
+        *_masked(result.run),
         *_without_images(result.run),
         *_named_in_part(result),
         *_class_never_named(result),
@@ -36,6 +38,12 @@ def warnings(result: Result) -> list[str]:
         *_by_construction(result),
         *_skipped(result),
     ]
+
+
+def _masked(run: Mapping[str, Any]) -> Iterator[str]:
+    """What masks hid from judges of images, measured."""
+    if masks := run.get("masks"):
+        yield tell_masks(masks)
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:

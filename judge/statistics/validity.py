@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from judge.masking.measured import hide_nobody
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Summary
 
@@ -53,5 +54,15 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         yield f"{generated:.1%} of its captions name {run['attribute']}, and {human:.1%} of human captions do"
 
 
+def _unmasked(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Judges of images in which people are visible guess their class from the people, whatever the caption says."""
+    if row.metric.uses_images and (masks := run.get("masks")) and (reason := hide_nobody(masks)):
+        yield reason
+
+
 # In order: the first reason found is shown.
-_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (_names_nothing, _at_chance)
+_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (
+    _names_nothing,
+    _unmasked,
+    _at_chance,
+)

@@ -20,7 +20,8 @@ from pycocotools.coco import COCO
 
 from judge.errors import JudgeError
 from judge.masking.detectors import make_detector
-from judge.masking.detectors.ground_truth import GroundTruth, read_annotation, run_lengths
+from judge.masking.detectors.annotations import read_annotation, run_lengths
+from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.instances import Picture, from_mask, union
 
 Record = dict[str, Any]
