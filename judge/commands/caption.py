@@ -173,7 +173,7 @@ def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[HiddenP
         progress=progress,
     )
     if pictures.names:
-        refuse_unmasked(config, pictures.masks)
+        refuse_unmasked(config, pictures.masks, pictures.doubts)
     return pictures, failures
 
 

@@ -101,7 +101,8 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         masked.failures += truth.strays if truth else ()
         looks = [row.look for row in masked.rows]
         masks = measure_masks(looks, hides_people=PERSON in hiding.labels)
-        refuse_unmasked(config, masks)
+        doubts = doubts_of(detector, looks)
+        refuse_unmasked(config, masks, doubts)
         if masked.rows:
             _remove_others(out, {row.masked for row in masked.rows})
             _write(masked, config, out.partial)
@@ -109,7 +110,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             out.publish()
         elif not out.holds_work():
             out.discard()
-    return MaskedFolder(masked, left_out, hiding.labels, correlated, masks, doubts_of(detector, looks))
+    return MaskedFolder(masked, left_out, hiding.labels, correlated, masks, doubts)
 
 
 def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:

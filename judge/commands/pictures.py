@@ -29,7 +29,7 @@ from judge.masking.instances import PERSON
 from judge.masking.measured import hide_nobody
 from judge.masking.people import Mode
 from judge.masking.thumbnails import hides_people, make_thumbnails
-from judge.types import Labels, Progress
+from judge.types import Doubt, Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
 _OFTEN, _SHARE = 100, 0.01
@@ -209,14 +209,15 @@ def load_detector(
     return detector, renamed, [stays_visible(other, source) for other in visible]
 
 
-def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None) -> None:
+def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
     """Refuse masks that hide almost nobody, unless the settings allow them.
 
     Raises:
         JudgeError: they do, with the figure.
     """
     if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
-        mend = "give other weights or instances, or a lower --threshold; --allow-unmasked goes on as it is"
+        mend = next((doubt for doubt in doubts if isinstance(doubt, Doubt)), "give other weights or instances")
+        mend = f"{mend.rstrip('.')}; or go on as it is with --allow-unmasked"
         raise JudgeError(what, where=f"--detector {config.detector}", mend=mend)
 
 
@@ -355,7 +356,7 @@ class RunPictures:
             progress=self.progress,
         )
         if names:
-            refuse_unmasked(self.config, found.masks)
+            refuse_unmasked(self.config, found.masks, found.doubts)
         return found
 
     @cached_property

@@ -49,7 +49,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     score = 1.0 if score is None else score
     if crowd is None or type(score) not in {int, float} or not 0 <= score <= 1:
         what = f"'iscrowd' is {annotation.get('iscrowd')!a:.20}" if crowd is None else f"'score' is {score!a:.20}"
-        raise JudgeError(what, where=where, mend="iscrowd is 0 or 1, a score is a number from 0 to 1")
+        raise JudgeError(what, where=where, mend="write 0 or 1, or as a score a number from 0 to 1")
     if box is not None:
         box = _read_box(box, size, where)
     if isinstance(shape, Path):
@@ -80,6 +80,8 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
     from pycocotools import mask as coco
 
     area, declared, shape = instance.area, annotation.get("area", math.nan), annotation.get("segmentation")
+    if isinstance(shape, Path):
+        return None  # It says nothing else, and where it is empty there is nobody.
     if not area and isinstance(shape, list) and any(len({*points[::2]}) > 1 for points in shape):
         return "are lower than a pixel and hide nothing", "its polygon"  # COCO has some.
     own, box = coco.toBbox(instance.rle), np.array(instance.box)

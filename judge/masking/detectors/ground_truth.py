@@ -253,7 +253,7 @@ class _Reading:
                 # Of all that COCO has, people are a third: what is not asked for need not be kept.
                 if labels is None or label is None or label in labels:
                     self.by_id[image_id].annotations.append(_Record(source, number, label, annotation))
-                if label is not None and label != PERSON and names_people(label):
+                if label is not None and label != PERSON and (names_people(label) or label in also):
                     visible[label] = None
         if annotations and not joined:
             raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=SHAPES)
