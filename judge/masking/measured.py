@@ -44,7 +44,7 @@ class Look:
             right, found = (union(instances, (region.shape[0], region.shape[1])) for instances in (truth, chosen))
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)
-        return cls(len(chosen), np.count_nonzero(region) / region.size, people, pixels, turned)
+        return cls(len(chosen), float(region.mean()), people, pixels, turned)
 
 
 def measure_masks(looks: Sequence[Look], *, hides_people: bool) -> dict[str, Any]:

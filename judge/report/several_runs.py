@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from judge.errors import JudgeError
+from judge.masking.measured import hide_nobody
 from judge.measure import Result
 from judge.report.saved_run import SavedRun
 from judge.statistics.breakdown import Breakdown
@@ -27,6 +28,7 @@ _MAY_DIFFER = {
     "where", "label_rule", "own_captions",
     "several", "metrics", "judge", "quality", "human_scores", "chance", "refits", "level", "resamples", "folds",
     "seeds", "seed", "lexicon", "workers", "micro_batch", "caption_batch", "sharing", "trust_weights", "max_pixels",
+    "person_categories", "class_names", "allow_unmasked",
 }  # fmt: skip
 _ALIKE = "measure both with the same settings"
 
@@ -204,6 +206,8 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in ("prior", "tasks", "sight"):
         if said := [of[name] for of in facts if of.get(name)]:
             found[name] = said[0]
+    if masks := [of["masks"] for of in facts if of.get("masks")]:
+        found["masks"] = next((of for of in masks if hide_nobody(of)), masks[0])
     sources = [of["tasks"] for of in facts if of["tasks"] and of["tasks"]["source"]]
     if sources:
         found["tasks"] = sources[0]
