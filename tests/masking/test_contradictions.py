@@ -93,6 +93,11 @@ HIDDEN: dict[str, tuple[Callable[[Record], None], list[int], str]] = {
         [600, 0], "hide it with --person-category 'skier'",
     ),
     "no listed image": (first(image_id=77), [600, 0], "1 annotations of "),
+    "ids of other files": (
+        lambda value: [one.update(id=3 - one["id"]) for one in value["images"]] and [
+            one.update(image_id=3 - one["image_id"]) for one in value["annotations"]],
+        [0, 0], "'000000000001.png' has the id 2, and 1 is the id of '000000000002.png'",
+    ),
     "area": (each(area=0), [0, 0], "2 of the annotations have an area that differs"),
     "box of the mask": (
         each(bbox=lambda box: [box[0] - 8, 0, 28, 60]), [0, 0], "2 of the annotations have a bbox that is not the box",

@@ -18,6 +18,7 @@ from judge.masking.detectors.annotations import find_contradiction, read_annotat
 from judge.masking.detectors.foreign import SHAPES, read_masks
 from judge.masking.images import place
 from judge.masking.instances import PERSON, Instance, Picture
+from judge.types import Doubt
 
 _WRONG = (0, 0)
 _LONGEST = 100_000
@@ -236,7 +237,7 @@ class _Reading:
         chosen = people_among(known.values(), people, also)
         self.categories |= {name: PERSON if name in chosen else name for name in known.values()}
         ids = self._add_images(shown, source)
-        joined, elsewhere, visible = set[str](), list[str](), dict[str, None]()
+        joined, elsewhere, visible = set[str](), Counter[str](), dict[str, None]()
         for number, annotation in enumerate(annotations, start=1):
             image_id, category = _id(annotation.get("image_id")), _id(annotation.get("category_id"))
             name = known.get(category) if category is not None else None
@@ -247,7 +248,7 @@ class _Reading:
                 fault = JudgeError(what, where=f"{source}, {where}", mend="correct the annotation")
                 self.strays.append((where, fault))
             elif image_id not in ids:
-                elsewhere.append(f"{annotation_of(annotation, number)}, image '{image_id}'")
+                elsewhere[image_id] += 1
             else:
                 joined.add(image_id)
                 # Of all that COCO has, people are a third: what is not asked for need not be kept.
@@ -258,8 +259,10 @@ class _Reading:
         if annotations and not joined:
             raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=SHAPES)
         if elsewhere:  # Cut-down files often keep the annotations of the images that were left out.
-            what = f"{len(elsewhere):,} annotations of {source} are of images that it does not list"
-            self.notes.append(f"{what} (the first: {elsewhere[0]}); nothing is hidden by them.")
+            what = (
+                f"{elsewhere.total():,} annotations of {source} are of {len(elsewhere):,} images that it does not list"
+            )
+            self.notes.append(f"{what} (the first: {next(iter(elsewhere))}); nothing is hidden by them.")
         if labels is None or PERSON in labels:
             self.notes += [stays_visible(name, source) for name in visible]
             if chosen and not chosen & {PERSON, *people}:
@@ -299,6 +302,12 @@ class _Reading:
                 what = f"height and width are {image.get('height')} and {image.get('width')}"
                 faults.append((what, f"give the picture's width and height in pixels, {_LONGEST:,} at most"))
             entry.faults.extend(JudgeError(what, where=where, mend=mend) for what, mend in faults)
+        for entry in self.entries.values():
+            if (number_of := _id(entry.name)) != entry.image_id and number_of in ids:
+                other = self.by_id[number_of].name
+                what = f"'{entry.name}' has the id {entry.image_id}, and {number_of} is the id of '{other}'"
+                self.notes.append(Doubt(f"{source}: {what}. See that captions and labels name images by these ids."))
+                break
         return ids
 
 
@@ -311,9 +320,10 @@ def _records(value: object, key: str, source: str) -> Sequence[Mapping[str, Any]
 
 def _id(value: object) -> str | None:
     """An id of an image or a category in the one spelling of all ids: 1, 1.0, "1" and "000000000001.jpg" are one."""
-    with suppress(ValueError, OverflowError):
+    try:
         return canonical_id(value)
-    return None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[str, str]:
