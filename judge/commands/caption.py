@@ -172,8 +172,7 @@ def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[HiddenP
         failures=failures,
         progress=progress,
     )
-    if pictures.names:
-        refuse_unmasked(config, pictures.masks, pictures.doubts)
+    refuse_unmasked(config, pictures.masks, pictures.doubts)
     return pictures, failures
 
 

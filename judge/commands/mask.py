@@ -19,7 +19,7 @@ from judge.masking.folder import Hiding, Masked, MaskFolder
 from judge.masking.hidden import doubts_of
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.masking.instances import PERSON
-from judge.masking.measured import measure_masks
+from judge.masking.measured import Look, measure_masks
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
 from judge.utils.folders import ResumableFolder
@@ -121,7 +121,7 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, config.class_names and config.class_names.read_bytes()
-    return repr((packages, hiding, detector.key, truth, named, config.format, config.max_pixels))
+    return repr((packages, Look.__slots__, hiding, detector.key, truth, named, config.format, config.max_pixels))
 
 
 def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:

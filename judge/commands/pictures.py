@@ -29,7 +29,7 @@ from judge.masking.instances import PERSON
 from judge.masking.measured import hide_nobody
 from judge.masking.people import Mode
 from judge.masking.thumbnails import hides_people, make_thumbnails
-from judge.types import Doubt, Labels, Progress
+from judge.types import Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
 _OFTEN, _SHARE = 100, 0.01
@@ -196,10 +196,11 @@ def load_detector(
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}
     if (names := read_names(config.class_names)) is not None:
-        if {*names} != {*map(str, range(len(own)))}:
-            what, mend = f"does not name the {len(own)} classes of {source}", "name each class, from 0 on"
+        places = [str(place) for place in range(len(detector.categories))]
+        if {*names} != {*places}:
+            what, mend = f"does not name the {len(places)} classes of {source}", "name each class, from 0 on"
             raise JudgeError(what, where=f"--class-names {config.class_names}", mend=mend)
-        own = {category: names[str(place)] for place, category in enumerate(own)}
+        own = dict(zip(detector.categories, map(names.__getitem__, places), strict=True))
     people = people_among(own.values(), config.person_categories)
     if config.finders == (name,):
         check_categories(config.person_categories, own.values(), source)
@@ -216,7 +217,7 @@ def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, dou
         JudgeError: they do, with the figure.
     """
     if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
-        mend = next((doubt for doubt in doubts if isinstance(doubt, Doubt)), "give other weights or instances")
+        mend = next((doubt for doubt in doubts if "--person-category" in doubt), "give other weights or instances")
         mend = f"{mend.rstrip('.')}; or go on as it is with --allow-unmasked"
         raise JudgeError(what, where=f"--detector {config.detector}", mend=mend)
 
@@ -355,8 +356,7 @@ class RunPictures:
             regions=regions,
             progress=self.progress,
         )
-        if names:
-            refuse_unmasked(self.config, found.masks, found.doubts)
+        refuse_unmasked(self.config, found.masks, found.doubts)
         return found
 
     @cached_property

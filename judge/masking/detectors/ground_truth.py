@@ -262,7 +262,7 @@ class _Reading:
             what = (
                 f"{elsewhere.total():,} annotations of {source} are of {len(elsewhere):,} images that it does not list"
             )
-            self.notes.append(f"{what} (the first: {next(iter(elsewhere))}); nothing is hidden by them.")
+            self.notes.append(f"{what} (the first: '{next(iter(elsewhere))}'); nothing is hidden by them.")
         if labels is None or PERSON in labels:
             self.notes += [stays_visible(name, source) for name in visible]
             if chosen and not chosen & {PERSON, *people}:
