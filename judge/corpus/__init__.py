@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from judge.corpus.labels import read_labels
 from judge.corpus.objects import read_tasks
@@ -145,16 +147,17 @@ def unite(parts: Sequence[Captions]) -> Captions:
             if by_image.setdefault(image, captions) != captions:
                 what = f"image '{image}' has other captions than in another file of --human"
                 raise JudgeError(what, where=part.source, mend="keep the image in one of the files")
-    return replace(
-        parts[0],
-        by_image=by_image,
-        source=" and ".join(part.source for part in parts),
-        empty=sum(part.empty for part in parts),
-        refused=sum(part.refused for part in parts),
-        silent=frozenset(image for part in parts for image in part.silent if image not in by_image),
-        fields=tuple(dict.fromkeys(name for part in parts for name in part.fields)),
-        columns=tuple(dict.fromkeys(name for part in parts for name in part.columns)),
-    )
+    found: dict[str, Any] = {"by_image": by_image, "source": " and ".join(part.source for part in parts)}
+    for name in (one.name for one in fields(Captions) if one.name not in found):
+        of_each: list[Any] = [getattr(part, name) for part in parts]
+        if isinstance(of_each[0], int):
+            found[name] = sum(of_each)
+        elif isinstance(of_each[0], Mapping):  # Counts.
+            found[name] = dict(sum(map(Counter, of_each), Counter[str]()))
+        elif isinstance(of_each[0], tuple):
+            found[name] = tuple(dict.fromkeys(chain(*of_each)))
+    found["silent"] = frozenset(image for part in parts for image in part.silent if image not in by_image)
+    return replace(parts[0], **found)
 
 
 def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
