@@ -83,6 +83,18 @@ def _paths(entries: list[str]) -> tuple[Path, ...]:
     return tuple(map(Path, entries))
 
 
+def _one_or_several(entries: list[str]) -> Path | tuple[Path, ...]:
+    """One path stays one, in YAML and Python too."""
+    if not entries:
+        raise ValueError("give at least one file")
+    return Path(entries[0]) if len(entries) == 1 else tuple(dict.fromkeys(map(Path, entries)))
+
+
+def listed(files: Path | tuple[Path, ...] | None) -> list[Path]:
+    """The paths of an option that may be given several times."""
+    return [] if files is None else [files] if isinstance(files, Path) else list(files)
+
+
 def _captions(entries: list[str]) -> dict[str, Path]:
     """Captioner -> file, of ``FILE`` or ``NAME=FILE``."""
     from judge.corpus import name_captioners
@@ -161,6 +173,7 @@ MASKING = {
 }
 Names = Annotated[tuple[str, ...], _list_or_text(_lower_names)]
 Splits = Annotated[str | None, _list_or_text(",".join)]
+Files = Annotated[Path | tuple[Path, ...], _list_or_text(_one_or_several)]
 LabelFiles = Path | dict[str, Path] | None
 CaptionFiles = Annotated[dict[str, Path], _list_or_text(_captions)]
 Checkpoint = Annotated[str, AfterValidator(_hub_name)]
@@ -179,6 +192,7 @@ HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recog
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
 SPLITS = "splits of a Karpathy file or a data set, e.g. test, or train,restval"
 LABELS = "attribute class of each image"
+INSTANCES = "COCO instances or results of these images, or a folder of PNG masks or YOLO labels"
 IMAGES = "folder of image files (or WebDataset shards, or a data set with images)"
 MASK = "how much of each instance is hidden"
 TRUST = "folder whose .pt files may be unpickled, which can run any code in them"
@@ -187,7 +201,7 @@ RESULTS = "folder for the results"
 SAVED = "NAME.weights.safetensors of judge train, a folder of judge export, or its name on the Hugging Face hub"
 # How pictures are hidden: of a trained judge its file says it.
 _HIDDEN = frozenset(
-    {"hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold"}
+    {"hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold", "allow_unmasked"}
 )  # fmt: skip
 # What labels are made of.
 _OF_LABELS = frozenset(
@@ -323,7 +337,7 @@ class TextSettings(LabelSettings):
 class CorpusSettings(TextSettings):
     """What a run reads."""
 
-    human: Path | None = option(None, HUMAN)
+    human: Files | None = option(None, HUMAN, repeated="PATH")
     captions: CaptionFiles = option({}, CAPTIONS, repeated="[NAME=]FILE")
     models: Checkpoints = option(
         {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
@@ -348,7 +362,15 @@ class HidingSettings(LabelSettings):
     panel = "Images"
 
     images: Path | None = option(None, IMAGES)
-    instances: Path | None = option(None, "COCO instances of these images (ground truth, for detector gt)")
+    instances: Files | None = option(None, f"{INSTANCES} (ground truth, for detector gt)", repeated="PATH")
+    person_categories: Annotated[tuple[str, ...], _list_or_text(tuple)] = option(
+        (), "category of --instances or the detector that is people", "person; else all that name people",
+        flag="--person-category", repeated="NAME",
+    )  # fmt: skip
+    class_names: Path | None = option(
+        None, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name",
+        "as the file or the detector has them",
+    )  # fmt: skip
     detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network")
     hide: Hide = option("person", "what is hidden: person, object (most correlated with the attribute, by BA), or both")
     category: str | None = option(None, "object category to hide", "chosen by BA from --instances and --labels")
@@ -364,6 +386,7 @@ class HidingSettings(LabelSettings):
         {}, "weights of a detector: a file, or a name that its library knows", repeated="[DETECTOR=]FILE"
     )
     trust_weights: Path | None = option(None, TRUST)
+    allow_unmasked: bool = option(False, "go on where masks hide almost nobody; metrics of images have no verdict")
     cache: Path = option(Path("runs/detections"), "cache folder for detections")
     max_pixels: int = option(
         MAX_PIXELS, "largest image (width x height) to open, against decompression bombs", ge=1, le=2**40
@@ -560,7 +583,7 @@ class TrainDetectorConfig(Settings):
 
     kind: Literal["yolo", "maskrcnn"] = option(..., "detector: yolo (Ultralytics, AGPL-3.0) or maskrcnn (torchvision)")
     images: Path = option(..., IMAGES)
-    instances: Path = option(..., "COCO instances of these images")
+    instances: Files = option(..., INSTANCES, repeated="PATH")
     categories: Annotated[tuple[str, ...] | None, BeforeValidator(_split_text)] = option(
         None, "categories to detect, comma-separated", "all of the file"
     )
@@ -597,7 +620,7 @@ class AlignConfig(AligningSettings, TextSettings):
     command = "judge align"
     essential = ("human", "captions", "labels", "vectors", "delta", "out", "overwrite")
 
-    human: Path = option(..., HUMAN)
+    human: Files = option(..., HUMAN, repeated="PATH")
     captions: Annotated[CaptionFiles, AfterValidator(_file_names)] = option(
         ..., CAPTIONS, repeated="[NAME=]FILE", min_length=1
     )
@@ -805,7 +828,7 @@ class RunConfig(RunSettings):
 
     command = "judge evaluate"
 
-    human: Path = option(..., HUMAN)
+    human: Files = option(..., HUMAN, repeated="PATH")
 
 
 class TrainConfig(RunConfig):
@@ -828,7 +851,7 @@ class AblateDetectorsConfig(RunSettings):
     only_in_file = frozenset({"detector", "verbose", "breakdown"})
 
     images: Path = option(..., IMAGES)
-    instances: Path = option(..., "COCO instances of these images: the ground truth")
+    instances: Files = option(..., f"{INSTANCES}: the ground truth", repeated="PATH")
     mask: Mode = option("segment", MASK)
     metrics: Names = option(("imagecaptioner2",), "metrics of images, comma-separated", min_length=1)
     detectors: Names = option(DETECTORS, "detectors to compare, comma-separated", min_length=1)
@@ -869,10 +892,10 @@ class CalibrateConfig(RunSettings):
         {"captions", "models", "caption_batch", "several", "refusals", "chance", "level", "quality", "breakdown"}
         | {"human_scores", "verbose"}
         | {"checkpoints", "features", "cache", "max_pixels"}
-        | {"images", "instances", "detector", "hide", "category", "foreground"}
+        | {"images", "instances", "detector", "hide", "category", "foreground", "allow_unmasked"}
     )
 
-    human: Path | None = option(None, f"{HUMAN}; not needed for metrics of images alone")
+    human: Files | None = option(None, f"{HUMAN}; not needed for metrics of images alone", repeated="PATH")
     metrics: Names = option(
         ("lic", "leakage"),
         "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on drawn "

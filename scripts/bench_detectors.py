@@ -47,7 +47,7 @@ def bench(kind: Kind, worlds: tuple[Path, Path], recipe: DetectorRecipe, out: Pa
     with tempfile.TemporaryDirectory() as folder:
         for state, given in (("untrained", replace(recipe, epochs=0)), ("trained", recipe)):
             path = (out or Path(folder)) / f"{kind}-{state}.safetensors"
-            done = train_detector(given, train / "images", train / "instances.json", path, progress=tell)
+            done = train_detector(given, train / "images", [train / "instances.json"], path, progress=tell)
             detector = make_detector(kind, weights=str(path))
             began = time.monotonic()
             found = measure_overlap(detector, truth, held / "images", truth.pictures)

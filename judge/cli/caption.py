@@ -25,6 +25,8 @@ def caption(config: CaptionConfig) -> None:
         return
     if found.captions:
         say(f"{found.captions} pictures captioned; the captions are in {config.out}")
+    for line in found.notes:
+        say(f"NOTE: {line}")
     if found.empty:
         say(f"NOTE: {found.empty} captions are empty")
     tell_failures(found.failures, found.captions + len(found.failures), "captioned")

@@ -11,7 +11,7 @@ import numpy as np
 
 from judge.commands.ablate_masks import metrics_with_images, open_ablation, run_each, write_ablation
 from judge.commands.evaluate import with_precision
-from judge.commands.pictures import choose_hiding, open_detector, picture_names
+from judge.commands.pictures import choose_hiding, open_detector, picture_names, read_truth
 from judge.commands.unread import tell_unread
 from judge.config import AblateDetectorsConfig
 from judge.masking.detectors import Detector, Failures, detect_pictures
@@ -76,7 +76,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         metrics_with_images(config.metrics)
         tell_unread(config)
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
-    truth = (truth or GroundTruth.read(config.instances, labels=hiding.labels)).only(hiding.labels)
+    truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
     detectors = {
         name: open_detector(
             name, config, hiding.labels, truth=truth, device=config.device, batch=_BATCH, progress=progress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -20,9 +21,11 @@ from judge.config import (
     RunConfig,
     RunSettings,
     Settings,
+    listed,
     make_config,
 )
 from judge.errors import JudgeError
+from judge.masking.measured import tell_masks
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
@@ -61,6 +64,8 @@ def run_each(
         one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
         kept = None if config.checkpoints else store
         results[name] = run(one, store=kept, progress=_named(progress, name), examples=False)
+        if masks := results[name].run.get("masks"):
+            logging.getLogger(__name__).info("NOTE: %s: %s", name, tell_masks(masks))
     return results
 
 
@@ -189,7 +194,7 @@ def _captions(
 def _name_of(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A name for captions: of their settings, checkpoint and pictures, as they lie on the disk."""
     # Pictures may lie in folders of the folder, as COCO's do.
-    given = [config.images, config.instances, *settings.get("weights", {}).values()]
+    given = [config.images, *listed(config.instances), *settings.get("weights", {}).values()]
     below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
     stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from judge.commands.labels import choose_lexicon, labels_of
-from judge.config import AlignConfig
+from judge.config import AlignConfig, listed
 from judge.corpus import Corpus
 from judge.corpus.reading import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
@@ -103,7 +103,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
 def _read(config: AlignConfig) -> list[_Sides]:
     lexicon, labels = choose_lexicon(config), labels_of(config)
     reading = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
-    corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, options=reading)
+    corpus = Corpus.read(human=listed(config.human), captions=config.captions, labels=labels, options=reading)
     # Without labels all images count.
     nobody = AND.join("" for _ in config.attributes)
     every = Labels(config.attribute_name, (nobody,), dict.fromkeys(corpus.human.by_image, nobody), "none given")

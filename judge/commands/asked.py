@@ -70,8 +70,9 @@ def _pictures(
     if config.images is None:
         what, mend = f"judge '{saved.judge}' sees pictures, and there are none", "give the folder of pictures"
         raise JudgeError(what, where="--images", mend=mend)
-    own = ("images", "instances", "weights", "trust_weights", "cache", "max_pixels")
-    given = {name: getattr(config, name) for name in own} | {"human": config.captions}
+    own = ("images", "instances", "weights", "trust_weights", "cache", "max_pixels", "person_categories", "class_names")
+    # A few new images may show nobody.
+    given = {name: getattr(config, name) for name in own} | {"human": config.captions, "allow_unmasked": True}
     trained = {name: value for name, value in saved.masking.items() if name in MASKING}
     if "detector" in config.model_fields_set:
         trained["detector"] = config.detector

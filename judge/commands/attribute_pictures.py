@@ -200,7 +200,7 @@ def explain_captioner(
     from judge.attribution.captioner import explain_captions
     from judge.masking.detectors.weights import choose_device
 
-    given = {name: getattr(config, name) for name in ("images", "instances")}
+    given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
     truth = RunPictures(make_config({**given, "human": "-"}, RunConfig, where="--images")).truth
     names = known_pictures(config.images, truth)
     if truth is not None:

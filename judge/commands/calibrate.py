@@ -181,7 +181,7 @@ def _detectors(config: CalibrateConfig) -> dict[str, str]:
     """
     if config.mask == "none":
         return {"none": ""}
-    return {name: "" if name == "gt" else load_detector(name, config, (PERSON,)).key for name in config.detectors}
+    return {name: "" if name == "gt" else load_detector(name, config, (PERSON,))[0].key for name in config.detectors}
 
 
 def _try(config: RunConfig, groups: Sequence[Group]) -> None:

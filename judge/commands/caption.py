@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from judge.commands.captioner_checkpoints import settings_beside
-from judge.commands.pictures import prepare_masking
-from judge.config import CaptionConfig
-from judge.corpus.entries import records
-from judge.corpus.files import read_document
+from judge.commands.pictures import prepare_masking, refuse_unmasked
+from judge.config import CaptionConfig, listed
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError, require
+from judge.masking.categories import read_names
 from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
+from judge.masking.measured import tell_masks
 from judge.training.processes import in_main_process
 from judge.types import Progress
 from judge.utils.files import resolved, sweep, writing
@@ -29,11 +29,12 @@ _NOTES = ".partial"  # Ends the name of the file in which finished captions are 
 
 @dataclass(frozen=True, slots=True)
 class CaptionedFolder:
-    """How many captions ``judge caption`` wrote, how many of them are empty, and the failures by picture."""
+    """How many captions ``judge caption`` wrote, how many of them are empty, failures by picture, and notes."""
 
     captions: int
     empty: int
     failures: Failures
+    notes: Sequence[str] = ()
 
 
 def caption(config: CaptionConfig, *, progress: Progress | None = None) -> CaptionedFolder:
@@ -55,12 +56,13 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     check_captioner(config.model, where=f"--model {config.model}")
     pictures, failures = in_main_process(lambda: _pictures(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
-    with _place(out) as notes:
-        done = caption_pictures(config.model, pictures, how, device=config.device, notes=notes, progress=progress)
+    with _place(out) as kept:
+        done = caption_pictures(config.model, pictures, how, device=config.device, notes=kept, progress=progress)
         if done.captions:
-            in_main_process(lambda: _finish(config, out, done.captions, notes))
+            in_main_process(lambda: _finish(config, out, done.captions, kept))
     empty = sum(not text for text in done.captions.values())
-    return CaptionedFolder(len(done.captions), empty, failures + done.failures)
+    notes = [tell_masks(pictures.masks), *pictures.doubts] if pictures.masks else []
+    return CaptionedFolder(len(done.captions), empty, failures + done.failures, notes)
 
 
 @contextmanager
@@ -127,20 +129,20 @@ def _tidy(out: OutputFile) -> None:
 def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
     """Image id -> name of each picture to caption, and the pictures without a usable id.
 
-    Those that a COCO file lists, by its ids; else all of the folder, by their names.
+    Those that COCO files list, by their ids; else all of the folder, by their names.
     """
-    source = config.ids or config.instances
-    if source is None:
-        listed: list[tuple[object, str]] = [(name, name) for name in list_pictures(config.images)]
-        failures: Failures = []
+    sources, failures = [config.ids] if config.ids else listed(config.instances), list[tuple[str, JudgeError]]()
+    if not sources:
+        found: list[tuple[str | None, str]] = [(name, name) for name in list_pictures(config.images)]
     else:
-        listed, failures = _listed(source)
-        if not any(holds(config.images, name) for _, name in listed):
+        truth = GroundTruth.read(sources, labels=(), names=read_names(config.class_names), images=config.images)
+        found, failures = [(truth.image_id(name), name) for name in truth.pictures], [*truth.strays]
+        if not any(holds(config.images, name) for name in truth.pictures):
             list_pictures(config.images)  # Where there is nothing at all, it says so in one line.
-            what, mend = f"none of the pictures that {source} lists is there", "give the folder that they lie in"
-            raise JudgeError(what, where=f"--images {config.images}", mend=mend)
+            what = f"none of the pictures that {truth.source} lists is there"
+            raise JudgeError(what, where=f"--images {config.images}", mend="give the folder that they lie in")
     names: dict[str, str] = {}
-    for key, name in listed:
+    for key, name in found:
         where, what = f"picture '{name}'", ""
         try:
             if (first := names.setdefault(canonical_id(key), name)) != name:
@@ -152,42 +154,25 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
     return names, failures
 
 
-def _listed(path: Path) -> tuple[list[tuple[object, str]], Failures]:
-    """(id, name) of each picture in a COCO file of any kind, and the records that name none."""
-    document = read_document(path)
-    images = document.value.get("images") if isinstance(document.value, dict) else None
-    if not isinstance(images, list):
-        raise JudgeError("lists no 'images'", where=document.source, mend="give a COCO file: captions or instances")
-    listed: list[tuple[object, str]] = []
-    failures: Failures = []
-    for number, row in enumerate(records(images, source=document.source)):
-        name = row.get("file_name")
-        if isinstance(name, str) and name:
-            listed.append((row.get("id"), name))
-        else:
-            where = f"images, record {number}"
-            fault = JudgeError("'file_name' is no text", where=f"{path}, {where}", mend="give the picture's name")
-            failures.append((where, fault))
-    return listed, failures
-
-
 def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[HiddenPictures, Failures]:
     """The pictures as the captioner gets them, masked or not, without those at fault; and those."""
     names, failures = _name_all(config)
     if config.mask == "none":
         return HiddenPictures(config.images, names, max_pixels=config.max_pixels), failures
     batch = 8 if config.caption_batch == "auto" else config.caption_batch
-    hiding, _, detector = prepare_masking(config, config.mask, batch=batch, progress=progress)
+    hiding, _, detector, truth = prepare_masking(config, config.mask, batch=batch, progress=progress)
     failures += detector.strays if isinstance(detector, GroundTruth) else ()
     pictures = find_hidden(
         config.images,
         names,
         detector=detector,
         hiding=hiding,
+        truth=truth,
         max_pixels=config.max_pixels,
         failures=failures,
         progress=progress,
     )
+    refuse_unmasked(config, pictures.masks, pictures.doubts)
     return pictures, failures
 
 

@@ -164,5 +164,7 @@ def _write(directory: RunDirectory, done: Captioned, settings: CaptionConfig, *,
 
 def _settings(config: RunConfig, model: str, writing: Writing, out: Path) -> CaptionConfig:
     """Those of ``judge caption`` that write the same captions."""
-    same = {name: getattr(config, name) for name in ("images", "instances", "max_pixels", "caption_batch")}
+    same = {
+        name: getattr(config, name) for name in ("images", "instances", "class_names", "max_pixels", "caption_batch")
+    }
     return make_config({**same, "model": model, "precision": writing.precision, "out": out}, CaptionConfig)

@@ -18,7 +18,7 @@ from judge.commands.captioner_checkpoints import (
 from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given, unused
 from judge.commands.pictures import RunPictures
 from judge.commands.unread import unread
-from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, make_config
+from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, listed, make_config
 from judge.corpus import Corpus
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.objects import read_tasks
@@ -171,8 +171,8 @@ def run(
                 progress=progress,
                 ready=begin,
             )
-        sight = describe_images(config, plan, lexicons.attribute)
-        result = replace(result, run={**result.run, **sight, **people, "input_notes": notes})
+        sight = describe_images(config, plan, lexicons.attribute) | pictures.masks
+        result = replace(result, run={**result.run, **sight, **people, "input_notes": [*notes, *pictures.notes]})
         if directory and is_main_process():
             directory.finish(config.to_yaml(), result, pictures.of_examples(result.examples))
     return result
@@ -318,7 +318,9 @@ def _read_corpus(config: RunConfig) -> Corpus:
     labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
     if config.own_captions:
         options, labels = keep_own(config, options, labels)
-    corpus = Corpus.read(human=config.human, captions=config.captions, labels=labels, objects=objects, options=options)
+    corpus = Corpus.read(
+        human=listed(config.human), captions=config.captions, labels=labels, objects=objects, options=options
+    )
     corpus = replace(corpus, notes=(*corpus.notes, *unused(corpus, given, config)))
     return complete_labels(corpus, given, config)
 

@@ -112,6 +112,8 @@ def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -
     where = "--own-captions"
     if config.human is None or labels is None or not isinstance(config.attribute, str):
         raise JudgeError("needs labels of one attribute", where=where, mend="give --labels, or leave it out")
+    if isinstance(config.human, tuple):
+        raise JudgeError("needs one file of human captions", where=where, mend="put them into one file")
     kept, labels = choose_own(
         config.human,
         labels,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from judge.commands.pictures import Correlated, picture_names, prepare_masking
-from judge.config import MaskConfig
+from judge.commands.pictures import Correlated, picture_names, prepare_masking, refuse_unmasked
+from judge.config import MaskConfig, listed
 from judge.errors import JudgeError
 from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.finished import Finished
 from judge.masking.folder import Hiding, Masked, MaskFolder
+from judge.masking.hidden import doubts_of
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
+from judge.masking.instances import PERSON
+from judge.masking.measured import Look, measure_masks
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
 from judge.utils.folders import ResumableFolder
@@ -37,6 +41,8 @@ class MaskedFolder:
         masked: the rows of ``masks.parquet``, and the failures.
         left_out: pictures of the folder that the instances file does not list.
         hidden: the categories hidden.
+        masks: what is hidden, measured: see :func:`judge.masking.measured.measure_masks`.
+        doubts: what a user must know of the masks, a sentence each.
         correlated: how the object was chosen, where BA chose it.
     """
 
@@ -44,6 +50,8 @@ class MaskedFolder:
     left_out: int
     hidden: tuple[str, ...]
     correlated: Correlated | None
+    masks: Mapping[str, Any]
+    doubts: Sequence[str] = ()
 
 
 def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolder:
@@ -68,7 +76,9 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.check(config.inputs())
-    hiding, correlated, detector = prepare_masking(config, config.mode, batch=config.batch_size, progress=progress)
+    hiding, correlated, detector, beside = prepare_masking(
+        config, config.mode, batch=config.batch_size, progress=progress
+    )
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
@@ -85,9 +95,14 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             reserved,
             finished,
             out.announce,
+            beside,
         )
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
+        looks = [row.look for row in masked.rows]
+        masks = measure_masks(looks, hides_people=PERSON in hiding.labels)
+        doubts = doubts_of(detector, looks)
+        refuse_unmasked(config, masks, doubts)
         if masked.rows:
             _remove_others(out, {row.masked for row in masked.rows})
             _write(masked, config, out.partial)
@@ -95,7 +110,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             out.publish()
         elif not out.holds_work():
             out.discard()
-    return MaskedFolder(masked, left_out, hiding.labels, correlated)
+    return MaskedFolder(masked, left_out, hiding.labels, correlated, masks, doubts)
 
 
 def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
@@ -103,9 +118,10 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     import cv2
 
     packages = version("caption-judge"), cv2.__version__
-    known = config.instances.stat() if isinstance(detector, GroundTruth) and config.instances else None
-    truth = known and (known.st_size, known.st_mtime_ns)
-    return repr((packages, hiding, detector.key, truth, config.format, config.max_pixels))
+    below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
+    truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
+    named = config.person_categories, config.class_names and config.class_names.read_bytes()
+    return repr((packages, Look.__slots__, hiding, detector.key, truth, named, config.format, config.max_pixels))
 
 
 def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:
@@ -120,7 +136,9 @@ def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:
 def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:
     import pandas as pd
 
-    rows = pd.DataFrame(map(asdict, masked.rows)).assign(detector=config.detector, mode=config.mode)
+    columns = [(row.image, row.masked, row.look.instances, row.look.share) for row in masked.rows]
+    rows = pd.DataFrame(columns, columns=["image", "masked", "instances", "share_hidden"])
+    rows = rows.assign(detector=config.detector, mode=config.mode)
     rows.to_parquet(folder / TABLE_NAME, index=False)
     (folder / SHEET_NAME).write_bytes(encode(masked.sheet()))
     (folder / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,17 +14,19 @@ import numpy as np
 import pandas as pd
 
 from judge.commands.labels import labels_of
-from judge.config import CaptionConfig, HidingSettings, MaskConfig, RunConfig
+from judge.config import CaptionConfig, HidingSettings, MaskConfig, RunConfig, listed
 from judge.corpus.ids import canonical_id
-from judge.errors import JudgeError, nearest, require
+from judge.errors import JudgeError, require
 from judge.judges import find_judge
 from judge.masking.cache import Cached
+from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.masking.instances import PERSON
+from judge.masking.measured import hide_nobody
 from judge.masking.people import Mode
 from judge.masking.thumbnails import hides_people, make_thumbnails
 from judge.types import Labels, Progress
@@ -110,15 +112,40 @@ def choose_hiding(
         raise JudgeError(f"only people are hidden, no {category}", where=f"--category {category}", mend=mend)
     if config.hide != PERSON and category is None:
         labels = labels_of(config)
-        if config.instances is None or labels is None:
+        if not config.instances or labels is None:
             mend = "give --instances and --labels, or name the object with --category"
             raise JudgeError("nothing says which object goes with the attribute", where="--hide", mend=mend)
-        truth = truth or GroundTruth.read(config.instances)
+        truth = truth or read_truth(config)
         chosen = correlated_category(truth, labels)
         category = chosen.category
     wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}[config.hide]
     same = {name: getattr(config, name) for name in ("threshold", "foreground", "share", "dilation", "fill")}
     return Hiding(tuple(label for label in wanted if label), mode=mode, seed=seed, **same), chosen, truth
+
+
+def read_truth(config: HidingSettings, labels: Collection[str] | None = None) -> GroundTruth:
+    """The instances that ``config`` names; ``labels``: the categories that are read, None for all.
+
+    Raises:
+        JudgeError: there are none; as :meth:`GroundTruth.read`.
+    """
+    if not config.instances:
+        raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
+    names, people = read_names(config.class_names), config.person_categories
+    truth = GroundTruth.read(listed(config.instances), labels=labels, people=people, names=names, images=config.images)
+    if config.finders == ("gt",):  # Of several detectors each may have categories of its own.
+        check_categories(people, truth.own_names, truth.source)
+    return truth
+
+
+def truth_beside(
+    config: HidingSettings, detector: Detector, labels: Collection[str], truth: GroundTruth | None = None
+) -> GroundTruth | None:
+    """Ground truth to measure a network by, read unless it is given; None where there is none of these categories."""
+    if detector.name == "gt" or not config.instances:
+        return None
+    truth = truth or read_truth(config)
+    return truth.only(labels) if {*labels} <= {*truth.categories} else None
 
 
 def open_detector(
@@ -134,13 +161,13 @@ def open_detector(
     """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache.
 
     Raises:
-        JudgeError: as ``load_detector``.
+        JudgeError: as ``read_truth`` and ``load_detector``.
     """
     require("images", "cv2", "PIL", "pycocotools")
-    if name == "gt" and truth is not None:
-        return truth.only(labels)
-    detector = load_detector(name, config, labels, device=device, batch=batch, progress=progress)
-    return detector if name == "gt" else Cached(detector, config.cache)
+    if name == "gt":
+        return (truth or read_truth(config, labels)).only(labels)
+    detector, names, doubts = load_detector(name, config, labels, device=device, batch=batch, progress=progress)
+    return Cached(detector, config.cache, names, doubts)
 
 
 def load_detector(
@@ -151,16 +178,14 @@ def load_detector(
     device: str | None = None,
     batch: int = 8,
     progress: Progress | None = None,
-) -> Detector:
-    """The detector called ``name``, without a cache.
+) -> tuple[Detector, dict[str, str], list[str]]:
+    """The network called ``name``; category -> its name here, "person" for people; what a user must know of these.
 
     Raises:
         JudgeError: as ``make_detector``; one that does not know all of ``labels``: it would hide nothing.
     """
     detector = make_detector(
         name,
-        instances=config.instances,
-        labels=labels,
         weights=config.weights.get(name) or config.weights.get(""),
         trust=config.trust_weights,
         device=device,
@@ -168,17 +193,39 @@ def load_detector(
         mask_threshold=config.mask_threshold,
         say=(lambda line: progress(line, 0, 0)) if progress else None,
     )
-    for label in labels:
-        if label not in detector.categories:
-            mend = nearest(label, sorted(detector.categories))
-            raise JudgeError(f"detector '{name}' does not know '{label}'", where="--weights", mend=mend)
-    return detector
+    source = f"detector '{name}'"
+    own = {category: category for category in detector.categories}
+    if (names := read_names(config.class_names)) is not None:
+        places = [str(place) for place in range(len(detector.categories))]
+        if {*names} != {*places}:
+            what, mend = f"does not name the {len(places)} classes of {source}", "name each class, from 0 on"
+            raise JudgeError(what, where=f"--class-names {config.class_names}", mend=mend)
+        own = dict(zip(detector.categories, map(names.__getitem__, places), strict=True))
+    people = people_among(own.values(), config.person_categories)
+    if config.finders == (name,):
+        check_categories(config.person_categories, own.values(), source)
+    check_categories(labels, {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
+    visible = sorted(other for other in {*own.values()} - people if names_people(other))
+    renamed = {category: PERSON if other in people else other for category, other in own.items()}
+    return detector, renamed, [stays_visible(other, source) for other in visible]
+
+
+def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
+    """Refuse masks that hide almost nobody, unless the settings allow them.
+
+    Raises:
+        JudgeError: they do, with the figure.
+    """
+    if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
+        mend = next((doubt for doubt in doubts if "--person-category" in doubt), "give other weights or instances")
+        mend = f"{mend.rstrip('.')}; or go on as it is with --allow-unmasked"
+        raise JudgeError(what, where=f"--detector {config.detector}", mend=mend)
 
 
 def prepare_masking(
     config: MaskConfig | CaptionConfig, mode: Mode, *, batch: int, progress: Progress | None
-) -> tuple[Hiding, Correlated | None, Detector]:
-    """What a command on a folder hides, how the object was chosen where BA chose it, and the detector.
+) -> tuple[Hiding, Correlated | None, Detector, GroundTruth | None]:
+    """What a command on a folder hides, how BA chose the object, the detector, and ground truth beside a network.
 
     Args:
         config: of the command.
@@ -191,7 +238,8 @@ def prepare_masking(
     """
     hiding, correlated, truth = choose_hiding(config, mode, seed=config.seed)
     how: dict[str, Any] = {"truth": truth, "device": config.device, "batch": batch, "progress": progress}
-    return hiding, correlated, open_detector(config.detector, config, hiding.labels, **how)
+    detector = open_detector(config.detector, config, hiding.labels, **how)
+    return hiding, correlated, detector, truth_beside(config, detector, hiding.labels)
 
 
 def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:
@@ -234,7 +282,7 @@ class RunPictures:
     def truth(self) -> GroundTruth | None:
         """The instances, of all categories, where the run names their file."""
         require("images", "cv2", "PIL", "pycocotools")
-        return GroundTruth.read(self.config.instances) if self.config.instances else None
+        return read_truth(self.config) if self.config.instances else None
 
     @cached_property
     def plain(self) -> HiddenPictures:
@@ -275,6 +323,16 @@ class RunPictures:
             logging.getLogger(__name__).info("NOTE: examples are shown without pictures: %s", error)
             return {}
 
+    @property
+    def masks(self) -> dict[str, Any]:
+        """``{"masks": ...}``, what is hidden from judges, measured; {} where nothing is."""
+        return {"masks": self._shown.masks} if self._shown and self._shown.masks else {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user must know of the masks that judges saw, a sentence each."""
+        return list(self._shown.doubts) if self._shown else []
+
     def free(self) -> None:
         """Give back what is read again if it is asked for: instances (a gigabyte of COCO's) and the detector."""
         for name in ("truth", "_hiding"):
@@ -288,15 +346,18 @@ class RunPictures:
             detector = self.truth  # Things of all categories, which no other judge needs.
         if detector is None:
             return replace(self.plain, names=names)
-        return find_hidden(
+        found = find_hidden(
             self.plain.folder,
             names,
             detector=detector,
             hiding=hiding,
+            truth=truth_beside(self.config, detector, hiding.labels, self.truth) if hiding else None,
             max_pixels=self.plain.max_pixels,
             regions=regions,
             progress=self.progress,
         )
+        refuse_unmasked(self.config, found.masks, found.doubts)
+        return found
 
     @cached_property
     def _hiding(self) -> tuple[Hiding, Detector] | tuple[None, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from judge.config import TrainDetectorConfig
+from judge.config import TrainDetectorConfig, listed
 from judge.errors import require
 from judge.types import Progress
 from judge.utils.output_file import OutputFile
@@ -29,5 +29,5 @@ def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> T
     recipe = DetectorRecipe(**{field.name: getattr(config, field.name) for field in fields(DetectorRecipe)})
     with out.working():
         return train_detector(
-            recipe, config.images, config.instances, config.out, new=not config.overwrite, progress=progress
+            recipe, config.images, listed(config.instances), config.out, new=not config.overwrite, progress=progress
         )

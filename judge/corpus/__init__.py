@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from judge.corpus.labels import LabelTable, read_labels
 from judge.corpus.objects import read_tasks
@@ -42,7 +44,7 @@ class Corpus:
     def read(
         cls,
         *,
-        human: PathLike,
+        human: PathLike | Sequence[PathLike],
         captions: PathLike | Iterable[PathLike] | Mapping[str, PathLike],
         labels: PathLike | Labels | LabelTable | None = None,
         attribute: str | None = None,
@@ -52,7 +54,8 @@ class Corpus:
         """Read files of any known format (data/README.md lists them; they are recognised by content).
 
         Args:
-            human: captions by people: a file, shards, or the folder of a data set, as every other input.
+            human: captions by people: a file, shards, or the folder of a data set, as every other input; or several,
+                which are united.
             captions: captions by captioners; named by file stem, by ``"NAME=FILE"``, or by a mapping's keys.
             labels: the class of each image: a file, ``{image: class}``, records, a pandas series or frame, or what
                 :func:`judge.corpus.labels.read_labels` made of an unusual table. Without them ``evaluate`` derives
@@ -71,10 +74,11 @@ class Corpus:
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         check_owners(options.columns or {}, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        people = read_captions(human, options, side="human")
+        files = [human] if isinstance(human, str | Path) else list(human)
+        people = unite([read_captions(path, options, side="human") for path in files])
         refuse_unread(options.columns or {}, [people, *generated])
         for captions_of, path in zip(generated, named.values(), strict=True):
-            if Path(path) == Path(human) and captions_of.by_image == people.by_image:
+            if Path(path) in map(Path, files) and captions_of.by_image == people.by_image:
                 what = f"captions of '{captions_of.name}' are people's own: both sides are read alike from this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
@@ -145,6 +149,33 @@ def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:
         return f"{told}; {len(common):,} are in both"
     common &= labels.by_image.keys()
     return f"{told}, labels of {len(labels.by_image):,}; {len(common):,} are in all three"
+
+
+def unite(parts: Sequence[Captions]) -> Captions:
+    """The captions of one side out of several files.
+
+    Raises:
+        JudgeError: an image has other captions in one file than in another.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    by_image: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        for image, captions in part.by_image.items():
+            if by_image.setdefault(image, captions) != captions:
+                what = f"image '{image}' has other captions than in another file of --human"
+                raise JudgeError(what, where=part.source, mend="keep the image in one of the files")
+    found: dict[str, Any] = {"by_image": by_image, "source": " and ".join(part.source for part in parts)}
+    for name in (one.name for one in fields(Captions) if one.name not in found):
+        of_each: list[Any] = [getattr(part, name) for part in parts]
+        if isinstance(of_each[0], int):
+            found[name] = sum(of_each)
+        elif isinstance(of_each[0], Mapping):  # Counts.
+            found[name] = dict(sum(map(Counter, of_each), Counter[str]()))
+        elif isinstance(of_each[0], tuple):
+            found[name] = tuple(dict.fromkeys(chain(*of_each)))
+    found["silent"] = frozenset(image for part in parts for image in part.silent if image not in by_image)
+    return replace(parts[0], **found)
 
 
 def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:

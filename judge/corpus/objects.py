@@ -134,7 +134,7 @@ def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) 
         names[category] = _name(name, where)
     images = records(value["images"], source=f"{source}, 'images'") if value.get("images") else []
     entries: list[_Entry] = [(row.get("id", MISSING), (), f"images, record {n}") for n, row in enumerate(images, 1)]
-    listed = {image for image, _, _ in entries if isinstance(image, int | str)}
+    listed = {image_id(image, f"{source}, {at}") for image, _, at in entries}
     annotations = records(value["annotations"], source=f"{source}, 'annotations'")
     for image, shown, at in row_entries(annotations, "image_id", "category_id"):
         if not isinstance(shown, int) or shown not in names:
@@ -142,7 +142,7 @@ def _instances(value: Mapping[str, object], source: str, ignored: Counter[str]) 
             if shown is MISSING or shown is None:
                 what = "no category_id"
             raise JudgeError(what, where=f"{source}, annotations, {at}", mend="give the id of one of 'categories'")
-        if listed and isinstance(image, int | str) and image not in listed:
+        if listed and image_id(image, f"{source}, annotations, {at}") not in listed:
             ignored["annotation of an image that is not listed"] += 1
         else:
             entries.append((image, (names[shown],), f"annotations, {at}"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from judge.masking.detectors import Detector
-from judge.masking.detectors.ground_truth import read_rle
+from judge.masking.detectors.annotations import read_rle
 from judge.masking.instances import Instance, Picture
 from judge.utils.files import write_whole, writing
 from judge.utils.kept import DamagedError, opened, seal, tell_damaged, unseal
@@ -27,17 +27,21 @@ class Cached:
     Args:
         detector: asked about pictures that are not in the cache.
         folder: shared by all runs and detectors; made if need be.
+        names: category -> its name here, where that is another.
+        doubts: what a user must know of the categories, a sentence each.
 
     Raises:
         JudgeError: the folder cannot be made.
     """
 
-    def __init__(self, detector: Detector, folder: Path) -> None:
-        self.detector = detector
+    def __init__(
+        self, detector: Detector, folder: Path, names: Mapping[str, str] | None = None, doubts: Sequence[str] = ()
+    ) -> None:
+        self.detector, self.names, self.doubts = detector, names or {}, doubts
         digest = hashlib.sha256(f"{_FORMAT} {detector.key}".encode()).hexdigest()[:16]
         self.folder = folder / f"{detector.name}-{digest}"
         self.name, self.key, self.batch = detector.name, detector.key, detector.batch
-        self.categories = detector.categories
+        self.categories = tuple(dict.fromkeys(self.names.get(name, name) for name in detector.categories))
         with writing(f"--cache {folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -54,7 +58,7 @@ class Cached:
                 with suppress(OSError):
                     paths[index].parent.mkdir(exist_ok=True)
                     write_whole(paths[index], seal(_rows(instances), self._name(paths[index])))
-        return [instances or () for instances in found]
+        return [tuple(replace(one, label=self.names.get(one.label, one.label)) for one in of or ()) for of in found]
 
     def _load(self, path: Path) -> tuple[Instance, ...] | None:
         """What is kept of a picture; None where nothing is, or what is kept is damaged, which is told.

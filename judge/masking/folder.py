@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected, detect_pictures
+from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.finished import Finished
 from judge.masking.images import ImageFormat, encode, inside
 from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
+from judge.masking.measured import Look
 from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
 from judge.types import Progress
@@ -52,15 +52,19 @@ class Hiding:
         """The pixels that are hidden, [H, W]."""
         return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
 
-    def apply(self, picture: Picture, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask, int]:
-        """The masked picture, the region hidden in it and how many of ``instances`` that hides.
+    def known(self, truth: GroundTruth | None, picture: Picture) -> tuple[Instance, ...] | None:
+        """Those of ground truth that should be hidden; None where they are not known."""
+        found = truth.known(picture) if truth else None
+        return None if found is None else self.chosen(found)
+
+    def apply(self, picture: Picture, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
+        """The masked picture, and the region hidden in it.
 
         Noise differs from picture to picture.
         """
-        chosen = self.chosen(instances)
-        region = self.region(chosen, picture.size)
+        region = self.region(self.chosen(instances), picture.size)
         pixels = hide(picture.pixels, region, fill=self.fill, seed=[self.seed, *picture.name.encode()])
-        return pixels, region, len(chosen)
+        return pixels, region
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +74,12 @@ class Row:
     Attributes:
         image: the picture's name in its folder.
         masked: the masked picture's name in the output folder.
-        instances: how many instances were hidden.
-        share_hidden: of the picture's pixels, in [0, 1].
+        look: what is hidden in it.
     """
 
     image: str
     masked: str
-    instances: int
-    share_hidden: float
+    look: Look
 
 
 @dataclass
@@ -108,6 +110,7 @@ class MaskFolder:
         reserved: names in ``out`` that no masked picture may have.
         finished: what a killed run has finished, which is taken over, and takes what this one finishes; None for none.
         announce: is told the names of masked pictures before they are written.
+        truth: ground truth beside the detector, to measure it by; None for none.
     """
 
     images: Path
@@ -119,6 +122,7 @@ class MaskFolder:
     reserved: Collection[str] = ()
     finished: Finished | None = None
     announce: Callable[[Collection[str]], None] | None = None
+    truth: GroundTruth | None = None
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def run(self, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None) -> Masked:
@@ -170,7 +174,11 @@ class MaskFolder:
         if self.finished is None or key is None:
             return self._mask(targets, shown)
         if known := self.finished.take(key):
-            return Masked([Row(*row) for row in known[0]], tiles=known[1])
+            if isinstance(self.detector, GroundTruth):
+                for name in targets:  # What its annotations contradict is noted anew.
+                    with suppress(JudgeError):
+                        self.detector.instances(name)
+            return Masked([Row(image, masked, Look(*look)) for image, masked, look in known[0]], tiles=known[1])
         done = self._mask(targets, shown)
         if not done.failures:
             self.finished.add(key, [astuple(row) for row in done.rows], done.tiles)
@@ -191,10 +199,11 @@ class MaskFolder:
         )
         for picture, [instances] in found:
             with collected(done.failures, picture.name, what="cannot be masked"):
-                pixels, region, count = self.hiding.apply(picture, instances)
+                pixels, region = self.hiding.apply(picture, instances)
                 self._write(targets[picture.name], pixels)
-                share = np.count_nonzero(region) / region.size
-                done.rows.append(Row(picture.name, targets[picture.name], count, share))
+                known = self.hiding.known(self.truth, picture)
+                look = Look.at(self.hiding.chosen(instances), region, known, turned=picture.turned)
+                done.rows.append(Row(picture.name, targets[picture.name], look))
                 if picture.name in shown:
                     done.tiles.append(before_and_after(picture.name, picture.pixels, pixels, region))
         return done

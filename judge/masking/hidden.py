@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
+from judge.masking.cache import Cached
 from judge.masking.detectors import Detector, Failures, detect_pictures
+from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
 from judge.masking.images import read_bytes, read_picture
-from judge.masking.instances import Instance, Pixels
+from judge.masking.instances import PERSON, Instance, Pixels
+from judge.masking.measured import Look, measure_masks
 from judge.masking.regions import Box, visible_boxes
-from judge.types import Progress
+from judge.types import Doubt, Progress
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class HiddenPictures:
         hidden: name -> the instances that are hidden.
         max_pixels: more is taken for a decompression bomb.
         regions: name -> boxes of visible things; empty if no judge asks for them.
+        masks: what is hidden, measured: see :func:`judge.masking.measured.measure_masks`; None where nothing is to be.
+        doubts: what a user must know of the masks, a sentence each.
     """
 
     folder: Path
@@ -36,6 +42,8 @@ class HiddenPictures:
     hidden: Mapping[str, tuple[Instance, ...]] = field(default_factory=dict)
     max_pixels: int = MAX_PIXELS
     regions: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
+    masks: Mapping[str, Any] | None = None
+    doubts: Sequence[str] = ()
 
     def read(self, image_id: str) -> Pixels:
         """[H, W, 3] uint8, RGB.
@@ -86,6 +94,7 @@ def find_hidden(  # noqa: PLR0913 - which pictures, what is hidden, how faults a
     *,
     detector: Detector,
     hiding: Hiding | None,
+    truth: GroundTruth | None = None,
     max_pixels: int = MAX_PIXELS,
     regions: bool = False,
     failures: Failures | None = None,
@@ -98,6 +107,7 @@ def find_hidden(  # noqa: PLR0913 - which pictures, what is hidden, how faults a
         names: image id -> the picture's name.
         detector: finds the instances.
         hiding: what is hidden, and how; None for nothing.
+        truth: ground truth beside the detector, to measure it by; None for none.
         max_pixels: more is taken for a decompression bomb.
         regions: whether some judge asks where things are: whatever the detector finds with the score that hides.
         failures: takes the names and faults of pictures, which are then left out; None to raise the first.
@@ -108,14 +118,30 @@ def find_hidden(  # noqa: PLR0913 - which pictures, what is hidden, how faults a
     """
     found: dict[str, tuple[Instance, ...]] = {}
     boxes: dict[str, tuple[Box, ...]] = {}
+    looks: list[Look] = []
     wanted = list(dict.fromkeys(names.values()))
     how = hiding or Hiding()
     for picture, [instances] in detect_pictures(
         folder, wanted, detector, failures=failures, max_pixels=max_pixels, progress=progress
     ):
         found[picture.name] = hiding.chosen(instances) if hiding else ()
+        hidden = how.region(found[picture.name], picture.size)
+        if hiding:
+            known = hiding.known(truth, picture)
+            looks.append(Look.at(found[picture.name], hidden, known, turned=picture.turned))
         if regions:
-            hidden = how.region(found[picture.name], picture.size)
             boxes[picture.name] = visible_boxes(instances, hidden, threshold=how.threshold)
     kept = {image: name for image, name in names.items() if name in found}
-    return HiddenPictures(folder, kept, hiding, found if hiding else {}, max_pixels, boxes)
+    if hiding is None:
+        return HiddenPictures(folder, kept, max_pixels=max_pixels, regions=boxes)
+    masks = measure_masks(looks, hides_people=PERSON in hiding.labels)
+    return HiddenPictures(folder, kept, hiding, found, max_pixels, boxes, masks, doubts_of(detector, looks))
+
+
+def doubts_of(detector: Detector, looks: Iterable[Look]) -> list[str]:
+    """What a user must know of masks, a sentence each; often nothing."""
+    doubts = list(detector.doubts) if isinstance(detector, GroundTruth | Cached) else []
+    if isinstance(detector, GroundTruth) and (count := sum(look.turned for look in looks)):
+        what = "their EXIF orientation turned or mirrored them, and masks are taken to be drawn on the upright image"
+        doubts.append(Doubt(f"{count:,} images: {what}. Look at some of them, with judge mask."))
+    return doubts

@@ -6,17 +6,18 @@ import io
 import os
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
+from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive
-from judge.masking.instances import Picture, Pixels
+from judge.masking.instances import BoolMask, Picture, Pixels
 from judge.utils.files import is_encodable, named_alike, resolved
 from judge.utils.limits import PICTURE
 from judge.utils.opening import NotRegularError, open_regular, size_of
@@ -35,7 +36,7 @@ _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 # JPEG's markers: not the zeros that scans put after 255, nor the restarts within them, nor padding.
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _END, _TEM = 0xD9, 0x01
-_ORIENTATION = 0x0112
+_ORIENTATION, _TURNED = 0x0112, range(2, 9)
 _NOT_A_PICTURE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
 
 
@@ -110,9 +111,8 @@ def read_picture(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Pi
     """
     data = read_bytes(folder, name)
     archive = find_archive(folder)
-    return Picture(
-        name, decode(data, where=archive.where(name) if archive else str(folder / name), max_pixels=max_pixels)
-    )
+    where = archive.where(name) if archive else str(folder / name)
+    return Picture(name, *_decode(data, where, max_pixels))
 
 
 def read_bytes(folder: Path, name: str) -> bytes:
@@ -134,6 +134,11 @@ def holds(folder: Path, name: str) -> bool:
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> Pixels:
     """A file's bytes as ``read_picture`` returns them; ``where`` names the file in messages."""
+    return _decode(data, where, max_pixels)[0]
+
+
+def _decode(data: bytes, where: str, max_pixels: int) -> tuple[Pixels, bool]:
+    """The pixels, and whether EXIF's orientation turned or mirrored them."""
     from PIL import UnidentifiedImageError
 
     if not data:
@@ -145,8 +150,10 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> Pixels:
             if is_jpeg:
                 _check_end(data, where)
             if is_jpeg and image.mode in {"RGB", "L"}:
-                return _decode_jpeg(data, image.getexif().get(_ORIENTATION, 1), where)
-            return _decode_slowly(image, where)
+                orientation = image.getexif().get(_ORIENTATION, 1)
+                return _decode_jpeg(data, orientation, where), orientation in _TURNED
+            pixels = _decode_slowly(image, where)
+            return pixels, image.getexif().get(_ORIENTATION, 1) in _TURNED
     except UnidentifiedImageError:
         raise JudgeError("is not a picture", where=where, mend=_NOT_A_PICTURE) from None
     except JudgeError:
@@ -175,6 +182,48 @@ def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
         height, width = pixels.shape[:2]
         raise JudgeError(f"a picture of {width} x {height} does not fit into {kind}{reason}", mend="use --format png")
     return bytes(data)
+
+
+def read_mask(path: Path) -> BoolMask:
+    """The pixels of a mask file that are not 0 (black, in colour), [H, W]; an alpha channel is dropped.
+
+    Raises:
+        JudgeError: missing, cannot be read, not an image.
+    """
+    import cv2
+
+    pixels = cv2.imdecode(np.frombuffer(_read_bytes(path), dtype=np.uint8), cv2.IMREAD_UNCHANGED)
+    if pixels is None:
+        raise JudgeError("is not an image", where=str(path), mend="save the mask as PNG again")
+    return np.asarray(pixels[..., :3].any(axis=2) if pixels.ndim > 2 else pixels != 0)
+
+
+def place(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Name in a file -> the image's name in ``folder``, for those that lie in another place below it.
+
+    An image is found by the last part of its name, or its number: "000000000139.jpg" in "val2017/000000000139.jpg".
+    Names that are found nowhere are left out.
+
+    Raises:
+        JudgeError: two images in the folder may be meant.
+    """
+    absent = [name for name in names if not holds(folder, name)]
+    below: dict[str, list[str]] = {}
+    for name in list_pictures(folder) if absent else ():
+        below.setdefault(_last_part(name), []).append(name)
+    found = {name: below[part] for name in absent if (part := _last_part(name)) in below}
+    for name, several in found.items():
+        if len(several) > 1:
+            what = f"image '{name}' may be {several[0]} or {several[1]}"
+            raise JudgeError(what, where=f"--images {folder}", mend="give the folder that the images lie in")
+    return {name: one for name, [one] in found.items()}
+
+
+def _last_part(name: str) -> str:
+    last = PurePosixPath(name.replace("\\", "/")).name
+    with suppress(ValueError):
+        return canonical_id(last)
+    return last
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -30,10 +30,12 @@ class Picture:
     Attributes:
         name: the file's name, relative to the folder of pictures ("val2014/000000000139.jpg").
         pixels: [H, W, 3] uint8, RGB, upright.
+        turned: whether EXIF's orientation turned or mirrored the pixels of the file.
     """
 
     name: str
     pixels: Pixels
+    turned: bool = False
 
     @property
     def size(self) -> tuple[int, int]:

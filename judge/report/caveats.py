@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from judge.errors import some
+from judge.masking.measured import tell_masks
 from judge.measure import Result
 from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of, pair_notes
 from judge.statistics.comparisons import PRIOR_ONLY
@@ -26,6 +27,7 @@ def warnings(result: Result) -> list[str]:
         *_prior_only(result),
         *class_notes(result.run["labels"]),
         *result.run.get("input_notes", ()),
+        *_masked(result.run),
         *_without_images(result.run),
         *_named_in_part(result),
         *_class_never_named(result),
@@ -80,6 +82,12 @@ def _prior_only(result: Result) -> Iterator[str]:
             f"Prior only, {titles} of {captioners}: the value moves because of how frequent the tasks, or the classes, "
             "are that captions name. Q, how well judges guess, does not move the same way when it is tested by itself."
         )
+
+
+def _masked(run: Mapping[str, Any]) -> Iterator[str]:
+    """What masks hid from judges of images, measured."""
+    if masks := run.get("masks"):
+        yield tell_masks(masks)
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:

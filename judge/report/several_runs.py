@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from judge.errors import JudgeError
+from judge.masking.measured import hide_nobody
 from judge.measure import Result
 from judge.measure.comparing import unlike
 from judge.metrics import find_metric
@@ -219,6 +220,8 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in ("prior", "tasks", "sight"):
         if said := [of[name] for of in facts if of.get(name)]:
             found[name] = said[0]
+    if masks := [of["masks"] for of in facts if of.get("masks")]:
+        found["masks"] = next((of for of in masks if hide_nobody(of)), masks[0])
     sources = [of["tasks"] for of in facts if of["tasks"] and of["tasks"]["source"]]
     if sources:
         found["tasks"] = sources[0]

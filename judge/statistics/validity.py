@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from judge.masking.measured import hide_nobody
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Summary
 
@@ -99,6 +100,12 @@ def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
             yield f"labels of {name} do not agree with what human captions name ({share})"
 
 
+def _unmasked(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Judges of images in which people are visible guess their class from the people, whatever the caption says."""
+    if row.metric.uses_images and (masks := run.get("masks")) and (reason := hide_nobody(masks)):
+        yield reason
+
+
 # In order: the first reason found is shown.
 _CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...]
-_CHECKS = (_unlike_captions, _names_nothing, _at_chance, _vanishes)
+_CHECKS = (_unlike_captions, _names_nothing, _unmasked, _at_chance, _vanishes)

@@ -58,7 +58,7 @@ class TrainedDetector:
 def train_detector(
     recipe: DetectorRecipe,
     pictures: Path,
-    instances: Path,
+    instances: Sequence[Path],
     out: Path,
     *,
     new: bool = False,
@@ -71,7 +71,7 @@ def train_detector(
     Args:
         recipe: the kind of network, and how it is trained.
         pictures: folder.
-        instances: COCO file of what is in them; crowds are passed over.
+        instances: COCO files of what is in them; crowds are passed over.
         out: the file to write, ".safetensors".
         new: replace nothing, whatever appears there meanwhile.
         progress: called with the epochs done.
@@ -85,7 +85,7 @@ def train_detector(
         raise JudgeError("is no name for weights", where=f"--out {out}", mend="name a file that ends in .safetensors")
     began, place = time.monotonic(), choose_device(recipe.device)
     _probe(out)
-    truth = GroundTruth.read(instances, labels=recipe.categories)
+    truth = GroundTruth.read(instances, labels=recipe.categories, images=pictures)
     categories = tuple(name for name in truth.categories if truth.labels is None or name in truth.labels)
     train, held = split_pictures(truth, recipe.validation, recipe.seed)
     _check(pictures, truth, train, held)

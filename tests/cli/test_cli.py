@@ -259,6 +259,7 @@ def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> No
     assert panels["Essential"] == [flags[name] for name in config.essential]
     renamed = {name: flag for name, flag in flags.items() if flag != f"--{name.replace('_', '-')}"}
     known = {"refusals": "--refusal", "columns": "--column", "label_values": "--label-value", "answers": "--answer"}
+    known |= {"person_categories": "--person-category"}
     assert renamed.items() <= (known | {"models": "--model"}).items()
 
 

@@ -508,7 +508,7 @@ def test_two_pictures_of_one_id(folder: Folder) -> None:
         (["--model", "TRUNCATED"], "the weights cannot be read"),
         (["--model", "REMOTE"], "needs code of its own, which would run with your rights; it is refused"),
         (["--images", "nowhere"], "--images nowhere: is no folder"),
-        (["--ids", "LIST"], "lists no 'images'"),
+        (["--ids", "LIST"], "holds neither instances nor results"),
         (["--mask", "segment"], "--instances"),
         (["--device", "toaster"], "--device toaster: cannot be used here"),
         (["--precision", "fp16"], "--precision: unknown value 'fp16'"),

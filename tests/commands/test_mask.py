@@ -99,7 +99,7 @@ def test_masks_a_folder(world: World) -> None:
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
     assert done.stdout == (
-        "6 pictures masked; 3 hold person; 4 instances, 8.4% of the pixels hidden\n"
+        "6 pictures masked; 3 (50.0%) hold person; 4 instances, 8.4% of the pixels hidden\n"
         f"They are in {world.out}; look at {world.out / 'contact_sheet.png'}\n"
     )
     made = [".caption-judge", *world.names, *WRITTEN]
@@ -329,7 +329,7 @@ def test_values_out_of_range(world: World, option: str, values: str) -> None:
     [
         ("", "file is empty"),
         ("{not json", "not JSON"),
-        ("[]", "'images' is no list of records"),
+        ("[]", "holds no records"),
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "persona"}]}', "Did you mean 'persona'?"),
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "person"}]}', "lists no picture"),
     ],
@@ -469,7 +469,7 @@ def test_the_object_that_goes_with_the_attribute(world: World) -> None:
     labels = write_labels(world, ("male", "female"))
     done = world.run("--hide", "object", "--labels", labels)
     assert done.exit_code == 0, done.output
-    told = "Hidden object: tie (100% of 3 pictures with it are female)\n6 pictures masked; 3 hold tie"
+    told = "Hidden object: tie (100% of 3 pictures with it are female)\n6 pictures masked; 3 (50.0%) hold tie"
     assert done.stdout.startswith(told)
     for n, name in enumerate(world.names):
         expected = pixels_of(world.images / name).copy()
@@ -488,8 +488,8 @@ def caught_at_work(world: World, written: int = 10, *, of: int = 120) -> subproc
     for name in names:
         (world.images / name).unlink(missing_ok=True)
         os.link(large, world.images / name)
-    person = {"image_id": 0, "category_id": 1, "segmentation": SQUARE}
-    write_instances(world.instances, names, [person], height=600, width=800)
+    people = [{"image_id": n, "category_id": 1, "segmentation": SQUARE} for n in range(of)]
+    write_instances(world.instances, names, people, height=600, width=800)
     command = [sys.executable, "-m", "judge", *map(str, world.given())]
     # Tests in the background of a shell ignore Ctrl-C, and so would what they start.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy import ndimage
 
 from judge.errors import JudgeError
-from judge.masking.detectors.ground_truth import read_annotation
+from judge.masking.detectors.annotations import read_annotation
 from judge.masking.instances import BoolMask, Instance, Pixels, from_mask
 from judge.masking.people import _FILLS, Fill, Mode, hidden_region, hide
 
@@ -35,6 +35,7 @@ def annotations(draw: st.DrawFn) -> dict[str, Any]:
         points = st.lists(st.tuples(x, y) | st.tuples(st.just(3.0), st.just(4.0)), min_size=3, max_size=7)
         drawn = draw(st.lists(points, min_size=1, max_size=2))
         found["segmentation"] = [[number for point in polygon for number in point] for polygon in drawn]
+        assume(not any(all(0 <= number <= 1 for number in polygon) for polygon in found["segmentation"]))
     elif shape == "runs":
         mask = draw(arrays.arrays(np.bool_, SIZE, elements=st.booleans(), fill=st.booleans()))
         edges = np.flatnonzero(np.diff(np.concatenate([[False], mask.T.ravel()]))).tolist()
@@ -42,6 +43,7 @@ def annotations(draw: st.DrawFn) -> dict[str, Any]:
     if shape == "box" or draw(st.booleans()):
         left, top = draw(st.floats(-2, WIDTH)), draw(st.floats(-2, HEIGHT))
         found["bbox"] = [left, top, draw(st.floats(0, WIDTH - left)), draw(st.floats(0, HEIGHT - top))]
+        assume(not all(0 <= number <= 1 for number in found["bbox"]))
     return found
 
 

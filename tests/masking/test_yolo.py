@@ -16,6 +16,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from judge.commands.pictures import open_detector
+from judge.config import MaskConfig, make_config
 from judge.errors import JudgeError
 from judge.masking.detectors import yolo_networks
 from judge.masking.detectors.isolation import import_ultralytics
@@ -421,3 +423,25 @@ load_yolo({str(fixed)!r}, device="cpu").detect([Picture("a", numpy.zeros((50, 90
 print("ultralytics" in sys.modules, [name for name in os.environ if name.startswith(("ORT", "YOLO"))])
 """
     assert samples.run_apart(code, tmp_path).stdout == "False []\n"
+
+
+def test_classes_are_named_by_a_file(weights: Path, detector: Yolo, tmp_path: Path) -> None:
+    """For networks whose classes are numbers; all that name people are people, or those that the user names."""
+    (tmp_path / "names.txt").write_text("kite\npedestrian\nman\n")
+    given = {"images": tmp_path, "out": tmp_path / "out", "cache": tmp_path / "cache", "detector": "yolo"}
+    given |= {"weights": {"yolo": str(weights)}, "class_names": tmp_path / "names.txt", "device": "cpu"}
+    picture = Picture("noise", np.random.default_rng(0).integers(0, 256, (96, 96, 3), dtype=np.uint8))
+    [raw] = detector.detect([picture])
+    for people, other in (([], "person"), (["pedestrian"], "man")):
+        config = make_config(given | {"person_categories": people}, MaskConfig)
+        named = open_detector("yolo", config, ("person",), device="cpu")
+        assert set(named.categories) == {"kite", "person", other}
+        [found] = named.detect([picture])
+        new = {"person": "kite", "dog": "person", "kite": other}
+        assert [one.label for one in found] == [new[one.label] for one in raw]
+        assert {one.label for one in raw} >= {"person", "dog"}
+        told = "'man' of detector 'yolo' names people too, and stays visible: hide it with --person-category 'man'."
+        assert list(named.doubts) == ([told] if people else [])
+    (tmp_path / "names.txt").write_text("man\n")
+    with pytest.raises(JudgeError, match="does not name the 3 classes of detector 'yolo'"):
+        open_detector("yolo", config, ("person",), device="cpu")

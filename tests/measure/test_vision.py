@@ -242,7 +242,7 @@ def test_other_categories_are_read_for_judges_that_ask_alone(tiny: WorldFiles, t
     """A thing that is no person and has a broken outline is in nobody's way but GRIT's."""
     file = json.loads((tiny.folder / "instances.json").read_text(encoding="utf-8"))
     thing = next(one for one in file["annotations"] if one["category_id"] != person_of(file))
-    thing |= {"segmentation": [[1, 2, 3]], "bbox": [0, 0, 1, 1]}
+    thing |= {"segmentation": [[1, 2, 3]], "bbox": [0, 0, 9, 9]}
     (tmp_path / "instances.json").write_text(json.dumps(file), encoding="utf-8")
     told = {"human": tiny.human, "captions": [tiny.captions["plain"]], "images": tiny.folder / "images"}
     ids = [str(image["id"]) for image in file["images"]]

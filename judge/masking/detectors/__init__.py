@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
@@ -131,11 +131,9 @@ def _detect_each(
     return found
 
 
-def make_detector(  # noqa: PLR0913 - what the detectors need between them
+def make_detector(
     name: str,
     *,
-    instances: Path | None = None,
-    labels: Collection[str] | None = None,
     weights: str | None = None,
     trust: Path | None = None,
     device: str | None = None,
@@ -143,28 +141,20 @@ def make_detector(  # noqa: PLR0913 - what the detectors need between them
     mask_threshold: float = 0.5,
     say: Callable[[str], None] | None = None,
 ) -> Detector:
-    """The detector called ``name``.
+    """The network called ``name``.
 
     Args:
-        name: one of ``DETECTORS``.
-        instances: the COCO file that ``gt`` knows.
-        labels: the categories that ``gt`` reads; None for all.
-        weights: of a network: a file, or a name that its library knows.
+        name: one of ``DETECTORS`` but ``gt``.
+        weights: a file, or a name that its library knows.
         trust: the folder whose ``.pt`` files may be unpickled.
-        device: of a network; None for a GPU where there is one.
-        batch: pictures that a network gets at a time.
-        mask_threshold: probability from which a pixel belongs to a network's mask, in (0, 1).
+        device: None for a GPU where there is one.
+        batch: pictures that it gets at a time.
+        mask_threshold: probability from which a pixel belongs to a mask, in (0, 1).
         say: called with a line on what is fetched.
 
     Raises:
         JudgeError: unknown name, missing file, an extra that is not installed, weights that cannot be loaded.
     """
-    if name == "gt":
-        from judge.masking.detectors.ground_truth import GroundTruth
-
-        if instances is None:
-            raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
-        return GroundTruth.read(instances, labels=labels)
     if name not in DETECTORS:
         raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, list(DETECTORS)))
     if not weights:

@@ -1,149 +1,183 @@
-"""``gt``: instances that people drew, from a file in COCO's format."""
+"""``gt``: instances that people drew, or another tool found, from files in COCO's format or as :mod:`foreign` reads."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from judge.corpus.entries import annotation_of, records
-from judge.corpus.files import read_document
-from judge.corpus.ids import kind_of
-from judge.errors import JudgeError, nearest
-from judge.masking.instances import Instance, Picture, from_box
+from judge.corpus.ids import canonical_id, kind_of
+from judge.errors import JudgeError
+from judge.masking.categories import check_categories, names_people, people_among, stays_visible
+from judge.masking.detectors.annotations import find_contradiction, read_annotation
+from judge.masking.detectors.foreign import SHAPES, read_masks
+from judge.masking.images import place
+from judge.masking.instances import PERSON, Instance, Picture
+from judge.types import Doubt
 
-# COCO's own polygons reach over the border by a fraction of a pixel.
-_TOLERANCE = 2.0
 _WRONG = (0, 0)
 _LONGEST = 100_000
-_SHAPE = "give a COCO instances file (images, annotations, categories)"
+
+
+class _Record(NamedTuple):
+    """An annotation, where it stands, and its category (None: one that the file does not have)."""
+
+    source: str
+    number: int
+    label: str | None
+    value: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A picture as the file describes it; id and size (height, width) are None where the file has none to use."""
+    """An image as the file describes it; id and size (height, width) are None where the file has none to use."""
 
     name: str
-    image_id: int | str | None
+    image_id: str | None
     size: tuple[int, int] | None
-    annotations: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
+    annotations: list[_Record] = field(default_factory=list)
     faults: list[JudgeError] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """The instances of a COCO file: polygons, run lengths (compressed or not), crowds; boxes where there is no mask.
+    """The instances of COCO files: polygons, run lengths (compressed or not), crowds; boxes where there is no mask.
 
     Attributes:
-        source: the file.
-        categories: the names of its categories, in file order.
+        source: the files.
+        categories: the names of their categories, in file order; all that are people are called "person".
         labels: the categories to read; others are neither checked nor returned. None for all.
-        strays: records that belong to no picture, and why: people whom they meant stay visible.
+        own_names: the names of all categories as they stand in the files.
+        strays: records that belong to no image, and why: people whom they meant stay visible.
+        notes: what a user must know of the files, a sentence each; :meth:`doubts` has those of annotations too.
     """
 
     source: str
     categories: tuple[str, ...]
     labels: frozenset[str] | None
     _entries: Mapping[str, _Entry]
-    _category_names: Mapping[object, str]
+    own_names: frozenset[str] = frozenset()
     strays: tuple[tuple[str, JudgeError], ...] = ()
+    notes: tuple[str, ...] = ()
+    _contradictions: dict[str, dict[str, str]] = field(default_factory=dict)
     name: str = "gt"
     batch: int = 1
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, labels: Collection[str] | None = None) -> GroundTruth:
-        """Read a file of instances.
+    def read(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[Path],
+        *,
+        labels: Collection[str] | None = None,
+        people: Collection[str] = (),
+        names: Mapping[str, str] | None = None,
+        images: Path | None = None,
+    ) -> GroundTruth:
+        """Read files of instances.
 
-        Faults of single pictures and annotations are raised when the picture is asked for, so that only that picture
-        fails; those that belong to no picture are ``strays``.
+        Faults of single images and annotations are raised when the image is asked for, so that only that image
+        fails; those that belong to no image are ``strays``.
+
+        Args:
+            paths: a file, or several, whose annotations are united; see :func:`~.foreign.read_masks` for formats.
+            labels: the categories to read; None for all; () for the list of images alone, whatever else there is.
+            people: the categories that are people beside "person"; by default, where there is no "person", all that
+                name people.
+            names: class id -> name, where the files do not tell.
+            images: the folder of images: those that lie elsewhere in it are found there.
 
         Raises:
-            JudgeError: not readable, not of COCO's format, a category that the file does not have.
+            JudgeError: not readable, not of a known format, a category that the files do not have.
         """
-        document = read_document(path)
-        source = document.source
-        images, annotations, categories = (
-            _records(document.value, key, source) for key in ("images", "annotations", "categories")
+        given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(paths)
+        reading = _Reading()
+        for path in given:
+            reading.add(path, labels, people, names=names, images=images)
+        truth = cls(
+            " and ".join(map(str, given)),
+            tuple(dict.fromkeys(reading.categories.values())),
+            None,
+            reading.entries,
+            frozenset(reading.categories),
+            tuple(reading.strays),
+            tuple(reading.notes),
         )
-        names: dict[object, str] = {
-            _key(category, "id", f"{source}, categories, record {number}"): str(category.get("name"))
-            for number, category in enumerate(categories, start=1)
-        }
-        entries, strays = _entries(images, source)
-        truth = cls(source, tuple(dict.fromkeys(names.values())), None, entries, names)
-        truth = truth if labels is None else truth.only(labels)
-        by_id = {entry.image_id: entry for entry in truth._entries.values() if entry.image_id is not None}
-        joined = False
-        for number, annotation in enumerate(annotations, start=1):
-            image_id = annotation.get("image_id")
-            if not isinstance(image_id, int | str):
-                where = f"annotations, record {number}"
-                what = f"'image_id' is {kind_of(image_id)}: what it shows stays visible"
-                strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="mend the annotation")))
-            # Cut-down files often keep the annotations of the pictures that were left out.
-            elif (entry := by_id.get(image_id)) is not None:
-                joined = True
-                # Of all that COCO has, people are a third: what is not asked for need not be kept.
-                if truth.labels is None or _category(annotation, names) in {None, *truth.labels}:
-                    entry.annotations.append((number, annotation))
-        if annotations and not joined:
-            raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=_SHAPE)
-        return replace(truth, strays=tuple(strays))
+        truth = truth if images is None else truth._placed(images)
+        return truth if labels is None else truth.only(labels)
 
     def only(self, labels: Collection[str]) -> GroundTruth:
         """The same instances, of which only those of the categories ``labels`` are read.
 
         Raises:
-            JudgeError: a category that the file does not have.
+            JudgeError: a category that the files do not have.
         """
-        for label in labels:
-            if label not in self.categories:
-                mend = nearest(label, sorted(self.categories))
-                raise JudgeError(f"no category '{label}'", where=self.source, mend=mend)
+        check_categories(labels, self.categories, self.source)
         wanted = {None, *labels}
         entries = {
-            name: replace(
-                entry,
-                annotations=[one for one in entry.annotations if _category(one[1], self._category_names) in wanted],
-            )
+            name: replace(entry, annotations=[one for one in entry.annotations if one.label in wanted])
             for name, entry in self._entries.items()
         }
         return replace(self, labels=frozenset(labels), _entries=entries)
 
+    def _placed(self, folder: Path) -> GroundTruth:
+        """The same instances, of images by the names that they have in ``folder``."""
+        moved = place(folder, self.pictures)
+        taken = Counter(moved.get(name, name) for name in self.pictures)
+        named = {name: new if taken[new := moved.get(name, name)] == 1 else name for name in self.pictures}
+        entries = {named[name]: replace(entry, name=named[name]) for name, entry in self._entries.items()}
+        return replace(self, _entries=entries)
+
     @property
     def key(self) -> str:
-        """The file; its instances need no cache."""
+        """The files; their instances need no cache."""
         return f"gt {self.source}"
 
     @property
     def pictures(self) -> tuple[str, ...]:
-        """The file names that the file lists, in its order."""
+        """The file names that the files list, in their order."""
         return tuple(self._entries)
 
-    def image_id(self, name: str) -> int | str | None:
-        """COCO's id of a picture that the file lists; None where the file has none that can be used."""
+    @property
+    def doubts(self) -> list[str]:
+        """``notes``, and how many of the annotations that were asked for contradict themselves, with an example."""
+        found = [*self.notes]
+        for kind, cases in self._contradictions.items():
+            where, told = next(iter(cases.items()))
+            found.append(f"{len(cases)} of the annotations {kind} (the first: {where}: {told}).")
+        return found
+
+    def image_id(self, name: str) -> str | None:
+        """The canonical id of an image that the files list; None where they have none that can be used."""
         entry = self._entries.get(name)
         return entry.image_id if entry else None
 
     def categories_in(self, name: str) -> frozenset[str]:
-        """The categories read of a picture's annotations; none for a picture that the file does not list."""
+        """The categories read of an image's annotations; none for an image that the files do not list."""
         entry = self._entries.get(name)
-        labels = (_category(annotation, self._category_names) for _, annotation in (entry.annotations if entry else ()))
-        return frozenset(label for label in labels if label is not None)
+        return frozenset(one.label for one in (entry.annotations if entry else ()) if one.label is not None)
 
     def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
-        """The instances of each picture, found by its name.
+        """The instances of each image, found by its name.
 
         Raises:
-            JudgeError: a picture that the file does not list or describes with another size; an annotation that is
-                not sound (see ``read_annotation``).
+            JudgeError: an image that the files do not list or describe with another size; an annotation that is not
+                sound (see ``read_annotation``), or whose thing would stay visible (see ``find_contradiction``).
         """
         return [self.instances(picture.name, picture.size) for picture in pictures]
 
+    def known(self, picture: Picture) -> tuple[Instance, ...] | None:
+        """The instances of an image; None of one that the files do not list, or whose annotations are at fault."""
+        with suppress(JudgeError):
+            return self.instances(picture.name, picture.size)
+        return None
+
     def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
-        """The instances of one picture; ``size``: its height and width, by default as the file has them."""
+        """The instances of one image; ``size``: its height and width, by default as the files have them."""
         entry = self._entries.get(name)
         if entry is None:
             mend = "give the file of these pictures"
@@ -151,106 +185,158 @@ class GroundTruth:
         if entry.faults:
             raise entry.faults[0]
         if size is not None and entry.size is not None and size != entry.size:
-            turned = " (turned by its EXIF orientation?)" if size[::-1] == entry.size else ""
-            what = f"is {size[1]} x {size[0]}, its annotation says {entry.size[1]} x {entry.size[0]}{turned}"
-            raise JudgeError(what, where=f"picture '{name}'", mend="use the pictures that were annotated")
+            what = f"is {size[1]} x {size[0]}, its annotation says {entry.size[1]} x {entry.size[0]}"
+            mend = "use the pictures that were annotated"
+            if size[::-1] == entry.size:
+                what += " (turned by its EXIF orientation?)"
+                mend += ", or save them upright and annotate those"
+            raise JudgeError(what, where=f"picture '{name}'", mend=mend)
         height, width = size or entry.size or (0, 0)
         if not (height and width):
             raise JudgeError("has no width and height", where=f"{self.source}, image '{name}'", mend="add them")
-        found = []
-        for number, annotation in entry.annotations:
-            where = f"{self.source}, image '{name}', {annotation_of(annotation, number)}"
-            label = _category(annotation, self._category_names)
-            if label is None:
-                what = f"category_id {annotation.get('category_id')} is not among the categories"
-                raise JudgeError(what, where=where, mend="mend the annotation")
-            if self.labels is None or label in self.labels:
-                found.append(read_annotation(annotation, label, (height, width), where=where))
-        return tuple(found)
+        return tuple(self._read(one, name, (height, width)) for one in entry.annotations)
+
+    def _read(self, record: _Record, name: str, size: tuple[int, int]) -> Instance:
+        where = f"{record.source}, image '{name}', {annotation_of(record.value, record.number)}"
+        if record.label is None:
+            what = f"category_id {record.value.get('category_id')} is not among the categories"
+            raise JudgeError(what, where=where, mend="correct the annotation, or remove it")
+        instance = read_annotation(record.value, record.label, size, where=where)
+        wanted = record.label in (self.labels or {PERSON})
+        if wanted and (found := find_contradiction(record.value, instance, where=where)):
+            self._contradictions.setdefault(found[0], {})[where] = found[1]
+        return instance
 
 
-def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
-    """One annotation as an instance.
+@dataclass
+class _Reading:
+    """What has been read of one file after the other; ``categories``: a name in the files -> its name here."""
 
-    Args:
-        annotation: with ``segmentation`` (polygons or run lengths) or, without, ``bbox``, whose area is then the mask.
-        label: its category.
-        size: height and width of the picture.
-        where: names it in messages.
+    entries: dict[str, _Entry] = field(default_factory=dict)
+    by_id: dict[str, _Entry] = field(default_factory=dict)
+    categories: dict[str, str] = field(default_factory=dict)
+    strays: list[tuple[str, JudgeError]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    Raises:
-        JudgeError: a polygon of fewer than 3 points, a coordinate that is not finite or lies outside the picture
-            (2 pixels are tolerated), run lengths of another size or sum, a box of negative extent, neither.
-    """
-    from pycocotools import mask as coco
+    def add(
+        self,
+        path: Path,
+        labels: Collection[str] | None,
+        people: Collection[str],
+        *,
+        names: Mapping[str, str] | None,
+        images: Path | None,
+    ) -> None:
+        """Add the instances of a file; an image that another file lists too has the annotations of both."""
+        document, lists = read_masks(path, images=images, names=names)
+        source = document.source
+        keys = ("images", "annotations", "categories") if labels is None or labels else ("images",)
+        shown, annotations, categories = [*(_records(document.value, key, source) for key in keys), [], []][:3]
+        known = _categories(categories, source)
+        also = {str(one.get("name")) for one in categories if str(one.get("supercategory")).casefold() == PERSON}
+        chosen = people_among(known.values(), people, also)
+        self.categories |= {name: PERSON if name in chosen else name for name in known.values()}
+        ids = self._add_images(shown, source)
+        joined, elsewhere, visible = set[str](), Counter[str](), dict[str, None]()
+        for number, annotation in enumerate(annotations, start=1):
+            image_id, category = _id(annotation.get("image_id")), _id(annotation.get("category_id"))
+            name = known.get(category) if category is not None else None
+            label = self.categories.get(name) if name is not None else None
+            if image_id is None:
+                where = f"annotations, record {number}"
+                what = f"'image_id' is {kind_of(annotation.get('image_id'))}: what it shows stays visible"
+                fault = JudgeError(what, where=f"{source}, {where}", mend="correct the annotation")
+                self.strays.append((where, fault))
+            elif image_id not in ids:
+                elsewhere[image_id] += 1
+            else:
+                joined.add(image_id)
+                # Of all that COCO has, people are a third: what is not asked for need not be kept.
+                if labels is None or label is None or label in labels:
+                    self.by_id[image_id].annotations.append(_Record(source, number, label, annotation))
+                if label is not None and label != PERSON and (names_people(label) or label in also):
+                    visible[label] = None
+        if annotations and not joined:
+            raise JudgeError("no annotation's 'image_id' is the 'id' of an image", where=source, mend=SHAPES)
+        if elsewhere:  # Cut-down files often keep the annotations of the images that were left out.
+            what = (
+                f"{elsewhere.total():,} annotations of {source} are of {len(elsewhere):,} images that it does not list"
+            )
+            self.notes.append(f"{what} (the first: '{next(iter(elsewhere))}'); nothing is hidden by them.")
+        if labels is None or PERSON in labels:
+            self.notes += [stays_visible(name, source) for name in visible]
+            if chosen and not chosen & {PERSON, *people}:
+                told = ", ".join(sorted(chosen))
+                self.notes.append(f"{source} has no category 'person'; hidden as people: {told}.")
+        if not lists and (silent := ids - joined):
+            self.notes.append(f"{len(silent):,} of {len(ids):,} images have no record in {source}: nothing is hidden.")
 
-    shape, box = annotation.get("segmentation"), annotation.get("bbox")
-    crowd = bool(annotation.get("iscrowd", 0))
-    if box is not None:
-        box = _read_box(box, size, where)
-    if isinstance(shape, dict):
-        rle = read_rle(shape, size, where=where)
-    elif isinstance(shape, list) and shape:
-        polygons = [_read_polygon(polygon, size, where) for polygon in shape]
-        rle = coco.merge(coco.frPyObjects(polygons, *size))
-    elif shape in (None, []) and box is not None:
-        return from_box(box, size, label, crowd=crowd)
-    else:
-        raise JudgeError("has neither segmentation nor bbox", where=where, mend="add one, or remove it")
-    x, y, width, height = box or map(float, coco.toBbox(rle))
-    return Instance(label, (x, y, width, height), rle["counts"], size, crowd=crowd)
+    def _add_images(self, images: Sequence[Mapping[str, Any]], source: str) -> set[str]:
+        """Add the images of a file; their ids."""
+        ids, names = set[str](), set[str]()
+        for number, image in enumerate(images, start=1):
+            name, image_id, size = image.get("file_name"), _id(image.get("id")), _size(image)
+            place = f"images, record {number}"
+            where = f"{source}, {place}"
+            if not isinstance(name, str) or not name:
+                mend = "give the picture's file name"
+                self.strays.append((place, JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)))
+                continue
+            entry = self.entries.setdefault(name, _Entry(name, image_id, size))
+            faults: list[tuple[str, str]] = []
+            if name in names:
+                faults.append((f"'file_name' {name} stands there twice", "remove one"))
+            elif (entry.image_id, entry.size) != (image_id, size):
+                what = f"'{name}' has another id or size than in another file"
+                faults.append((what, "correct one of the files"))
+            names.add(name)
+            if image_id is None:
+                faults.append((f"'id' is {kind_of(image.get('id'))}", SHAPES))
+            else:
+                ids.add(image_id)
+                if (first := self.by_id.setdefault(image_id, entry)) is not entry:
+                    # The first would get all annotations, and people in the second would stay visible.
+                    faults.append((f"'id' {image_id} is that of '{first.name}' too", "give each image its own"))
+                    first.faults.append(JudgeError(faults[-1][0], where=where, mend=faults[-1][1]))
+            if size == _WRONG:
+                what = f"height and width are {image.get('height')} and {image.get('width')}"
+                faults.append((what, f"give the picture's width and height in pixels, {_LONGEST:,} at most"))
+            entry.faults.extend(JudgeError(what, where=where, mend=mend) for what, mend in faults)
+        for entry in self.entries.values():
+            if (number_of := _id(entry.name)) != entry.image_id and number_of in ids:
+                other = self.by_id[number_of].name
+                what = f"'{entry.name}' has the id {entry.image_id}, and {number_of} is the id of '{other}'"
+                self.notes.append(Doubt(f"{source}: {what}. See that captions and labels name images by these ids."))
+                break
+        return ids
 
 
 def _records(value: object, key: str, source: str) -> Sequence[Mapping[str, Any]]:
     found = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, list):
-        raise JudgeError(f"'{key}' is no list of records", where=source, mend=_SHAPE)
-    return records(found, source=f"{source}, {key}", shapes=_SHAPE) if found else []
+        raise JudgeError(f"'{key}' is no list of records", where=source, mend=SHAPES)
+    return records(found, source=f"{source}, {key}", shapes=SHAPES) if found else []
 
 
-def _category(annotation: Mapping[str, Any], names: Mapping[object, str]) -> str | None:
-    number = annotation.get("category_id")
-    return names.get(number) if isinstance(number, Hashable) else None
+def _id(value: object) -> str | None:
+    """An id of an image or a category in the one spelling of all ids: 1, 1.0, "1" and "000000000001.jpg" are one."""
+    try:
+        return canonical_id(value)
+    except (ValueError, OverflowError):
+        return None
 
 
-def _key(record: Mapping[str, Any], name: str, source: str) -> int | str:
-    value = record.get(name)
-    if not isinstance(value, int | str):
-        raise JudgeError(f"'{name}' is {kind_of(value)}", where=source, mend=_SHAPE)
-    return value
-
-
-def _entries(
-    images: Sequence[Mapping[str, Any]], source: str
-) -> tuple[dict[str, _Entry], list[tuple[str, JudgeError]]]:
-    """The pictures by name, and the records that name none."""
-    entries: dict[str, _Entry] = {}
-    strays: list[tuple[str, JudgeError]] = []
-    ids: dict[int | str, _Entry] = {}
-    for number, image in enumerate(images, start=1):
-        name, image_id = image.get("file_name"), image.get("id")
-        where = f"{source}, images, record {number}"
-        if not isinstance(name, str) or not name:
-            mend = "give the picture's file name"
-            fault = JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)
-            strays.append((f"images, record {number}", fault))
-            continue
-        if name in entries:
-            fault = JudgeError(f"'file_name' {name} stands there twice", where=where, mend="remove one")
-            entries[name].faults.append(fault)
-            continue
-        known = image_id if isinstance(image_id, int | str) else None
-        entry = entries[name] = _Entry(name, known, _size(image))
-        if known is None:
-            entry.faults.append(JudgeError(f"'id' is {kind_of(image_id)}", where=where, mend=_SHAPE))
-        elif ids.setdefault(known, entry) is not entry:
-            for one in (ids[known], entry):
-                one.faults.append(JudgeError(f"'id' {known} stands there twice", where=where, mend=_SHAPE))
-        if entry.size == _WRONG:
-            what = f"height and width are {image.get('height')} and {image.get('width')}"
-            mend = f"give the picture's width and height in pixels, {_LONGEST:,} at most"
-            entry.faults.append(JudgeError(what, where=where, mend=mend))
-    return entries, strays
+def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[str, str]:
+    """Id -> name."""
+    found: dict[str, str] = {}
+    for number, category in enumerate(categories, start=1):
+        where = f"{source}, categories, record {number}"
+        if (key := _id(category.get("id"))) is None:
+            raise JudgeError(f"'id' is {kind_of(category.get('id'))}", where=where, mend=SHAPES)
+        name = str(category.get("name"))
+        if found.setdefault(key, name) != name:
+            raise JudgeError(f"id {key} is '{found[key]}' and '{name}'", where=where, mend="give each an id of its own")
+    return found
 
 
 def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -261,102 +347,3 @@ def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
     # Some exporters write 480.0.
     whole = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
     return (int(sides[0]), int(sides[1])) if whole and 0 < min(sides) <= max(sides) <= _LONGEST else _WRONG
-
-
-def _numbers(values: object, what: str, where: str) -> list[float]:
-    if not isinstance(values, list) or not all(type(value) in {int, float} for value in values):
-        raise JudgeError(f"{what} is no list of numbers", where=where, mend="mend the annotation")
-    try:
-        finite = all(map(math.isfinite, values))
-    except OverflowError:  # A whole number beyond every float.
-        finite = False
-    if not finite:
-        raise JudgeError(f"{what} holds a number that is not finite", where=where, mend="mend the annotation")
-    return values
-
-
-def _read_polygon(polygon: object, size: tuple[int, int], where: str) -> list[float]:
-    points = _numbers(polygon, "polygon", where)
-    if len(points) < 6 or len(points) % 2:
-        what = f"polygon of {len(points) // 2} points" if len(points) % 2 == 0 else "polygon of an odd number of values"
-        raise JudgeError(what, where=where, mend="a polygon is x1, y1, x2, y2, x3, y3 and so on")
-    _within(points[::2], size[1], where)
-    _within(points[1::2], size[0], where)
-    return points
-
-
-def _within(values: Sequence[float], limit: int, where: str) -> None:
-    low, high = min(values), max(values)
-    if low < -_TOLERANCE or high > limit + _TOLERANCE:
-        worst = low if low < -_TOLERANCE else high
-        mend = "use the pictures that were annotated, at their size"
-        raise JudgeError(f"coordinate {worst:g} lies outside the picture (0 to {limit})", where=where, mend=mend)
-
-
-def _read_box(box: object, size: tuple[int, int], where: str) -> tuple[float, float, float, float]:
-    numbers = _numbers(box, "bbox", where)
-    if len(numbers) != 4 or numbers[2] < 0 or numbers[3] < 0:
-        mend = "a box is x, y, width, height, none of the last below 0"
-        raise JudgeError(f"bbox is {numbers}", where=where, mend=mend)
-    x, y, width, height = map(float, numbers)
-    _within([x, x + width], size[1], where)
-    _within([y, y + height], size[0], where)
-    return x, y, width, height
-
-
-def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> dict[str, Any]:
-    """Compressed run lengths, checked: with wrong ones pycocotools reads and writes out of bounds.
-
-    Empty runs between others are taken out: its ``merge`` stops where two masks have one at the same place.
-    """
-    from pycocotools import mask as coco
-
-    counts, given = shape.get("counts"), shape.get("size")
-    if given != list(size):
-        what = f"run lengths for size {given}, the picture is [{size[0]}, {size[1]}] (height, width)"
-        raise JudgeError(what, where=where, mend="use the pictures that were annotated, at their size")
-    what = f"run lengths do not add up to {size[0] * size[1]:,} pixels"
-    wrong = JudgeError(what, where=where, mend="export the annotation again")
-    if isinstance(counts, list):
-        runs: Sequence[float] = _numbers(counts, "counts", where)
-    elif isinstance(counts, str):
-        try:
-            runs = run_lengths(counts.encode())
-        except ValueError:
-            raise wrong from None
-    else:
-        raise wrong
-    if any(run < 0 or run != int(run) for run in runs) or sum(runs) != size[0] * size[1]:
-        raise wrong
-    if isinstance(counts, list):
-        rle = dict(coco.frPyObjects({"size": list(size), "counts": runs}, *size))
-    else:
-        rle = {"size": list(size), "counts": counts.encode()}
-    return dict(coco.encode(coco.decode(rle))) if 0 in runs[1:] else rle
-
-
-def run_lengths(counts: bytes) -> list[int]:
-    """The run lengths in COCO's compressed form, which pycocotools does not return.
-
-    Six bits a character from "0" on: five of the value, the least first, and one that says "more follows". From the
-    fourth run on the difference to the run before the last is kept, with a sign (``rleToString`` in COCO's maskApi.c).
-
-    Raises:
-        ValueError: another character, an end within a number, a number of more than six characters: there C's own
-            reader goes on beyond the end, or shifts by more bits than an int has.
-    """
-    runs: list[int] = []
-    value = shift = 0
-    for character in counts:
-        bits = character - 48
-        if not 0 <= bits < 64 or shift >= 30:
-            raise ValueError(f"character {character} of run lengths")
-        value |= (bits & 31) << shift
-        shift += 5
-        if not bits & 32:
-            value -= (1 << shift) if bits & 16 else 0
-            runs.append(value + runs[-2] if len(runs) > 2 else value)
-            value = shift = 0
-    if shift:
-        raise ValueError("run lengths end within a number")
-    return runs

@@ -1,0 +1,223 @@
+"""One annotation as an instance, checked: COCO's polygons, run lengths and boxes, mask files and YOLO's labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from judge.errors import JudgeError
+from judge.masking.images import read_mask
+from judge.masking.instances import Instance, box_mask, from_box, from_mask
+
+# COCO's own polygons reach over the border by a fraction of a pixel.
+_TOLERANCE = 2.0
+_GROWTH = np.array([-_TOLERANCE, -_TOLERANCE, 2 * _TOLERANCE, 2 * _TOLERANCE])
+# What is reported: boxes that overlap less (intersection over union), areas that differ by a larger factor. The 1,363
+# annotations of coco-mini overlap by 0.68 at least, and differ by a factor of 1.3 at most.
+_OVERLAP, _FACTOR = 0.5, 2.0
+# What is refused: a mask that many times smaller than its area, of so many pixels at least.
+_GROSS, _LARGE = 10.0, 100.0
+_CROWD = {"0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
+_REPAIR = "correct the annotation, or remove it"
+
+
+def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
+    """One annotation as an instance.
+
+    Args:
+        annotation: with ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``,
+            whose area is then the mask; or with ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
+        label: its category.
+        size: height and width of the image.
+        where: names it in messages.
+
+    Raises:
+        JudgeError: a polygon of fewer than 3 points; coordinates that are not finite, lie outside the image (2 pixels
+            are tolerated) or are shares of it; run lengths or a mask file of another size; a box of negative extent;
+            neither; a crowd that is not 0 or 1; a score outside 0 to 1.
+    """
+    from pycocotools import mask as coco
+
+    if "shares" in annotation:
+        annotation = {**annotation, **_in_pixels(annotation["shares"], size)}
+    shape, box, score = annotation.get("segmentation"), annotation.get("bbox"), annotation.get("score")
+    crowd = _CROWD.get(str(annotation.get("iscrowd") or 0))
+    score = 1.0 if score is None else score
+    if crowd is None or type(score) not in {int, float} or not 0 <= score <= 1:
+        what = f"'iscrowd' is {annotation.get('iscrowd')!a:.20}" if crowd is None else f"'score' is {score!a:.20}"
+        raise JudgeError(what, where=where, mend="write 0 or 1, or as a score a number from 0 to 1")
+    if box is not None:
+        box = _read_box(box, size, where)
+    if isinstance(shape, Path):
+        if (mask := read_mask(shape)).shape != size:
+            what = f"its mask is {mask.shape[1]} x {mask.shape[0]}, the image {size[1]} x {size[0]}"
+            raise JudgeError(what, where=str(shape), mend="give masks of the size of their images")
+        return from_mask(mask, label)
+    if isinstance(shape, dict):
+        rle = read_rle(shape, size, where=where)
+    elif isinstance(shape, list) and shape:
+        polygons = [_read_polygon(polygon, size, where) for polygon in shape]
+        rle = coco.merge(coco.frPyObjects(polygons, *size))
+    elif shape in (None, []) and box is not None:
+        return from_box(box, size, label, score=score, crowd=crowd)
+    else:
+        raise JudgeError("has neither segmentation nor bbox", where=where, mend="add one, or remove it")
+    x, y, width, height = box or map(float, coco.toBbox(rle))
+    return Instance(label, (x, y, width, height), rle["counts"], size, float(score), crowd)
+
+
+def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, where: str) -> tuple[str, str] | None:
+    """What else the annotation says that its mask contradicts: the kind of it, and the figures; None for nothing.
+
+    Raises:
+        JudgeError: the thing would stay visible: its mask is empty, lies mostly outside of its box, or has less than a
+            tenth of its area.
+    """
+    from pycocotools import mask as coco
+
+    area, declared, shape = instance.area, annotation.get("area", math.nan), annotation.get("segmentation")
+    if isinstance(shape, Path):
+        return None  # It says nothing else, and where it is empty there is nobody.
+    if not area and isinstance(shape, list) and any(len({*points[::2]}) > 1 for points in shape):
+        return "are lower than a pixel and hide nothing", "its polygon"  # COCO has some.
+    own, box = coco.toBbox(instance.rle), np.array(instance.box)
+    figures = f"bbox {box.round(1).tolist()}, box of the mask {own.tolist()}, area {declared}, pixels {area}"
+    apart = coco.iou((own + _GROWTH)[None], (box + _GROWTH)[None], [0])[0, 0] < _OVERLAP
+    known = isinstance(declared, int | float) and math.isfinite(declared)
+    fault = ""
+    if not area:
+        fault = "hides nothing: its mask is empty"
+    elif apart and 2 * (instance.mask & box_mask(tuple(box + _GROWTH), instance.size)).sum() < area:
+        fault = "its mask lies outside of its bbox"
+    elif known and declared >= max(_LARGE, _GROSS * area):
+        fault = "its mask is much smaller than its area"
+    if fault:
+        mend = f"see that coordinates are pixels of this image; else {_REPAIR}"
+        raise JudgeError(f"{fault} ({figures})", where=where, mend=mend)
+    if apart:
+        return "have a bbox that is not the box of their mask", figures
+    if known and max(declared, area) >= _LARGE and not declared / _FACTOR <= area <= declared * _FACTOR:
+        return "have an area that differs from their mask by more than a factor of 2", figures
+    return None
+
+
+def _in_pixels(shares: Sequence[float], size: tuple[int, int]) -> dict[str, Any]:
+    """YOLO's numbers as COCO's: x and y of the centre, width, height; or x1, y1, x2, y2 and so on."""
+    values = [share * size[1 - place % 2] for place, share in enumerate(shares)]
+    if len(values) > 4:
+        return {"segmentation": [values]}
+    x, y, across, down = values
+    return {"bbox": [x - across / 2, y - down / 2, across, down]}
+
+
+def _refuse_shares(field: str, numbers: Sequence[float], size: tuple[int, int], where: str) -> None:
+    """Refuse coordinates that all lie within one pixel: they are meant as shares of width and height."""
+    if min(size) > _TOLERANCE and any(numbers) and all(0 <= number <= 1 for number in numbers):
+        what = "holds numbers from 0 to 1 alone: shares of the image, not pixels"
+        mend = "multiply x by the width and y by the height of the image"
+        raise JudgeError(what, where=f"{where}, field '{field}'", mend=mend)
+
+
+def _numbers(values: object, what: str, where: str) -> list[float]:
+    if not isinstance(values, list) or not all(type(value) in {int, float} for value in values):
+        raise JudgeError(f"{what} is no list of numbers", where=where, mend=_REPAIR)
+    try:
+        finite = all(map(math.isfinite, values))
+    except OverflowError:  # A whole number beyond every float.
+        finite = False
+    if not finite:
+        raise JudgeError(f"{what} holds a number that is not finite", where=where, mend=_REPAIR)
+    return values
+
+
+def _read_polygon(polygon: object, size: tuple[int, int], where: str) -> list[float]:
+    points = _numbers(polygon, "polygon", where)
+    if len(points) < 6 or len(points) % 2:
+        what = f"polygon of {len(points) // 2} points" if len(points) % 2 == 0 else "polygon of an odd number of values"
+        raise JudgeError(what, where=where, mend="a polygon is x1, y1, x2, y2, x3, y3 and so on")
+    _refuse_shares("segmentation", points, size, where)
+    _within(points[::2], size[1], where)
+    _within(points[1::2], size[0], where)
+    return points
+
+
+def _within(values: Sequence[float], limit: int, where: str) -> None:
+    low, high = min(values), max(values)
+    if low < -_TOLERANCE or high > limit + _TOLERANCE:
+        worst = low if low < -_TOLERANCE else high
+        mend = "use the pictures that were annotated, at their size"
+        raise JudgeError(f"coordinate {worst:g} lies outside the picture (0 to {limit})", where=where, mend=mend)
+
+
+def _read_box(box: object, size: tuple[int, int], where: str) -> tuple[float, float, float, float]:
+    numbers = _numbers(box, "bbox", where)
+    if len(numbers) != 4 or numbers[2] < 0 or numbers[3] < 0:
+        mend = "a box is x, y, width, height, none of the last below 0"
+        raise JudgeError(f"bbox is {numbers}", where=where, mend=mend)
+    _refuse_shares("bbox", numbers, size, where)
+    x, y, width, height = map(float, numbers)
+    _within([x, x + width], size[1], where)
+    _within([y, y + height], size[0], where)
+    return x, y, width, height
+
+
+def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> dict[str, Any]:
+    """Compressed run lengths, checked: with wrong ones pycocotools reads and writes out of bounds.
+
+    Empty runs between others are taken out: its ``merge`` stops where two masks have one at the same place.
+    """
+    from pycocotools import mask as coco
+
+    counts, given = shape.get("counts"), shape.get("size")
+    if given != list(size):
+        what = f"run lengths for size {given}, the picture is [{size[0]}, {size[1]}] (height, width)"
+        raise JudgeError(what, where=where, mend="use the pictures that were annotated, at their size")
+    what = f"run lengths do not add up to {size[0] * size[1]:,} pixels"
+    wrong = JudgeError(what, where=where, mend="export the annotation again")
+    if isinstance(counts, list):
+        runs: Sequence[float] = _numbers(counts, "counts", where)
+    elif isinstance(counts, str):
+        try:
+            runs = run_lengths(counts.encode())
+        except ValueError:
+            raise wrong from None
+    else:
+        raise wrong
+    if any(run < 0 or run != int(run) for run in runs) or sum(runs) != size[0] * size[1]:
+        raise wrong
+    if isinstance(counts, list):
+        rle = dict(coco.frPyObjects({"size": list(size), "counts": runs}, *size))
+    else:
+        rle = {"size": list(size), "counts": counts.encode()}
+    return dict(coco.encode(coco.decode(rle))) if 0 in runs[1:] else rle
+
+
+def run_lengths(counts: bytes) -> list[int]:
+    """The run lengths in COCO's compressed form, which pycocotools does not return.
+
+    Six bits a character from "0" on: five of the value, the least first, and one that says "more follows". From the
+    fourth run on the difference to the run before the last is kept, with a sign (``rleToString`` in COCO's maskApi.c).
+
+    Raises:
+        ValueError: another character, an end within a number, a number of more than six characters: there C's own
+            reader goes on beyond the end, or shifts by more bits than an int has.
+    """
+    runs: list[int] = []
+    value = shift = 0
+    for character in counts:
+        bits = character - 48
+        if not 0 <= bits < 64 or shift >= 30:
+            raise ValueError(f"character {character} of run lengths")
+        value |= (bits & 31) << shift
+        shift += 5
+        if not bits & 32:
+            value -= (1 << shift) if bits & 16 else 0
+            runs.append(value + runs[-2] if len(runs) > 2 else value)
+            value = shift = 0
+    if shift:
+        raise ValueError("run lengths end within a number")
+    return runs

@@ -1,0 +1,240 @@
+"""Annotation files that contradict themselves, masks of other tools, several files: hidden, refused or reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import judge, one_line
+from PIL import Image
+
+from judge.masking.images import read_picture
+
+Record = dict[str, Any]
+HEIGHT, WIDTH = 60, 80
+# Two people, red on grey, in COCO's x, y, width, height; 600 pixels each.
+BOXES = {1: (10, 20, 20, 30), 2: (50, 10, 20, 30)}
+
+
+def polygon(x: float, y: float, width: float, height: float) -> list[float]:
+    return [x, y, x + width, y, x + width, y + height, x, y + height]
+
+
+def document() -> Record:
+    annotations = [
+        {"id": n, "image_id": n, "category_id": 1, "iscrowd": 0, "area": 600, "bbox": [*box]}
+        | {"segmentation": [polygon(*box)]}
+        for n, box in BOXES.items()
+    ]
+    images = [{"id": n, "file_name": f"{n:012d}.png", "width": WIDTH, "height": HEIGHT} for n in BOXES]
+    categories = [{"id": 1, "name": "person"}, {"id": 2, "name": "dog"}, {"id": 3, "name": "man"}]
+    return {"images": images, "annotations": annotations, "categories": categories}
+
+
+def mask_of(box: Sequence[int]) -> np.ndarray:
+    x, y, width, height = box
+    mask = np.zeros((HEIGHT, WIDTH), dtype=bool)
+    mask[y : y + height, x : x + width] = True
+    return mask
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Below a folder of the folder, as COCO's are."""
+    (tmp_path / "images" / "val").mkdir(parents=True)
+    for n, box in BOXES.items():
+        pixels = np.where(mask_of(box)[..., None], np.uint8([200, 20, 20]), np.uint8([90, 90, 90]))
+        Image.fromarray(pixels).save(tmp_path / "images" / "val" / f"{n:012d}.png")
+    return tmp_path / "images"
+
+
+def masked(images: Path, instances: object, *options: object) -> tuple[int, list[int], str]:
+    """Exit code, red pixels that stay visible in each masked image, and what is printed."""
+    out = images.parent / "out"
+    done = judge("mask", "--images", images, "--instances", instances, "--out", out, "--overwrite", *options)
+    pixels = [read_picture(out, path.relative_to(out).as_posix()).pixels for path in sorted(out.rglob("0*.png"))]
+    return done.exit_code, [int((one[..., 0] > one[..., 1]).sum()) for one in pixels], done.output
+
+
+def write(path: Path, value: object) -> Path:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def each(**changes: Any) -> Callable[[Record], None]:
+    """Changes of every annotation; a function is called with its box."""
+
+    def change(value: Record) -> None:
+        for one in value["annotations"]:
+            one |= {name: new(one["bbox"]) if callable(new) else new for name, new in changes.items()}
+
+    return change
+
+
+def first(**changes: Any) -> Callable[[Record], None]:
+    return lambda value: value["annotations"][0].update(changes)
+
+
+SHARES = [0.125, 0.3, 0.4, 0.3, 0.4, 0.8, 0.125, 0.8]
+HIDDEN: dict[str, tuple[Callable[[Record], None], list[int], str]] = {
+    "id as text": (first(image_id="1"), [0, 0], ""),
+    "padded id": (first(image_id="000000000001"), [0, 0], ""),
+    "file name as id": (first(image_id="000000000001.jpg"), [0, 0], ""),
+    "id as float": (first(image_id=1.0), [0, 0], ""),
+    "category as text": (each(category_id="1"), [0, 0], ""),
+    "a man": (first(category_id=3), [600, 0], "NOTE: 'man' of "),
+    "supercategory": (
+        lambda value: (first(category_id=4)(value), value["categories"].append(
+            {"id": 4, "name": "skier", "supercategory": "person"}))[0],
+        [600, 0], "hide it with --person-category 'skier'",
+    ),
+    "no listed image": (first(image_id=77), [600, 0], "1 annotations of "),
+    "ids of other files": (
+        lambda value: [one.update(id=3 - one["id"]) for one in value["images"]] and [
+            one.update(image_id=3 - one["image_id"]) for one in value["annotations"]],
+        [0, 0], "'000000000001.png' has the id 2, and 1 is the id of '000000000002.png'",
+    ),
+    "area": (each(area=0), [0, 0], "2 of the annotations have an area that differs"),
+    "box of the mask": (
+        each(bbox=lambda box: [box[0] - 8, 0, 28, 60]), [0, 0], "2 of the annotations have a bbox that is not the box",
+    ),
+    "windows path": (
+        lambda value: value["images"][0].update(file_name="D:\\photos\\000000000001.png"), [0, 0], "",
+    ),
+    "no sizes": (lambda value: [one.pop(key) for one in value["images"] for key in ("width", "height")], [0, 0], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "visible", "note"), HIDDEN.values(), ids=HIDDEN)
+def test_what_is_hidden_or_reported(
+    images: Path, change: Callable[[Record], None], visible: list[int], note: str
+) -> None:
+    value = document()
+    change(value)
+    code, left, told = masked(images, write(images.parent / "i.json", value))
+    assert (code, left) == (0, visible), told
+    assert note in told
+    assert bool(note) == ("NOTE" in told)
+
+
+REFUSED: dict[str, tuple[Callable[[Record], None], str]] = {
+    "shares": (first(segmentation=[SHARES], bbox=[0.125, 0.3, 0.25, 0.5]), "field 'bbox': holds numbers from 0 to 1"),
+    "polygon of shares": (first(segmentation=[SHARES], bbox=None), "field 'segmentation': holds numbers from 0 to 1"),
+    "nothing": (first(segmentation=[], bbox=[0, 0, 0, 0]), "hides nothing: its mask is empty"),
+    "no run": (first(segmentation={"size": [HEIGHT, WIDTH], "counts": [4800]}), "hides nothing"),
+    "swapped": (first(segmentation=[polygon(20, 10, 30, 20)]), "its mask lies outside of its bbox"),
+    "a quarter": (first(segmentation=[polygon(2, 5, 5, 7)], bbox=[2, 5, 5, 7]), "its mask is much smaller than its"),
+    "corners": (first(bbox=[10, 20, 30, 50], segmentation=None), "lies outside the picture"),
+    "iscrowd": (first(iscrowd="yes"), "'iscrowd' is 'yes'"),
+    "score": (first(score=97.5), "'score' is 97.5"),
+    "sizes": (lambda value: value["images"][0].update(width=60, height=80), "its annotation says 60 x 80"),
+    "one id": (lambda value: value["images"][1].update(id="01"), "'id' 1 is that of '000000000001.png' too"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_would_stay_visible_is_refused(images: Path, change: Callable[[Record], None], message: str) -> None:
+    value = document()
+    change(value)
+    code, left, told = masked(images, write(images.parent / "i.json", value))
+    assert code == 1
+    assert message in told
+    assert set(left) <= {0}
+
+
+def test_people_by_other_names(images: Path) -> None:
+    """OpenImages has Person, Man and Woman; where "person" stands beside them they are named."""
+    value = document()
+    first(category_id=3)(value)
+    path = write(images.parent / "i.json", value)
+    assert masked(images, path, "--person-category", "man")[:2] == (0, [0, 0])
+    assert "no category 'mna'. Did you mean 'man'?" in masked(images, path, "--person-category", "mna")[2]
+    value["categories"] = [{"id": 1, "name": "Person"}, {"id": 3, "name": "Human body"}, {"id": 2, "name": "Dog"}]
+    code, left, told = masked(images, write(path, value))
+    assert (code, left) == (0, [0, 0])
+    assert "hidden as people: Human body, Person." in told
+
+
+def test_crowds_written_as_text(images: Path) -> None:
+    """Of a crowd mode partial hides all, of a person the upper half."""
+    for written, visible in (("0", 300), ("1", 0)):
+        value = document()
+        each(iscrowd=written)(value)
+        path = write(images.parent / "i.json", value)
+        assert masked(images, path, "--mode", "partial")[:2] == (0, [visible, visible])
+
+
+def test_nobody_in_any_image_is_refused(images: Path) -> None:
+    value = document() | {"annotations": []}
+    path = write(images.parent / "i.json", value)
+    code, _, told = masked(images, path)
+    assert code == 2
+    assert "masks hide somebody in 0.0% of 2 images. Give other weights or instances; or go on as it is with" in told
+    assert masked(images, path, "--allow-unmasked")[:2] == (0, [600, 600])
+
+
+def test_images_that_exif_turns(images: Path) -> None:
+    """They are masked upright, and counted; where the file says the size on the disk, they are refused."""
+    for n, orientation, back in [(1, 3, Image.Transpose.ROTATE_180), (2, 6, Image.Transpose.ROTATE_90)]:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        path = images / "val" / f"{n:012d}.png"
+        Image.open(path).transpose(back).save(path, exif=exif)
+    path = write(images.parent / "i.json", document())
+    code, left, told = masked(images, path)
+    assert (code, left) == (0, [0, 0])
+    assert "NOTE: 2 images: their EXIF orientation turned or mirrored them" in told
+    value = document()
+    value["images"][1] |= {"width": HEIGHT, "height": WIDTH}
+    assert "turned by its EXIF orientation?" in masked(images, write(path, value))[2]
+
+
+def test_masks_of_other_tools(images: Path) -> None:
+    """COCO results, PNG masks and YOLO labels give the masks that COCO instances give."""
+    results = [
+        {"image_id": one["image_id"], "category_id": 1, "segmentation": one["segmentation"], "score": 0.9}
+        for one in document()["annotations"]
+    ]
+    path = write(images.parent / "results.json", results)
+    assert masked(images, path)[:2] == (0, [0, 0])
+    assert masked(images, write(path, [results[0], results[1] | {"score": 0.4}]))[:2] == (0, [0, 600])
+    code, left, told = masked(images, write(path, results[:1]))
+    assert (code, left) == (0, [0, 600])
+    assert "1 of 2 images have no record in " in told
+    masks, labels = images.parent / "masks" / "val", images.parent / "labels"
+    masks.mkdir(parents=True)
+    labels.mkdir()
+    for n, box in BOXES.items():
+        values = mask_of(box).astype(np.uint16) * n  # Numbers of instances, as 16 bits hold them.
+        Image.fromarray(values if n == 1 else values.astype(np.uint8)).save(masks / f"{n:012d}.png")
+        x, y, width, height = box
+        shares = np.array([x + width / 2, y + height / 2, width, height] if n == 1 else polygon(*box)).reshape(-1, 2)
+        numbers = (shares / [WIDTH, HEIGHT]).ravel()
+        (labels / f"{n:012d}.txt").write_text(f"1 {' '.join(map(str, numbers))}{' 0.8' * (n == 2)}\n")
+    assert masked(images, masks.parent)[:2] == (0, [0, 0])
+    assert "its classes have no names" in masked(images, labels)[2]
+    names = images.parent / "data.yaml"
+    names.write_text("names:\n  0: dog\n  1: pedestrian\n")
+    assert masked(images, labels, "--class-names", names)[:2] == (0, [0, 0])
+    (labels / "000000000001.txt").write_text("1 0.5 0.5\n")
+    assert "000000000001.txt, line 1: is no YOLO label" in masked(images, labels, "--class-names", names)[2]
+
+
+def test_several_files(images: Path) -> None:
+    parts = [document() | {"annotations": [one]} for one in document()["annotations"]]
+    paths = [write(images.parent / f"{n}.json", part) for n, part in enumerate(parts)]
+    assert masked(images, paths[0], "--instances", paths[1])[:2] == (0, [0, 0])
+    parts[1]["images"][0] |= {"width": 81}
+    code, left, told = masked(images, paths[0], "--instances", write(paths[1], parts[1]))
+    assert (code, left) == (1, [0])
+    assert "'000000000001.png' has another id or size than in another file" in told
+    (images / "again").mkdir()
+    (images / "again" / "000000000001.png").write_bytes((images / "val" / "000000000001.png").read_bytes())
+    with one_line("may be again/000000000001.png or val/000000000001.png"):
+        from judge.masking.images import place
+
+        place(images, ["000000000001.png"])
