@@ -50,7 +50,7 @@ _REAL = {
     PICTURES: (),
 }
 _BYTES = {PICTURES: ("picture",)}
-_CSV_TEXTS = {*ROW, "task", "basis", "term", "leans_to", "examples", "class", "score", "group"}
+_CSV_TEXTS = {*ROW, "task", "basis", "term", "leans_to", "examples", "score", "group"}
 
 
 class Unreadable(ValueError):  # noqa: N818
@@ -166,9 +166,7 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def _parsed(cells: Sequence[str]) -> list[Any]:
-    """Whole numbers, truths, or numbers, of which some may be absent."""
-    if not {*cells} - {"True", "False"}:
-        return [cell == "True" for cell in cells]
+    """Whole numbers, or numbers of which some may be absent."""
     if all(cell.isdecimal() for cell in cells):
         return list(map(int, cells))
     return [float(cell) if cell else math.nan for cell in cells]
