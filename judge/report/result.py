@@ -99,7 +99,7 @@ def _lost(result: Result, most: int) -> list[str]:
 
 def _print_briefly(result: Result, console: Console) -> None:
     # Which classes are missing, and what input is probably wrong, is never cut.
-    doubts = [line for line in result.run.get("input_notes", ()) if isinstance(line, Doubt)]
+    doubts = [line for line in warnings(result) if isinstance(line, Doubt)]
     whole = [*class_notes(result.run["labels"]), *doubts]
     lines = [*summary_lines(result), *map(_note, whole), *_lost(result, MOST_DIFFERENCES)]
     for line in lines:

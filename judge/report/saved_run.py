@@ -177,7 +177,7 @@ _FACTS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("lexicon", "tasks"), (dict, _NOTHING)),
     "level": (int, float),
 }
-_CAPTIONER = "images", "marks", "dropped", "alignment", "coverage", "chosen", "counted"
+_CAPTIONER = "images", "marks", "dropped", "alignment", "coverage", "text", "chosen", "counted"
 
 
 def _check_facts(facts: Any) -> None:

@@ -11,11 +11,16 @@ from typing import Any
 
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Summary
+from judge.text.survey import is_foreign
 
 # Standard errors by which the judge of human captions must beat chance.
 _BEYOND_CHANCE = 2.0
 # Captions that name the attribute: fewer than this share, where people name it ten times as often, are near none.
 _SILENT, _RATIO = 0.02, 10
+# Captions with words of the lexicon that masking cannot see, or with other words that nearly decide the class; and the
+# share of captions that name a class from which captions in another language are taken for those of the lexicon.
+_HELD, _NAMED = 0.02, 0.3
+_SIDES = (("human", "human captions"), ("generated", "its captions"))
 
 
 def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
@@ -53,5 +58,49 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         yield f"{generated:.1%} of its captions name {run['attribute']}, and {human:.1%} of human captions do"
 
 
+def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Words of the lexicon that are in another language than the captions find nothing to mask or to count."""
+    for side, whose in _SIDES:
+        if in_other_language(run, row.captioner, side):
+            yield f"{whose} are not in the language of lexicon '{run['lexicon']['name']}'"
+
+
+def in_other_language(run: Mapping[str, Any], captioner: str, side: str) -> bool:
+    """Whether the lexicon is English, and captions of a side neither are nor often name a class."""
+    entry, lexicon = run["captioners"][captioner], run["lexicon"]
+    if not lexicon or lexicon["language"] != "en" or not entry["coverage"]:
+        return False
+    other = entry["text"]["generated" if side == "human" else "human"]
+    return is_foreign(entry["text"][side], other) and 1 - entry["coverage"][side]["none"] < _NAMED
+
+
+def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Words that masking cannot see tell the class to judges, and are not counted as naming it."""
+    if row.metric.hidden == ("task words",) and row.metric.prior != "P(a^)/P(T)":
+        return
+    for side, whose in _SIDES:
+        text = run["captioners"][row.captioner]["text"][side]
+        for count, tokens, what in (
+            (text["held"], text["holding"], f"hold words of {run['attribute']} that are not recognised"),
+            (
+                text["decided"],
+                text["deciding"],
+                f"hold words that nearly decide {run['attribute']}, and none of the lexicon",
+            ),
+        ):
+            if count >= _HELD * text["captions"] and count:
+                yield f"{count / text['captions']:.1%} of {whose} {what} ({quote_tokens(tokens)})"
+
+
+def quote_tokens(tokens: Mapping[str, int]) -> str:
+    """Tokens with the number of captions that hold each, as notes quote them."""
+    return ", ".join(f"'{token}' {count:,}" for token, count in tokens.items())
+
+
 # In order: the first reason found is shown.
-_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (_names_nothing, _at_chance)
+_CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...] = (
+    _other_language,
+    _left_by_masking,
+    _names_nothing,
+    _at_chance,
+)
