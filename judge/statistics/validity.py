@@ -17,9 +17,8 @@ from judge.text.survey import is_foreign
 _BEYOND_CHANCE = 2.0
 # Captions that name the attribute: fewer than this share, where people name it ten times as often, are near none.
 _SILENT, _RATIO = 0.02, 10
-# Captions with words of the lexicon that masking cannot see, or with other words that nearly decide the class; and the
-# share of captions that name a class from which captions in another language are taken for those of the lexicon.
-_HELD, _NAMED = 0.02, 0.3
+# Captions with words of the lexicon that masking cannot see, or with other words that nearly decide the class.
+_HELD = 0.02
 _SIDES = (("human", "human captions"), ("generated", "its captions"))
 
 
@@ -61,17 +60,18 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Words of the lexicon that are in another language than the captions find nothing to mask or to count."""
     for side, whose in _SIDES:
-        if in_other_language(run, row.captioner, side):
-            yield f"{whose} are not in the language of lexicon '{run['lexicon']['name']}'"
+        if lexicon := other_language(run, row.captioner, side):
+            yield f"{whose} are not in the language of lexicon '{lexicon}'"
 
 
-def in_other_language(run: Mapping[str, Any], captioner: str, side: str) -> bool:
-    """Whether the lexicon is English, and captions of a side neither are nor often name a class."""
+def other_language(run: Mapping[str, Any], captioner: str, side: str) -> str | None:
+    """Name of the lexicon if it is English, and captions of a side neither are nor often name a class."""
     entry, lexicon = run["captioners"][captioner], run["lexicon"]
     if not lexicon or lexicon["language"] != "en" or not entry["coverage"]:
-        return False
+        return None
     other = entry["text"]["generated" if side == "human" else "human"]
-    return is_foreign(entry["text"][side], other) and 1 - entry["coverage"][side]["none"] < _NAMED
+    foreign = is_foreign(entry["text"][side], other, named=1 - entry["coverage"][side]["none"])
+    return str(lexicon["name"]) if foreign else None
 
 
 def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:

@@ -53,6 +53,7 @@ def _unwrapped(found: _Found) -> str:
     text = found[0].strip()
     with suppress(ValueError, RecursionError):
         value = json.loads(text)
+        value = value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) else value
         found_in = value.items() if isinstance(value, dict) else enumerate(value)
         texts = {str(key): of for key, of in found_in if isinstance(of, str)}
         named = [of for key, of in texts.items() if regex.fullmatch(_OWN, key, regex.IGNORECASE)]
@@ -75,7 +76,7 @@ _BYE = (
     r"|do you (?:want|need)|is there anything|if you(?:['’]d| would)? (?:like|need|want|have)"
     r"|(?:note|disclaimer|word count)\s*:"
 )
-_QUOTED = r"""(?|"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|'([^']+)'|‘([^’]+)’|`([^`]+)`)"""
+_QUOTED = r"""(?|"+([^"]+)"+|“([^”]+)”|«([^»]+)»|「([^」]+)」|'([^']+)'|‘([^’]+)’|`([^`]+)`)"""
 _INLINE = "a|abbr|b|big|cite|code|del|em|font|i|ins|kbd|mark|phrase|q|ref|s|small|span|strike|strong|sub|sup|tt|u|wbr"
 _BLOCK = "blockquote|body|br|center|dd|div|dl|dt|figure|h[1-6]|head|hr|html|img|li|ol|p|pre|table|td|th|tr|ul"
 # Words of Indic scripts and Persian, emoji and flags need these; beside other letters they are invisible.
@@ -115,7 +116,7 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("reasoning", rf"(?s)(?:{_OPEN}{_THINK}{_CLOSE}|<\|begin_of_thought\|>).*\Z", ""),
     ("chat", r"(?s)\A.*(?:<\|(?:\w+\|>)?assistant(?:\|>|<\|\w+\|>)?|<start_of_turn>model|\[/INST\])", ""),
     ("chat", r"(?s)\A\s*(?:user|human|question|q)\s*:.*?\b(?:assistant|answer|a)\s*:", ""),
-    ("chat", r"(?s)(?<=\w\W*)(?:</s>|<\|(?:im_end|eot_id|end\w*|user|return)\|>|<(?:eos|end\w*)>|\[EOS\]).*\Z", ""),
+    ("chat", r"(?s)(?<=\w\W*)(?:</s>|<\|(?:im_end|eot_id|end\w*|user|return)\|>|<(?:eos|end\w*)>|\[EOS\]|\n\s*(?:user|human|question)\s*:).*\Z", ""),
     ("chat", r"<\|[^<>|\n]{1,40}\|>|</?(?:s|bos|eos|pad|sep|cls|start|end|image|video|box|[a-z]+(?:_[a-z0-9]+)+)>", ""),
     ("chat", r"<</?SYS>>|\[/?(?:INST|CLS|SEP|PAD|BOS|EOS)\]", ""),
     # What stands before the caption and after it.
