@@ -44,7 +44,7 @@ from judge.statistics.naming import (
 from judge.statistics.raters import krippendorff_alpha
 from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.text.masking import mask
-from judge.text.survey import SideWords, is_foreign
+from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
 from judge.utils.folders import OutputFolder
@@ -162,12 +162,8 @@ def _text_notes(config: AnonymousConfig, lexicon: Lexicon, captions: Captions) -
     """What was cleaned in captions, and why the lexicon may not recognise what they name."""
     options = TextOptions(config.contractions, config.text)
     raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
-    # No image has a class here, so that no word can decide it.
     words = SideWords(raw, [mask(of, lexicon) for of in raw], [""] * len(raw))
-    text = asdict(replace(words.survey(words, lexicon), cleaned=captions.cleaned, deciding={}, decided=0))
-    named = sum(bool(lexicon.mentions(of)) for of in raw) / len(raw)
-    foreign = lexicon.language == "en" and is_foreign(text, text, named=named)
-    notes = text_notes(text, config.attribute_name, lexicon.name if foreign else None)
+    notes = text_notes(asdict(words.survey(words, lexicon, captions)), config.attribute_name)
     yield from (f"captions of {captions.name}: {note}." for note in notes)
 
 

@@ -292,18 +292,10 @@ class EvidenceBuilder:
             return SideWords([words for _, _, words in of], masked, [classes[image] for image, _, _ in of])
 
         human, generated = (self.once(of, "words of", partial(read, of)) for of in (rows["human"], rows["generated"]))
-        sides: dict[Side, tuple[SideWords, SideWords, Captions]] = {
-            "human": (human, generated, self.corpus.human),
-            "generated": (generated, human, captioner),
-        }
+        lexicon = self.truth.words.attribute
         return {
-            side: replace(
-                own.survey(other, self.truth.words.attribute),
-                empty=source.empty,
-                refused=source.refused,
-                cleaned=source.cleaned,
-            )
-            for side, (own, other, source) in sides.items()
+            "human": human.survey(generated, lexicon, self.corpus.human),
+            "generated": generated.survey(human, lexicon, captioner),
         }
 
     def _coverage(self, raw: Mapping[Side, Sequence[Row]]) -> dict[Side, Coverage] | None:

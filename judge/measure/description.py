@@ -46,13 +46,7 @@ def describe(work: Work, notes: Sequence[Mapping[str, float]], counts: pd.DataFr
         "seeds": list(plan.seed_numbers),
         "attribute": labels.attribute,
         "labels": describe_labels(labels) | _unnamed(labels, lexicon),
-        "lexicon": lexicon
-        and {
-            "name": lexicon.name,
-            "language": lexicon.language,
-            "source": lexicon.source,
-            **_without_words(lexicon, labels),
-        },
+        "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon, labels)},
         "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
         "judges": list(plan.judges),
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,

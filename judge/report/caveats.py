@@ -10,7 +10,7 @@ from judge.measure import Result
 from judge.metrics.scores import SCORES
 from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of
 from judge.statistics.summary import ROW
-from judge.statistics.validity import other_language, quote_tokens
+from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.types import Doubt
 
@@ -18,6 +18,8 @@ from judge.types import Doubt
 _QUIET = 0.5
 # The same text for many images. The most frequent text of the shared captioners is 2.6% to 7.3% of theirs (300 images).
 _REPEATED, _LEAST = 0.1, 10
+# Share of captions with words that tell the class from which the note on them is never cut.
+_TOLD = 0.005
 # With fewer refits a warning says how little they tell.
 _FEW = 5
 
@@ -50,32 +52,24 @@ def _texts(run: Mapping[str, Any]) -> Iterator[str]:
         (f"human captions of {name}'s images" if side == "human" else f"captions of {name}", note)
         for name, entry in run["captioners"].items()
         for side, text in entry["text"].items()
-        for note in text_notes(text, run["attribute"], other_language(run, name, side))
+        for note in text_notes(text, run["attribute"])
     ]
     kinds = {note: type(note) for _, note in found}
     yield from (kinds[note](f"{names}: {note}.") for names, note in alike(found))
 
 
-def text_notes(text: Mapping[str, Any], attribute: str, lexicon: str | None) -> Iterator[str]:
-    """Notes on the captions of one side, without full stops.
-
-    Args:
-        text: a :class:`~judge.text.survey.Survey`, as JSON has it.
-        attribute: that words of the lexicon name.
-        lexicon: its name if it is in another language than the captions; else None.
-    """
+def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
+    """Notes on the captions of one side, a :class:`~judge.text.survey.Survey` as JSON has it; without full stops."""
     of_all = f"of {text['captions']:,}"
     if text["cleaned"]:
         yield "cleaned before they were read: " + ", ".join(f"{what} in {n:,}" for what, n in text["cleaned"].items())
-    if lexicon:
-        whose = f"lexicon '{lexicon}', which masks and counts next to nothing in them"
-        yield Doubt(f"most are in another language than {whose} (a lexicon of your own may say 'language: de')")
-    if text["held"]:
-        what = f"hold words of {attribute} that masking does not recognise"
-        yield Doubt(f"{text['held']:,} {of_all} {what}: {quote_tokens(text['holding'])}")
-    if text["decided"]:
-        what = f"hold no word of the lexicon, and others that nearly decide {attribute}"
-        yield Doubt(f"{text['decided']:,} {of_all} {what}: {quote_tokens(text['deciding'])}")
+    if text["foreign"]:
+        mend = "a lexicon in another language says so by 'language: de'"
+        yield Doubt(f"most are not in the language of the lexicon, which masks next to nothing in them ({mend})")
+    if text["told"]:
+        what = f"hold words that were not masked and hold a word of the lexicon, or nearly decide {attribute}"
+        kind = Doubt if text["told"] >= _TOLD * text["captions"] else str
+        yield kind(f"{text['told']:,} {of_all} {what}: {quote_tokens(text['telling'])}")
     if text["repeated"] >= max(_LEAST, _REPEATED * text["captions"]):
         yield Doubt(f'{text["repeated"]:,} {of_all} read the same: "{shortened(text["text"], 80)}"')
 

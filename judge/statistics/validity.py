@@ -11,14 +11,13 @@ from typing import Any
 
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Summary
-from judge.text.survey import is_foreign
 
 # Standard errors by which the judge of human captions must beat chance.
 _BEYOND_CHANCE = 2.0
 # Captions that name the attribute: fewer than this share, where people name it ten times as often, are near none.
 _SILENT, _RATIO = 0.02, 10
-# Captions with words of the lexicon that masking cannot see, or with other words that nearly decide the class.
-_HELD = 0.02
+# Share of captions with words that tell the class to judges although masking is over.
+_TOLD = 0.02
 _SIDES = (("human", "human captions"), ("generated", "its captions"))
 
 
@@ -60,18 +59,8 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Words of the lexicon that are in another language than the captions find nothing to mask or to count."""
     for side, whose in _SIDES:
-        if lexicon := other_language(run, row.captioner, side):
-            yield f"{whose} are not in the language of lexicon '{lexicon}'"
-
-
-def other_language(run: Mapping[str, Any], captioner: str, side: str) -> str | None:
-    """Name of the lexicon if it is English, and captions of a side neither are nor often name a class."""
-    entry, lexicon = run["captioners"][captioner], run["lexicon"]
-    if not lexicon or lexicon["language"] != "en" or not entry["coverage"]:
-        return None
-    other = entry["text"]["generated" if side == "human" else "human"]
-    foreign = is_foreign(entry["text"][side], other, named=1 - entry["coverage"][side]["none"])
-    return str(lexicon["name"]) if foreign else None
+        if run["captioners"][row.captioner]["text"][side]["foreign"]:
+            yield f"{whose} are not in the language of lexicon '{run['lexicon']['name']}'"
 
 
 def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
@@ -80,16 +69,9 @@ def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         return
     for side, whose in _SIDES:
         text = run["captioners"][row.captioner]["text"][side]
-        for count, tokens, what in (
-            (text["held"], text["holding"], f"hold words of {run['attribute']} that are not recognised"),
-            (
-                text["decided"],
-                text["deciding"],
-                f"hold words that nearly decide {run['attribute']}, and none of the lexicon",
-            ),
-        ):
-            if count >= _HELD * text["captions"] and count:
-                yield f"{count / text['captions']:.1%} of {whose} {what} ({quote_tokens(tokens)})"
+        if text["told"] >= max(1, _TOLD * text["captions"]):
+            share, tokens = text["told"] / text["captions"], quote_tokens(text["telling"])
+            yield f"{share:.1%} of {whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 
 def quote_tokens(tokens: Mapping[str, int]) -> str:

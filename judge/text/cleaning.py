@@ -57,7 +57,8 @@ def _unwrapped(found: _Found) -> str:
         found_in = value.items() if isinstance(value, dict) else enumerate(value)
         texts = {str(key): of for key, of in found_in if isinstance(of, str)}
         named = [of for key, of in texts.items() if regex.fullmatch(_OWN, key, regex.IGNORECASE)]
-        return next(iter(named or (texts.values() if len(texts) == 1 else ())), found[0])
+        text = next(iter(named or (texts.values() if len(texts) == 1 else ())), found[0])
+        return text.encode(errors="ignore").decode()  # JSON may spell half of a surrogate pair.
     quoted = regex.fullmatch(r"""(?s)[\[{]\s*(?:['"]\w+['"]\s*:\s*)?(['"])(.*)\1,?\s*[\]}]""", text)
     return quoted[2] if quoted else found[0]
 
@@ -100,7 +101,7 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("escapes", r"\\(?=[^\s\p{L}\p{N}])", ""),
     ("escapes", r"\A\S*%20\S*\Z", lambda found: unquote(found[0])),
     ("HTML", r"&(?:#\d+|#x[0-9a-f]+|[a-z]+\d*);", lambda found: html.unescape(found[0])),
-    ("HTML", rf"</?(?:{_INLINE})(?:\s[^<>]*)?/?>|<!--[^>]*-->", ""),
+    ("HTML", rf"</?(?:{_INLINE})(?:\s[^<>]*)?/?>|<!--[^>]{{0,999}}-->", ""),
     ("HTML", rf"</?(?:{_BLOCK})(?:\s[^<>]*)?/?>", "\n"),
     ("invisible characters", rf"[\p{{DI}}--[{_JOINERS}]]|\x1b\[[\d;]*m|[\x00-\x08\x0e-\x1b\x7f]", ""),
     ("invisible characters", rf"(?<={_WESTERN})[{_JOINERS}]+|[{_JOINERS}]+(?={_WESTERN})", ""),
@@ -116,7 +117,8 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("reasoning", rf"(?s)(?:{_OPEN}{_THINK}{_CLOSE}|<\|begin_of_thought\|>).*\Z", ""),
     ("chat", r"(?s)\A.*(?:<\|(?:\w+\|>)?assistant(?:\|>|<\|\w+\|>)?|<start_of_turn>model|\[/INST\])", ""),
     ("chat", r"(?s)\A\s*(?:user|human|question|q)\s*:.*?\b(?:assistant|answer|a)\s*:", ""),
-    ("chat", r"(?s)(?<=\w\W*)(?:</s>|<\|(?:im_end|eot_id|end\w*|user|return)\|>|<(?:eos|end\w*)>|\[EOS\]|\n\s*(?:user|human|question)\s*:).*\Z", ""),
+    ("chat", r"(?s)\A(\W*\w.*?)(?:</s>|<\|(?:im_end|eot_id|end\w*|return)\|>|<(?:eos|end\w*)>|\[EOS\]).*\Z", r"\1"),
+    ("chat", r"(?s)\A(\W*\w.*?)(?:<\|user\|>|^[^\S\n]*(?:user|human|question)\s*:).*\Z", r"\1"),
     ("chat", r"<\|[^<>|\n]{1,40}\|>|</?(?:s|bos|eos|pad|sep|cls|start|end|image|video|box|[a-z]+(?:_[a-z0-9]+)+)>", ""),
     ("chat", r"<</?SYS>>|\[/?(?:INST|CLS|SEP|PAD|BOS|EOS)\]", ""),
     # What stands before the caption and after it.
@@ -128,18 +130,18 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("labels", rf"^[^\w\n]*(?:{_KIND} ){{0,3}}(?:{_LABEL})(?: \d+)?[*_]*\s*[:：][*_]*\s*", ""),
     ("labels", rf"\A\W*(?:{_LABEL})\s*\n", ""),
     ("labels", r"^[^\w\n]*\*\*[^*:\n]{1,40}(?::\*\*|\*\*:)[^\S\n]*", ""),
-    ("list marks", r"^\s*(?:[-*•‣▪●◦–—+>]|\(?\d{1,2}[.)]|\(?[a-z]\)|\[[ x]\])[^\S\n]+(?=\S)", ""),
-    ("headings", r"(?s)^\s*(?:#{1,6}\s[^\n]+|(\*\*|__)[^\n]+\1:?)[^\S\n]*\n(?=.*\w)", ""),
-    ("headings", r"(?s)\A\s*(?:[^\n]{1,80}:|[^\n]{1,80}\n[-=]{3,})[^\S\n]*\n(?=.*\w)", ""),
-    ("headings", r"^\s*(?:#{1,6}\s+|[-=_*]{3,}\s*$)", ""),
-    ("closers", rf"(?s)(?:\n|(?<=[.!?\"”*)])\s)\W*(?:{_BYE}).*\Z", ""),
+    ("list marks", r"^[^\S\n]*(?:[-*•‣▪●◦–—+>]|\(?\d{1,2}[.)]|\(?[a-z]\)|\[[ x]\])[^\S\n]+(?=\S)", ""),
+    ("headings", r"^[^\S\n]*(?:#{1,6}\s[^\n]+|(\*\*|__)[^\n]+\1:?)[^\S\n]*\n(?=\W{0,99}\w)", ""),
+    ("headings", r"\A\s*(?:[^\n]{1,80}:|[^\n]{1,80}\n[-=]{3,})[^\S\n]*\n(?=\W{0,99}\w)", ""),
+    ("headings", r"^[^\S\n]*(?:#{1,6}[^\S\n]+|[-=_*]{3,}[^\S\n]*$)", ""),
+    ("closers", rf"(?s)(?:\n|(?<=[.!?\"”*)])\s)\W{{0,9}}(?:{_BYE}).*\Z", ""),
     ("quotes", rf"(?s)\A\s*{_QUOTED}\.?\s*\Z", r"\1"),
     # Emphasis and links.
-    ("Markdown", r"!?\[([^\]\n]+)\]\([^()\s]*(?: \"[^\"]*\")?\)", r"\1"),
-    ("Markdown", r"(?s)(\*{2,3}|~~|==|\|\|)(?=\S)(.+?)(?<=\S)\1", r"\2"),
+    ("Markdown", r"!?\[([^\[\]\n]+)\]\([^()\s]*(?: \"[^\"]*\")?\)", r"\1"),
+    ("Markdown", r"(?:(?<!\*)\*\*+|~~|==|\|\|)(?=\w)|(?<=\w[.!?]?)(?:\*\*+|~~|==|\|\|)", ""),
     ("Markdown", r"(?<![\w*`])([*`])(?=[^\s*`])([^\n*`]*?)(?<=\S)\1(?![\w*`])", r"\2"),
     ("Markdown", r"(?<=[^\W_])_+(?=[^\W_])", " "),
-    ("Markdown", r"_+(?=[^\W_])|(?<=[^\W_])_+", ""),
+    ("Markdown", r"(?<!_)_+(?=[^\W_])|(?<=[^\W_])_+", ""),
 )
 # fmt: on
 _FLAGS = regex.IGNORECASE | regex.MULTILINE | regex.VERSION1
@@ -148,7 +150,7 @@ _RULES = tuple((name, regex.compile(pattern, _FLAGS), put) for name, pattern, pu
 _MARKED = re.compile(r"[^ -~]|[_*`#<>&\\{}\[\]|~%=@:]|\A\s*[\d\"'(+-]")
 _CHATTY = re.compile(
     rf"\W*(?:{_SURE}|{_YES}|i['\u2019 ]|based on|looking at)"
-    r"|.*[.!?\")]\W*(?:please|let me|feel|i hope|hope|would|do you|is there|if you)",
+    r"|.*[.!?\")]\W{0,9}(?:please|let me|feel|i hope|hope|would|do you|is there|if you)",
     re.IGNORECASE,
 )
 _PASSES = 8  # What lies in each other, as a label in quotes in a code fence, is found one after the other.

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import regex
 
 from judge.text.cleaning import LOOK_ALIKES
 from judge.text.lexicon import Lexicon
-from judge.types import Words
+from judge.types import Captions, Words
 
-# A token decides the class where so much of what stands in it, classes counting equally, is of one class, and so many
+# A token decides the class where so much of what holds it, classes counting equally, is of one class, and so many
 # captions of that class hold it of which nothing was masked: one share for a token that the other side never uses, one
 # for others. Captions with a masked word do not count, since stereotypes ("a woman playing tennis") stand in these. Of
 # human captions and the four captioners of COCO (91 draws of 300, 900 and 3,597 images) the largest shares are 0.021
 # ("players") and 0.100 ("baseball"). The worlds of the demo and all doses of judge calibrate stay below as well.
 _LEAST, _PURE, _STRANGE, _KNOWN = 10, 0.95, 0.05, 0.5
-_SHOWN = 5
-# Short words that other languages hardly have.
-_ENGLISH = frozenset(
-    {"the", "of", "and", "with", "at", "are", "to", "from", "by", "that", "this", "while", "their", "his"}
-)
-_LEET = str.maketrans("013457", "oieast")
+# Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but where
+# the other side's captions are English, these have most of the words. An English lexicon finds words such as French
+# "son" and German "man" in a few captions; one that finds words in more is in the language of the captions.
+_ENGLISH = {"the", "of", "and", "with", "at", "are", "to", "from", "by", "that", "this", "while", "their", "his"}
+_FEW, _MOST, _FOUND = 0.03, 0.5, 0.3
+_DIGITS = str.maketrans("013457", "oieast")
 _PART = regex.compile(r"[a-z]+|\p{Latin}+|\p{Cyrillic}+|\p{Greek}+|[\p{L}\p{M}]+")
 # Scripts without spaces: a word stands inside of a token.
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
@@ -34,102 +33,100 @@ _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Kh
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Of the captions of one side, as they are read.
+    """Facts about the captions of one side, as they are read.
 
     Attributes:
         captions: how many there are.
         repeated: how many are the most frequent text.
         text: that text, its tokens joined by spaces.
-        english: share of their words that are short function words of English.
-        shared: share of their words that the other side uses too.
-        holding: token that masking left and that holds a word of the lexicon -> captions; the most frequent ones.
-        held: captions with such a token.
-        deciding: token that masking left and that nearly decides the class -> captions; the most frequent ones.
-        decided: captions with such a token of which nothing was masked.
-        empty: captions of white space alone in the file, left out.
-        refused: refusals to describe in the file, left out.
-        cleaned: what was changed or removed in captions of the file -> in how many.
+        foreign: whether they are in another language than the lexicon.
+        telling: token that masking left -> captions, of the five most frequent tokens that hold a word of the lexicon
+            or nearly decide the class.
+        told: captions with any such token.
+        empty: captions of white space alone in the whole file, left out.
+        refused: refusals to describe in the whole file, left out.
+        cleaned: what was changed or removed in captions of the whole file -> in how many.
     """
 
     captions: int
     repeated: int
     text: str
-    english: float
-    shared: float
-    holding: Mapping[str, int] = field(default_factory=dict)
-    held: int = 0
-    deciding: Mapping[str, int] = field(default_factory=dict)
-    decided: int = 0
-    empty: int = 0
-    refused: int = 0
-    cleaned: Mapping[str, int] = field(default_factory=dict)
+    foreign: bool
+    telling: Mapping[str, int]
+    told: int
+    empty: int
+    refused: int
+    cleaned: Mapping[str, int]
 
 
+@dataclass(frozen=True)
 class SideWords:
     """The words of one side's captions.
 
-    Args:
+    Attributes:
         raw: the words of each caption.
         masked: the same after masking.
         classes: of each caption's image.
     """
 
-    def __init__(self, raw: Sequence[Words], masked: Sequence[Words], classes: Sequence[str]) -> None:
-        self.raw, self.masked, self.classes = raw, masked, classes
+    raw: Sequence[Words]
+    masked: Sequence[Words]
+    classes: Sequence[str]
 
     @cached_property
     def used(self) -> Counter[str]:
         """How often each token stands in the captions, before masking."""
         return Counter(word for words in self.raw for word in words)
 
+    def share(self, words: Collection[str]) -> float:
+        """How many of the captions' words are among ``words``, marks and numbers left out."""
+        found = {word: count for word, count in self.used.items() if word[:1].isalpha()}
+        return sum(count for word, count in found.items() if word in words) / max(1, sum(found.values()))
+
     @cached_property
-    def _held(self) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
-        """Token -> class -> captions that hold it after masking: all, and those of which nothing was masked."""
-        every: dict[str, Counter[str]] = {}
-        bare: dict[str, Counter[str]] = {}
+    def _held(self) -> dict[str, Counter[tuple[str, bool]]]:
+        """Token -> (class, whether nothing was masked) -> captions that hold it after masking."""
+        found: dict[str, Counter[tuple[str, bool]]] = {}
         for raw, masked, name in zip(self.raw, self.masked, self.classes, strict=True):
             for word in set(masked):
-                every.setdefault(word, Counter())[name] += 1
-                if raw == masked:
-                    bare.setdefault(word, Counter())[name] += 1
-        return every, bare
+                found.setdefault(word, Counter())[name, raw == masked] += 1
+        return found
 
-    def survey(self, other: SideWords, lexicon: Lexicon | None) -> Survey:
-        """What is said of these captions, beside those of the ``other`` side; without a lexicon nothing was masked."""
+    def survey(self, other: SideWords, lexicon: Lexicon | None, source: Captions) -> Survey:
+        """What is found in these captions, read from ``source``, beside those of the ``other`` side.
+
+        Args:
+            other: of the same images; captions of one class, as these may be, decide nothing.
+            lexicon: what masked; None for nothing.
+            source: knows what was left out and cleaned.
+        """
         text, repeated = Counter(self.raw).most_common(1)[0]
-        words = {word: count for word, count in self.used.items() if word[:1].isalpha()}
-        total = max(1, sum(words.values()))
-        english = sum(count for word, count in words.items() if word in _ENGLISH) / total
-        shared = sum(count for word, count in words.items() if word in other.used) / total
-        found = Survey(len(self.raw), repeated, " ".join(text), english, shared)
-        if lexicon is None:
-            return found
-        holding = {word for word in self._held[0] if word != lexicon.token and holds(word, lexicon.words)}
-        deciding = {word for word in self._held[0] if word not in holding and self._decides(word, other)}
-        return replace(
-            found,
-            holding=self._counts(holding),
-            held=sum(not holding.isdisjoint(words) for words in self.masked),
-            deciding=self._counts(deciding),
-            decided=sum(
-                raw == masked and not deciding.isdisjoint(masked)
-                for raw, masked in zip(self.raw, self.masked, strict=True)
-            ),
+        bare = [raw == masked for raw, masked in zip(self.raw, self.masked, strict=True)]
+        left, entries = (self._held.keys() - {lexicon.token}, lexicon.words) if lexicon else (set(), frozenset())
+        telling = {word for word in left if holds(word, entries) or self._decides(word, other)}
+        strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
+        return Survey(
+            captions=len(self.raw),
+            repeated=repeated,
+            text=" ".join(text),
+            foreign=bool(lexicon and lexicon.language == "en" and strange and sum(bare) > (1 - _FOUND) * len(bare)),
+            telling=dict(Counter({word: self._held[word].total() for word in sorted(telling)}).most_common(5)),
+            told=sum(not telling.isdisjoint(masked) for masked in self.masked),
+            empty=source.empty,
+            refused=source.refused,
+            cleaned=source.cleaned,
         )
 
-    def _decides(self, word: str, other: SideWords) -> bool:
-        every, bare = (held.get(word, Counter[str]()) for held in self._held)
-        if bare.total() < _LEAST:
-            return False
-        sizes = Counter(self.classes)
-        shares = {name: count / sizes[name] for name, count in every.items()}
-        name = max(shares, key=lambda one: shares[one])
-        often = _KNOWN if word in other.used else _STRANGE
-        return shares[name] >= _PURE * sum(shares.values()) and bare[name] >= often * sizes[name]
+    @cached_property
+    def _sizes(self) -> Counter[str]:
+        return Counter(self.classes)
 
-    def _counts(self, words: set[str]) -> dict[str, int]:
-        counts = {word: self._held[0][word].total() for word in words}
-        return {word: counts[word] for word in sorted(counts, key=lambda one: (-counts[one], one))[:_SHOWN]}
+    def _decides(self, word: str, other: SideWords) -> bool:
+        held, sizes = self._held[word], self._sizes
+        shares = {name: (held[name, True] + held[name, False]) / size for name, size in sizes.items()}
+        name = max(shares, key=lambda one: shares[one])
+        least = max(_LEAST, (_KNOWN if word in other.used else _STRANGE) * sizes[name])
+        return len(sizes) > 1 and held[name, True] >= least and shares[name] >= _PURE * sum(shares.values())
 
 
 def holds(token: str, words: frozenset[str]) -> bool:
@@ -142,38 +139,6 @@ def holds(token: str, words: frozenset[str]) -> bool:
         return False
     if _UNSPACED.search(token):
         return any(word in token for word in words if _UNSPACED.search(word))
-    folded = "".join(_fold(letter) for letter in unicodedata.normalize("NFKD", token))
-    spelled = folded.translate(_LEET)
-    parts = {part for form in (token, folded) for part in _PART.findall(form)}
-    return not words.isdisjoint(parts | ({spelled} if spelled.isalpha() else set()))
-
-
-_NAMED = re.compile(r"LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |TURNED |SIDEWAYS )?([A-Z])(?: WITH.*)?$")
-
-
-def _fold(letter: str) -> str:
-    """A letter as the one of ASCII that it looks like; nothing for marks."""
-    if letter.isascii():
-        return letter
-    if unicodedata.category(letter) == "Mn":
-        return ""
-    named = _NAMED.match(unicodedata.name(letter, ""))
-    return named[1].lower() if named else letter.translate(LOOK_ALIKES)
-
-
-def is_foreign(own: Mapping[str, float], other: Mapping[str, float], *, named: float) -> bool:
-    """Whether captions are probably in another language than an English lexicon.
-
-    Keywords without function words are English where the other side's captions are and have most of these words.
-
-    Args:
-        own: ``english`` and ``shared`` of the captions.
-        other: the same of the other side.
-        named: share of the captions that name a class: a lexicon that finds one so often is for them.
-    """
-    return own["english"] < _FEW and (other["english"] < _FEW or own["shared"] < _MOST) and named < _NAMED
-
-
-# English captions hold 9 to 20% of such words, other languages next to none. Words such as French "son" and German
-# "man" make an English lexicon find classes where there are none.
-_FEW, _MOST, _NAMED = 0.03, 0.5, 0.3
+    plain = regex.sub(r"\p{Mn}", "", unicodedata.normalize("NFKD", token)).translate(LOOK_ALIKES)
+    parts = {part for form in (token, plain, plain.translate(_DIGITS)) for part in _PART.findall(form)}
+    return not words.isdisjoint(parts)
