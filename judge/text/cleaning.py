@@ -50,7 +50,7 @@ def _of_bytes(found: _Found) -> str:
 
 def _unwrapped(found: _Found) -> str:
     """The caption in a list of one text, or in an object with one text or with a field of a known name."""
-    text = found[0].strip()
+    text = found[0].strip('" \n\t')
     with suppress(ValueError, RecursionError):
         value = json.loads(text)
         value = value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) else value
@@ -59,7 +59,7 @@ def _unwrapped(found: _Found) -> str:
         named = [of for key, of in texts.items() if regex.fullmatch(_OWN, key, regex.IGNORECASE)]
         text = next(iter(named or (texts.values() if len(texts) == 1 else ())), found[0])
         return text.encode(errors="ignore").decode()  # JSON may spell half of a surrogate pair.
-    quoted = regex.fullmatch(r"""(?s)[\[{]\s*(?:['"]\w+['"]\s*:\s*)?(['"])(.*)\1,?\s*[\]}]""", text)
+    quoted = regex.fullmatch(r"""(?s)[\[{]\s*(?:['"]\w+['"]\s*:\s*)?(['"])((?:(?!\1\W?:).)*)\1,?\s*[\]}]""", text)
     return quoted[2] if quoted else found[0]
 
 
@@ -77,7 +77,7 @@ _BYE = (
     r"|do you (?:want|need)|is there anything|if you(?:['’]d| would)? (?:like|need|want|have)"
     r"|(?:note|disclaimer|word count)\s*:"
 )
-_QUOTED = r"""(?|"+([^"]+)"+|“([^”]+)”|«([^»]+)»|「([^」]+)」|'([^']+)'|‘([^’]+)’|`([^`]+)`)"""
+_QUOTED = r"""(?|"+([^"]+)"+|“([^”]+)”|«([^»]+)»|「([^」]+)」|'([^']+)'|‘([^’]+)’|`([^`]+)`|\*\*([^*]+)\*\*)"""
 _INLINE = "a|abbr|b|big|cite|code|del|em|font|i|ins|kbd|mark|phrase|q|ref|s|small|span|strike|strong|sub|sup|tt|u|wbr"
 _BLOCK = "blockquote|body|br|center|dd|div|dl|dt|figure|h[1-6]|head|hr|html|img|li|ol|p|pre|table|td|th|tr|ul"
 # Words of Indic scripts and Persian, emoji and flags need these; beside other letters they are invisible.
@@ -90,26 +90,29 @@ _OPEN, _CLOSE, _ENDED = r"[<\[◁]\s*", r"\s*[>\]▷]", r"[<\[◁]\s*/\s*"
 # fmt: off
 _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     # What lies around the whole.
+    ("quotes", rf"(?s)\A\s*{_QUOTED}\.?\s*\Z", r"\1"),
     ("code fences", r"(?s)(?:```|~~~)(?:[\w+-]*[^\S\n]*\n)?(.*?)(?:```|~~~|\Z)", r"\1"),
     ("wrappers", rf"(?s)\A.*<({_OWN}|final_answer|result)>(.+)</\1>.*\Z", r"\2"),
-    ("wrappers", r"(?s)\A\s*[\[{].*[\]}]\s*\Z", _unwrapped),
+    ("wrappers", r"(?s)\A[\s\"]*[\[{].*[\]}][\s\"]*\Z", _unwrapped),
+    ("wrappers", r"(?s)\A\s*\\boxed\{(.*)\}\s*\Z", r"\1"),
     # Characters.
-    ("escapes", r"\\[a-z]{2,}\{([^{}\n]*)\}", r"\1"),  # LaTeX: \boxed{A man}
-    ("escapes", r"\\[nrfv]", "\n"),
-    ("escapes", r"\\t", " "),
-    ("escapes", r"(?:\\u[0-9a-f]{4}|\\x[0-9a-f]{2})+", _unescaped),
+    ("escapes", r"\\+[a-z]{2,}\{([^{}]*)\}", r"\1"),  # LaTeX: \textbf{man}
+    ("escapes", r"\\+[nrfv]", "\n"),
+    ("escapes", r"\\t(?!ext)", " "),
+    ("escapes", r"(?:\\+u[0-9a-f]{4}|\\+x[0-9a-f]{2})+", _unescaped),
     ("escapes", r"\\(?=[^\s\p{L}\p{N}])", ""),
-    ("escapes", r"\A\S*%20\S*\Z", lambda found: unquote(found[0])),
+    ("escapes", r"\S+%20\S+", lambda found: unquote(found[0])),
     ("HTML", r"&(?:#\d+|#x[0-9a-f]+|[a-z]+\d*);", lambda found: html.unescape(found[0])),
     ("HTML", rf"</?(?:{_INLINE})(?:\s[^<>]*)?/?>|<!--[^>]{{0,999}}-->", ""),
     ("HTML", rf"</?(?:{_BLOCK})(?:\s[^<>]*)?/?>", "\n"),
     ("invisible characters", rf"[\p{{DI}}--[{_JOINERS}]]|\x1b\[[\d;]*m|[\x00-\x08\x0e-\x1b\x7f]", ""),
     ("invisible characters", rf"(?<={_WESTERN})[{_JOINERS}]+|[{_JOINERS}]+(?={_WESTERN})", ""),
+    ("invisible characters", r"[\xa0\u2000-\u200a\u202f\u205f]", " "),
     ("invisible characters", r"(?<=\p{L})[\u0334-\u0338\u20d0-\u20f0]+", ""),  # They strike letters out.
     ("letter forms", r"[[\p{L}\p{Nd}\p{Alphabetic}]--[\p{ASCII}ªº]]", _plain),
     ("look-alike letters", r"\b(?=\w{3})(?=\w*[a-z])\w*[\u0370-\u058f]\w*", _latin),
     ("tokenizer marks", "(?:<0x[0-9a-f]{2}>)+", _of_bytes),
-    ("tokenizer marks", r"(?<=\w)(?:@@ | ?##)(?=\w)", ""),  # Pieces of one word.
+    ("tokenizer marks", r"(?<=\w)(?:@@ |[ \u0120]?##)(?=\w)", ""),  # Pieces of one word.
     ("tokenizer marks", r"(?-i) ?(?:[\u2581\u010a\u0120]|</w>|^##(?=\w)) ?", " "),
     # Reasoning and templates.
     ("reasoning", rf"(?s){_OPEN}{_THINK}{_CLOSE}.*?{_ENDED}\1{_CLOSE}", ""),
@@ -121,7 +124,8 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("chat", r"(?s)\A(\W*\w.*?)(?:<\|user\|>|^[^\S\n]*(?:user|human|question)\s*:).*\Z", r"\1"),
     ("chat", r"<\|[^<>|\n]{1,40}\|>|</?(?:s|bos|eos|pad|sep|cls|start|end|image|video|box|[a-z]+(?:_[a-z0-9]+)+)>", ""),
     ("chat", r"<</?SYS>>|\[/?(?:INST|CLS|SEP|PAD|BOS|EOS)\]", ""),
-    # What stands before the caption and after it.
+    # What stands after the caption and before it.
+    ("closers", rf"(?s)(?:\n|(?<=[.!?\"”*)\]}}])\s)\W{{0,9}}(?:{_BYE}).*\Z", ""),
     ("openers", rf"\A\W*(?:{_SURE})\b[*_\s]*[!,.:;—-]+[\s\p{{Emoji_Presentation}}]*", ""),
     ("openers", rf"\A\W*(?:{_YES})\b[*_\s]*(?:[!.:]+|,(?=\s*(?:{_HERE}|i\b)))[\s\p{{Emoji_Presentation}}]*", ""),
     ("openers", rf"\A\s*{_OFFER}[^.:!\n]{{0,90}}[.:!]\s*", ""),
@@ -130,15 +134,13 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("labels", rf"^[^\w\n]*(?:{_KIND} ){{0,3}}(?:{_LABEL})(?: \d+)?[*_]*\s*[:：][*_]*\s*", ""),
     ("labels", rf"\A\W*(?:{_LABEL})\s*\n", ""),
     ("labels", r"^[^\w\n]*\*\*[^*:\n]{1,40}(?::\*\*|\*\*:)[^\S\n]*", ""),
-    ("list marks", r"^[^\S\n]*(?:[-*•‣▪●◦–—+>]|\(?\d{1,2}[.)]|\(?[a-z]\)|\[[ x]\])[^\S\n]+(?=\S)", ""),
+    ("list marks", r"^[^\S\n]*(?:[-*•‣▪●◦–—+>]|\(?\d{1,2}[.)]|\(?[a-z]\)|\[[ x]\])\s+(?=\S)", ""),
     ("headings", r"^[^\S\n]*(?:#{1,6}\s[^\n]+|(\*\*|__)[^\n]+\1:?)[^\S\n]*\n(?=\W{0,99}\w)", ""),
     ("headings", r"\A\s*(?:[^\n]{1,80}:|[^\n]{1,80}\n[-=]{3,})[^\S\n]*\n(?=\W{0,99}\w)", ""),
     ("headings", r"^[^\S\n]*(?:#{1,6}[^\S\n]+|[-=_*]{3,}[^\S\n]*$)", ""),
-    ("closers", rf"(?s)(?:\n|(?<=[.!?\"”*)])\s)\W{{0,9}}(?:{_BYE}).*\Z", ""),
-    ("quotes", rf"(?s)\A\s*{_QUOTED}\.?\s*\Z", r"\1"),
     # Emphasis and links.
     ("Markdown", r"!?\[([^\[\]\n]+)\]\([^()\s]*(?: \"[^\"]*\")?\)", r"\1"),
-    ("Markdown", r"(?:(?<!\*)\*\*+|~~|==|\|\|)(?=\w)|(?<=\w[.!?]?)(?:\*\*+|~~|==|\|\|)", ""),
+    ("Markdown", r"(?:(?<![\w*])\*\*+ ?|~~|==|\|\|)(?=\w)|(?<=\w[.!?]?)(?:\*\*+|~~|==|\|\|)", ""),
     ("Markdown", r"(?<![\w*`])([*`])(?=[^\s*`])([^\n*`]*?)(?<=\S)\1(?![\w*`])", r"\2"),
     ("Markdown", r"(?<=[^\W_])_+(?=[^\W_])", " "),
     ("Markdown", r"(?<!_)_+(?=[^\W_])|(?<=[^\W_])_+", ""),
@@ -150,7 +152,7 @@ _RULES = tuple((name, regex.compile(pattern, _FLAGS), put) for name, pattern, pu
 _MARKED = re.compile(r"[^ -~]|[_*`#<>&\\{}\[\]|~%=@:]|\A\s*[\d\"'(+-]")
 _CHATTY = re.compile(
     rf"\W*(?:{_SURE}|{_YES}|i['\u2019 ]|based on|looking at)"
-    r"|.*[.!?\")]\W{0,9}(?:please|let me|feel|i hope|hope|would|do you|is there|if you)",
+    r"|.*[.!?\")\]}]\W{0,9}(?:please|let me|feel|i hope|hope|would|do you|is there|if you)",
     re.IGNORECASE,
 )
 _PASSES = 8  # What lies in each other, as a label in quotes in a code fence, is found one after the other.
