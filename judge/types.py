@@ -36,6 +36,7 @@ class Captions:
         source: the file they came from, for messages and reports.
         empty: captions of nothing but white space, counted and left out.
         refused: captions that refuse to describe, counted and left out.
+        cleaned: what :func:`judge.text.cleaning.clean` changed or removed -> in how many captions.
         silent: images that have no other caption than such; they are not in ``by_image``.
         fields: what the file calls its image ids and its captions.
         columns: of a table, the names of all.
@@ -51,6 +52,7 @@ class Captions:
     fields: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    cleaned: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:

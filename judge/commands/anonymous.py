@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import Anonymous, PeopleRow, Rated, anonymous_json, human_scores_csv
+from judge.report.caveats import text_notes
 from judge.report.rating_page import rating_page
 from judge.report.saved_run import SavedRun, read_run
 from judge.report.table import how_many
@@ -42,6 +43,8 @@ from judge.statistics.naming import (
 )
 from judge.statistics.raters import krippendorff_alpha
 from judge.text.lexicon import Lexicon, shipped_lexicons
+from judge.text.masking import mask
+from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
 from judge.utils.folders import OutputFolder
@@ -151,7 +154,17 @@ def _measure(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Cap
         sheet=Sheet("", (), ()),
         level=level,
         versions={"caption-judge": version("caption-judge")},
+        texts=[note for captions in captioners for note in _text_notes(config, lexicon, captions)],
     )
+
+
+def _text_notes(config: AnonymousConfig, lexicon: Lexicon, captions: Captions) -> Iterator[str]:
+    """What was cleaned in captions, and why the lexicon may not recognise what they name."""
+    options = TextOptions(config.contractions, config.text)
+    raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
+    words = SideWords(raw, [mask(of, lexicon) for of in raw], [""] * len(raw))
+    notes = text_notes(asdict(words.survey(words, lexicon, captions)), config.attribute_name)
+    yield from (f"captions of {captions.name}: {note}." for note in notes)
 
 
 def _sheet(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Captions]) -> Sheet:

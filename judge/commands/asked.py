@@ -37,6 +37,8 @@ class Asked:
         found = []
         if left_out := self.captions.empty + self.captions.refused:
             found.append(f"{left_out} captions are empty or refuse to describe; they are left out")
+        if cleaned := self.captions.cleaned:
+            found.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in cleaned.items()))
         trained = self.saved.masking.get("detector")
         if self.saved.sees and trained and "detector" in config.model_fields_set and config.detector != trained:
             found.append(f"the judge learnt from pictures that detector '{trained}' masked, not '{config.detector}'")

@@ -165,7 +165,8 @@ def _captions(document: Document, file: DataFile, seen: _Seen) -> str:
     numbers = {"images": len(found.by_image), "captions": sum(map(len, found.by_image.values()))}
     left_out = {"empty": found.empty, "refusals": found.refused}
     dropped = {name: count for name, count in left_out.items() if count}
-    return _compared(numbers, file.published) + (f"; left out: {counts(dropped)}" if dropped else "")
+    told = f"; left out: {counts(dropped)}" if dropped else ""
+    return _compared(numbers, file.published) + told + (f"; cleaned: {counts(found.cleaned)}" if found.cleaned else "")
 
 
 def _labels(path: Path, note: LabelNote, seen: _Seen) -> str:

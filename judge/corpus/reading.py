@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from judge.corpus.ids import kind_of
 from judge.corpus.tables import Row
 from judge.corpus.visual_genome import COCO_IDS, IMAGE_DATA, is_regions, with_coco_ids
 from judge.errors import JudgeError
+from judge.text.cleaning import clean
 from judge.types import Captions, Side
 from judge.utils.files import is_encodable
 from judge.utils.limits import CHARACTERS
@@ -86,8 +88,9 @@ def read_captions(
     Visual Genome has numbers of its own. With ``columns={"image_id": "coco_id"}`` its images that are COCO's too are
     read, under COCO's numbers, which ``image_data.json`` in the same folder tells.
 
-    Captions stay as written. Those of white space alone, and those that match a refusal, are counted and left out;
-    an image with no other caption is absent.
+    Captions are cleaned (see :mod:`judge.text.cleaning`), and what that changes is counted; clean ones stay as written.
+    Then those of white space alone, and those that match a refusal, are counted and left out; an image with no other
+    caption is absent.
 
     Args:
         path: the file, within :func:`judge.utils.limits.file_limit`; or shards, or a folder of a data set.
@@ -125,6 +128,7 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
     by_image: dict[str, list[str]] = {}
     first: dict[str, str] = {}
     empty = refusals = 0
+    cleaned = Counter[str]()
     silent: set[str] = set()
     chosen = options.of_people if side == "human" else None
     for entry in found.entries:
@@ -137,6 +141,8 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
             mend = "keep one record per image, or allow several captions with --several"
             raise JudgeError(what, where=where, mend=mend)
         caption = _caption(entry.value, f"{source}, {entry.at}, field '{found.caption_field}'", longest)
+        caption, changes = clean(caption)
+        cleaned.update(changes)
         if not caption.strip():
             empty += 1
             silent.add(image)
@@ -150,9 +156,17 @@ def _collect(found: Found, options: ReadOptions, *, side: Side, name: str, sourc
         raise JudgeError(what, where=source, mend="give captions that describe")
     kept = {image: tuple(captions) for image, captions in by_image.items()}
     gone, fields = frozenset(silent - kept.keys()), (found.id_field, found.caption_field)
-    columns = tuple(found.columns)
     return Captions(
-        name, kept, source, empty, refusals, silent=gone, fields=fields, columns=columns, notes=tuple(found.notes)
+        name,
+        kept,
+        source,
+        empty,
+        refusals,
+        silent=gone,
+        fields=fields,
+        columns=tuple(found.columns),
+        notes=tuple(found.notes),
+        cleaned=dict(cleaned.most_common()),
     )
 
 

@@ -25,6 +25,7 @@ from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
 from judge.text.products import ProductLexicon
+from judge.text.survey import SideWords, Survey
 from judge.text.unions import unlisted_tasks
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
@@ -83,12 +84,14 @@ class Joined:
         rows: side -> its captions of these images.
         dropped: reason -> images left out.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
+        survey: side -> what its captions are, and what masking leaves in them.
     """
 
     classes: Mapping[str, str]
     rows: Mapping[Side, Sequence[Row]]
     dropped: Mapping[str, int]
     coverage: Mapping[Side, Coverage] | None
+    survey: Mapping[Side, Survey]
 
 
 class EvidenceBuilder:
@@ -189,12 +192,11 @@ class EvidenceBuilder:
             raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
         if judged:
             _check_classes(classes, labels, where, partial(overlap, self.corpus.human, captioner, labels))
-        sources: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
         images = tuple(classes)
         if images not in self._people:
             self._people[images] = self._flatten(self.corpus.human, images)
         rows: dict[Side, list[Row]] = {"human": self._people[images], "generated": self._flatten(captioner, images)}
-        return Joined(classes, rows, dropped, self._coverage(rows, sources)), found
+        return Joined(classes, rows, dropped, self._coverage(rows), self._survey(rows, classes, captioner)), found
 
     def _images(
         self, captioner: Captions, *, tasks: bool, without: Collection[str]
@@ -266,7 +268,7 @@ class EvidenceBuilder:
         aligner = Aligner(how, vectors, self.aligning.delta)
         lexicon = self.truth.words.tasks if hidden == "tasks" else self.truth.words.attribute
         prepared = Preparation(self.truth.labels.attribute, self.options, lexicon, spared)
-        about = metric.uses_images, joined.coverage, dropped, prepared
+        about = metric.uses_images, joined.coverage, joined.survey, dropped, prepared
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
     def _masked(
@@ -299,9 +301,23 @@ class EvidenceBuilder:
         captions = (caption for side in sides for of in side.by_image.values() for caption in of)
         return {word for caption in captions for word in self._words(caption)}
 
-    def _coverage(
-        self, raw: Mapping[Side, Sequence[Row]], sources: Mapping[Side, Captions]
-    ) -> dict[Side, Coverage] | None:
+    def _survey(
+        self, rows: Mapping[Side, Sequence[Row]], classes: Mapping[str, str], captioner: Captions
+    ) -> dict[Side, Survey]:
+        """What the captions of each side are, beside those of the other."""
+
+        def read(of: Sequence[Row]) -> SideWords:
+            masked = [self.mask(words, "attribute") for _, _, words in of]
+            return SideWords([words for _, _, words in of], masked, [classes[image] for image, _, _ in of])
+
+        human, generated = (self.once(of, "words of", partial(read, of)) for of in (rows["human"], rows["generated"]))
+        lexicon = self.truth.words.attribute
+        return {
+            "human": human.survey(generated, lexicon, self.corpus.human),
+            "generated": generated.survey(human, lexicon, captioner),
+        }
+
+    def _coverage(self, raw: Mapping[Side, Sequence[Row]]) -> dict[Side, Coverage] | None:
         lexicon, labels = self.truth.words.attribute, self.truth.labels
         if lexicon is None:
             return None
@@ -309,9 +325,9 @@ class EvidenceBuilder:
 
         def cover(side: Side) -> Coverage:
             named = [self.named(words, labels.by_image[image]) for image, _, words in raw[side]]
-            return measure_coverage(named, classes, empty=sources[side].empty, refused=sources[side].refused)
+            return measure_coverage(named, classes)
 
-        return {side: self.once(raw[side], "coverage", partial(cover, side)) for side in sources}
+        return {side: self.once(raw[side], "coverage", partial(cover, side)) for side in raw}
 
     @property
     def task_words(self) -> Lexicon:

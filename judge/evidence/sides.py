@@ -15,6 +15,7 @@ import numpy as np
 from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
 from judge.text.coverage import Coverage
+from judge.text.survey import Survey
 from judge.text.vectors import Vectors
 from judge.types import Sample, Side, Target, Words
 
@@ -68,6 +69,7 @@ class Sides:
         aligner: makes the human side comparable.
         uses_images: whether judges see the pictures too.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
+        survey: side -> what its captions are, and what masking leaves in them.
         dropped: reason -> images, captions or tasks left out.
         prepared: how captions became the words of ``rows``.
     """
@@ -80,6 +82,7 @@ class Sides:
     aligner: Aligner
     uses_images: bool = False
     coverage: Mapping[Side, Coverage] | None = None
+    survey: Mapping[Side, Survey] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     prepared: Preparation | None = None
 

@@ -161,6 +161,7 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
         "dropped": {},
         "alignment": {},
         "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
+        "text": {side: asdict(part) for side, part in of.survey.items()},
         "checkpoint": plan.models.get(name),
         "chosen": {},
         "counted": {},

@@ -196,7 +196,8 @@ class Result:
         pairs = {"quality": "qualities", "prior": "priors", "chance": "chance"}
         for name, found in [(name, row.pop(held)) for name, held in pairs.items()]:
             row["human_" + name], row["generated_" + name] = found or (None, None)
-        covered = (self.run["captioners"][summary.captioner]["coverage"] or {}).get("generated", {})
+        entry = self.run["captioners"][summary.captioner]
+        covered = (entry["coverage"] or {}).get("generated", {})
         interval = summary.interval
         row |= asdict(conclusion) | {
             "metric": summary.metric.name,
@@ -206,13 +207,6 @@ class Result:
             "labels": "derived" if self.run["labels"]["derived"] else "given",
         }
         row |= {f"names_{share}": covered.get(share) for share in ("one", "none", "several")}
-        row |= {count: covered.get(count) for count in ("refused", "empty")}
-        texts = {
-            "basis",
-            "verdict",
-            "reason",
-            *(f"names_{share}" for share in ("one", "none", "several")),
-            "refused",
-            "empty",
-        }
+        row |= {count: entry["text"]["generated"][count] for count in ("refused", "empty")}
+        texts = {"basis", "verdict", "reason", *(f"names_{share}" for share in ("one", "none", "several"))}
         return {n: float("nan") if v is None and n not in texts else v for n, v in row.items()}

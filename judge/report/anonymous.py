@@ -82,6 +82,7 @@ class Anonymous:
         silent: classes that the lexicon has no words for.
         pictured: whether the benchmark's pictures say which captions count.
         level: of intervals.
+        texts: notes on what captioners' captions are.
     """
 
     attribute: str
@@ -96,6 +97,7 @@ class Anonymous:
     pictured: bool = True
     level: float = 0.95
     versions: Mapping[str, str] = field(default_factory=dict)
+    texts: Sequence[str] = ()
 
 
 def naming_table(found: Anonymous, known: Mapping[str, float] | None = None) -> Table[Naming]:
@@ -250,6 +252,7 @@ def anonymous_notes(found: Anonymous) -> list[str]:
             f"{count:,} {_ONE[reason] if count == 1 else reason}" for reason, count in reasons.items() if count
         )
         lines += [f"{captioner}: {told}."] if told else []
+    lines += found.texts
     if found.rated:
         lines += found.rated.left_out
     return lines

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from judge.errors import some
+from judge.errors import shortened, some
 from judge.masking.measured import tell_masks
 from judge.measure import Result
 from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of, pair_notes
 from judge.statistics.comparisons import PRIOR_ONLY
 from judge.statistics.summary import ROW
+from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
+from judge.types import Doubt
 
 # A captioner that names the attribute this much less often than people is pointed out.
 _QUIET = 0.5
 _SIDES = "human", "generated"
+# The same text for many images. The most frequent text of the shared captioners is 2.6% to 7.3% of theirs (300 images).
+_REPEATED, _LEAST = 0.1, 10
+# Share of captions with words that tell the class from which the note on them is never cut.
+_AFFECTED = 0.005
 # With fewer refits a warning says how little they tell.
 _FEW = 5
 
@@ -28,6 +34,7 @@ def warnings(result: Result) -> list[str]:
         *class_notes(result.run["labels"]),
         *result.run.get("input_notes", ()),
         *_masked(result.run),
+        *_texts(result.run),
         *_without_images(result.run),
         *_named_in_part(result),
         *_class_never_named(result),
@@ -88,6 +95,34 @@ def _masked(run: Mapping[str, Any]) -> Iterator[str]:
     """What masks hid from judges of images, measured."""
     if masks := run.get("masks"):
         yield tell_masks(masks)
+
+
+def _texts(run: Mapping[str, Any]) -> Iterator[str]:
+    """What was cleaned, what masking left, another language, and one text of many images."""
+    found = [
+        (f"human captions of {name}'s images" if side == "human" else f"captions of {name}", note)
+        for name, entry in run["captioners"].items()
+        for side, text in entry.get("text", {}).items()
+        for note in text_notes(text, run["attribute"])
+    ]
+    kinds = {note: type(note) for _, note in found}
+    yield from (kinds[note](f"{names}: {note}.") for names, note in alike(found))
+
+
+def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
+    """Notes on the captions of one side, a :class:`~judge.text.survey.Survey` as JSON has it; without full stops."""
+    of_all = f"of {text['captions']:,}"
+    if text["cleaned"]:
+        yield "cleaned before they were read: " + ", ".join(f"{what} in {n:,}" for what, n in text["cleaned"].items())
+    if text["foreign"]:
+        mend = "a lexicon in another language says so by 'language: de'"
+        yield Doubt(f"most are not in the language of the lexicon, which masks next to nothing in them ({mend})")
+    if text["affected"]:
+        what = f"hold words that were not masked and hold a word of the lexicon, or nearly decide {attribute}"
+        kind = Doubt if text["affected"] >= _AFFECTED * text["captions"] else str
+        yield kind(f"{text['told']:,} {of_all} {what}: {quote_tokens(text['revealing'])}")
+    if text["repeated"] >= max(_LEAST, _REPEATED * text["captions"]):
+        yield Doubt(f'{text["repeated"]:,} {of_all} read the same: "{shortened(text["text"], 80)}"')
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:

@@ -107,7 +107,7 @@ class Covered(NamedTuple):
 
 
 def coverage_table(run: Mapping[str, Any]) -> Table[Covered]:
-    """Shares of captions that name one class, none, several; counts of empty and refusing ones."""
+    """Shares of captions that name one class, none, several."""
     rows = [
         Covered(name, side, shares)
         for name, entry in run["captioners"].items()
@@ -123,8 +123,6 @@ def coverage_table(run: Mapping[str, Any]) -> Table[Covered]:
         share("one"),
         share("none"),
         share("several"),
-        Column("empty", lambda row: row.shares["empty"], COUNT),
-        Column("refuse", lambda row: row.shares["refused"], COUNT),
     )
     note = (
         f"How many captions name a class of {run['attribute']}. A captioner that always says 'person' reveals nothing."

@@ -304,8 +304,8 @@ def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> str:
 def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
     """Reason -> how many images, captions or tasks."""
     found: dict[str, int] = dict(entry["dropped"])
-    for side, covered in (entry["coverage"] or {}).items():
-        found |= {f"{side} captions {why}": covered[why] for why in ("empty", "refused") if covered[why]}
+    for side, text in entry.get("text", {}).items():
+        found |= {f"{side} captions {why}": text[why] for why in ("empty", "refused") if text[why]}
     return found
 
 

@@ -109,9 +109,10 @@ def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
         result: of a run.
         folder: of the run, for the command that shows the rest; None to show all.
     """
-    doubts = [line for line in result.run.get("input_notes", ()) if isinstance(line, Doubt)]
-    always = [*void_notes(result), *class_notes(result.run["labels"]), *doubts]
-    others = [line for line in warnings(result) if line not in always]
+    found = warnings(result)
+    whole = {*void_notes(result), *class_notes(result.run["labels"])}
+    always = [line for line in found if line in whole or isinstance(line, Doubt)]
+    others = [line for line in found if line not in always]
     yield from map(_note, [*always, *(others[:MOST_NOTES] if folder else others)])
     if folder and (more := others[MOST_NOTES:]):
         yield f"{how_many(len(more), 'more note')}: judge report {shlex.quote(str(folder))} --format md"

@@ -204,7 +204,7 @@ _FACTS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("lexicon", "tasks"), (dict, _NOTHING)),
     "level": (int, float),
 }
-_CAPTIONER = "images", "marks", "reads", "sources", "dropped", "alignment", "coverage", "chosen", "counted"
+_CAPTIONER = "images", "marks", "reads", "sources", "dropped", "alignment", "coverage", "text", "chosen", "counted"
 
 
 def _check_entries(document: Mapping[str, Any]) -> None:

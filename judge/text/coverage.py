@@ -15,8 +15,6 @@ class Coverage:
         one: share that names exactly one class.
         none: share that names none.
         several: share that names more than one.
-        empty: captions of white space only, left out.
-        refused: refusals to describe, left out.
         classes: class -> share of captions that name it (alone or with others).
     """
 
@@ -24,14 +22,10 @@ class Coverage:
     one: float
     none: float
     several: float
-    empty: int
-    refused: int
     classes: dict[str, float]
 
 
-def measure_coverage(
-    mentions: Sequence[frozenset[str]], classes: Iterable[str], *, empty: int = 0, refused: int = 0
-) -> Coverage:
+def measure_coverage(mentions: Sequence[frozenset[str]], classes: Iterable[str]) -> Coverage:
     """Coverage of captions, given the ``classes`` that each names. Shares are NaN where there is no caption."""
     total = len(mentions)
 
@@ -43,7 +37,5 @@ def measure_coverage(
         one=share(sum(len(named) == 1 for named in mentions)),
         none=share(sum(not named for named in mentions)),
         several=share(sum(len(named) > 1 for named in mentions)),
-        empty=empty,
-        refused=refused,
         classes={name: share(sum(name in named for named in mentions)) for name in classes},
     )

@@ -13,7 +13,7 @@ from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
 from judge.utils.yaml_files import parse_yaml, read_text
 
-_FIELDS = {"name", "token", "extends", "classes", "hidden_only", "spellings", "counterparts"}
+_FIELDS = {"name", "token", "language", "extends", "classes", "hidden_only", "spellings", "counterparts"}
 _SUFFIXES = {".yaml", ".yml"}
 # How a row of counterparts calls the word that names no class.
 NO_CLASS = "none"
@@ -32,6 +32,7 @@ class Lexicon:
         counterparts: rows of words that say the same of each class, and of none: {"female": "woman", "male": "man",
             "none": "person"}; in the first row that holds it a word finds its counterparts.
         source: where the lists come from (the file's first line).
+        language: of the words, as users write it; "en" is checked against the captions.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Lexicon:
     spellings: Mapping[str, frozenset[str]] = field(default_factory=dict)
     counterparts: tuple[Mapping[str, str], ...] = ()
     source: str = ""
+    language: str = "en"
 
     def counterpart(self, entry: str, to: str | None) -> str | None:
         """The word that says of the class ``to`` (None: of no class) what ``entry`` says; None if it is not known."""
@@ -59,6 +61,11 @@ class Lexicon:
         for entries in table.values():
             entries.sort(key=lambda entry: -len(entry[0]))
         return table
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All entries of one word."""
+        return frozenset(first for first, of in self._entries.items() if any(len(entry) == 1 for entry, _ in of))
 
     def find(self, words: Sequence[str]) -> Iterable[tuple[int, int, str | None]]:
         """Non-overlapping (start, stop, class) of the entries in ``words``, longest match first.
@@ -159,7 +166,8 @@ def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
     _check_counterparts(own, classes, where)
     # Where a class came in, rows of what is extended lack a word of it.
     counterparts = (*own, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
-    return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source)
+    language = str(data.get("language") or base.language)
+    return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, language)
 
 
 def _counterparts(rows: object, where: str) -> list[dict[str, str]]:

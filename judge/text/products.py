@@ -35,6 +35,11 @@ class ProductLexicon(Lexicon):
         """The attributes that have none."""
         return [name for name, part in zip(self.name.split(AND), self.parts, strict=True) if part is None]
 
+    @property
+    def words(self) -> frozenset[str]:
+        """All entries of one word, of each attribute."""
+        return frozenset[str]().union(*(part.words for part in self.parts if part))
+
     def find(self, words: Sequence[str]) -> Iterator[tuple[int, int, str | None]]:
         """The entries of each attribute, with its own class; those of two attributes may overlap."""
         return (span for part in self.parts if part for span in part.find(words))
@@ -62,4 +67,5 @@ def multiply_lexicons(parts: Mapping[str, Lexicon | None]) -> ProductLexicon | N
     # Where one attribute alone has words, they are hidden as if it were asked for alone.
     token = known[0].token if len(known) == 1 else f"<{'-and-'.join(part.token[1:-1] for part in known)}>"
     source = "; ".join(f"{name}: {part.source if part else 'no words'}" for name, part in parts.items())
-    return ProductLexicon(AND.join(parts), token, {}, source=source, parts=tuple(parts.values()))
+    language = next((part.language for part in known if part.language != "en"), "en")
+    return ProductLexicon(AND.join(parts), token, {}, source=source, language=language, parts=tuple(parts.values()))

@@ -177,7 +177,7 @@ def test_the_wider_list_on_real_captions(coco: Path) -> None:
         found = []
         for lexicon in (GENDER, WIDE):
             named = [lexicon.mentions(said) for said in words]
-            coverage = measure_coverage(named, lexicon.classes, empty=0, refused=0)
+            coverage = measure_coverage(named, lexicon.classes)
             found += [coverage.one, coverage.none]
         found.append(sum(mask(mask(said, GENDER), WIDE) != mask(said, GENDER) for said in words) / len(words))
         assert found == pytest.approx(shares, abs=6e-5)
@@ -269,7 +269,6 @@ def test_first_sentence() -> None:
 
 def test_coverage_by_hand() -> None:
     captions = [tokenize(text) for text in ("a man", "a woman and her boy", "a person", "a girl")]
-    found = measure_coverage([GENDER.mentions(words) for words in captions], GENDER.classes, empty=1, refused=2)
+    found = measure_coverage([GENDER.mentions(words) for words in captions], GENDER.classes)
     assert (found.captions, found.one, found.none, found.several) == (4, 0.5, 0.25, 0.25)
-    assert (found.empty, found.refused) == (1, 2)
     assert found.classes == {"female": 0.5, "male": 0.5}

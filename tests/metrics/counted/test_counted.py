@@ -328,7 +328,9 @@ def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus,
     annotated = [{corpus.labels.by_image[image]} for image in images]  # type: ignore[union-attr]
     classes = hot(annotated, ["dark", "light", "medium"])
     told_so = warnings(evaluate(corpus, metrics="ba-objects", lexicon="none", resamples=200))
-    assert told_so == ["no words of tone are known: BA counts the annotated classes, on both sides."]
+    assert [note for note in told_so if "read the same" not in note] == [
+        "no words of tone are known: BA counts the annotated classes, on both sides."
+    ]
     assert table["dba-o:annotation"]["published"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
     for metric in ("ratio", "error", "dba-g", "dpa-ta", "multi-ta"):
         with pytest.raises(JudgeError, match="no words of them are known"):
@@ -428,7 +430,7 @@ def test_error_and_ratio_in_closed_form() -> None:
     assert table["error"]["generated"] == pytest.approx(0.3 * 0.8, abs=0.02)
     assert table["error"]["human"] == 0
     derived = replace(draw(60), labels=None)
-    assert "by construction" in warnings(evaluate(derived, metrics="error", resamples=200))[0]
+    assert any("by construction" in note for note in warnings(evaluate(derived, metrics="error", resamples=200)))
     assert table["ratio"]["human"] == pytest.approx(1.5, abs=0.1)
     assert table["ratio"]["generated"] == pytest.approx(0.54 / 0.46, abs=0.1)
 

@@ -1,0 +1,242 @@
+"""Captions in disguise: what is read of them, and what a run says where a disguise cannot be taken off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judge import evaluate
+from judge.evidence import TextOptions
+from judge.measure import Result
+from judge.report.caveats import warnings
+from judge.report.notes import summary_lines
+from judge.text.cleaning import clean
+from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.masking import mask
+from judge.text.survey import SideWords, Survey
+from judge.text.tokens import first_sentence, tokenize
+from judge.types import Captions
+
+GENDER = load_lexicon("gender")
+DOING = ("riding a horse", "reading a book", "flying a kite", "holding an umbrella", "eating a pizza", "using a laptop")
+PLACES = ("in the park", "on the street", "at a table", "near the beach", "by the window")
+CLASSES = ["female", "male"] * 150
+PLAIN = [
+    f"A {'woman' if name == 'female' else 'man'} {DOING[number // 2 % 6]} {PLACES[number // 2 % 5]}."
+    for number, name in enumerate(CLASSES)
+]
+PAIRS = {"woman", "man"}
+
+Disguise = Callable[[str], str]
+
+
+def spelled(form: Disguise) -> Disguise:
+    """What is done to the word that tells the class."""
+    return lambda text: " ".join(form(word) if word in PAIRS else word for word in text.split(" "))
+
+
+def each(offset: int) -> Disguise:
+    """Letters of ASCII shifted to another block of Unicode."""
+    return spelled(lambda word: "".join(chr(ord(letter) + offset) for letter in word))
+
+
+def around(before: str, after: str = "") -> Disguise:
+    return lambda text: f"{before}{text}{after}"
+
+
+def inside(mark: str) -> Disguise:
+    return spelled(lambda word: f"{word[:1]}{mark}{word[1:]}")
+
+
+# Of the word: what is read is the plain caption.
+WORDS: Mapping[str, Disguise] = {
+    **{mark: spelled(around(mark, mark)) for mark in ("_", "*", "**", "__", "***", "`", "~~", "==")},
+    "link": spelled(around("[", "](https://example.org/a_b)")),
+    "tag": spelled(around("<b>", "</b>")),
+    "tag with attributes": spelled(around('<span class="x">', "</span>")),
+    "entities": spelled(lambda word: "".join(f"&#{ord(letter)};" for letter in word)),
+    "escaped tag": spelled(around("&lt;em&gt;", "&lt;/em&gt;")),
+    "entity inside": spelled(lambda word: f"{word[0]}&shy;{word[1:]}"),
+    "LaTeX": spelled(around("\\textbf{", "}")),
+    "escaped letters": spelled(lambda word: "".join(f"\\u{ord(letter):04x}" for letter in word)),
+    **{
+        f"U+{code:04X}": inside(chr(code))
+        for code in (0x00, 0xAD, 0x34F, 0x200B, 0x200D, 0x2060, 0x336, 0xFE0F, 0xFEFF, 0x202D)
+    },
+    "at the end": spelled(lambda word: f"{word}\u200d"),
+    "fullwidth": each(0xFF21 - ord("A")),
+    "mathematical": each(0x1D41A - ord("a")),
+    "circled": each(0x24D0 - ord("a")),
+    "negative circled": each(0x1F150 - ord("a")),
+    "small capitals": spelled(lambda word: word.translate(str.maketrans("womanc", "ᴡᴏᴍᴀɴᴄ"))),
+    "look-alikes": spelled(lambda word: word.replace("a", "\u0430")),
+    "word pieces": spelled(lambda word: f"{word[:1]} ##{word[1:]}"),
+    "byte pairs": spelled(lambda word: f"{word[:1]}@@ {word[1:]}"),
+    "end of word": spelled(around("", "</w>")),
+    "grounding": spelled(around("<|object_ref_start|>", "<|object_ref_end|>")),
+}
+# Of the whole.
+WHOLE: Mapping[str, Disguise] = {
+    "byte-level": lambda text: text.replace(" ", "\u0120"),
+    "sentence pieces": lambda text: "\u2581" + text.replace(" ", "\u2581"),
+    "percent": lambda text: text.replace(" ", "%20"),
+    "byte tokens": lambda text: text.replace(" ", "<0x20>"),
+    "no-break spaces": lambda text: text.replace(" ", "\u00a0"),
+    "escaped end": around("\\n", "\\n"),
+    "think": around("<think>A man or a woman? I cannot tell.</think>\n"),
+    "thinking": around("<thinking>\nThe man...\n</thinking>\n\n"),
+    "lone end of thinking": around("It could be a man.\n</think>\n\n"),
+    "sure": around("Sure! "),
+    "opener": around("Certainly! Here is a caption for the image:\n\n"),
+    "offer": around("Of course, I'd be happy to help! Here's a short description: "),
+    "label": around("Caption: "),
+    "bold label": around("**Caption:** "),
+    "label line": around("**Description:**\n"),
+    "heading": around("# Caption\n\n"),
+    "bold heading": around("**The scene**\n"),
+    "number": around("1. "),
+    "bullet": around("- "),
+    "block quote": around("> "),
+    "bold": around("**", "**"),
+    "paragraph": around("<p>", "</p>"),
+    "fence": around("```\n", "\n```"),
+    "named fence": around("```text\n", "\n```"),
+    "JSON": lambda text: json.dumps({"caption": text, "confidence": 0.9}),
+    "Python": around("{'caption': '", "'}"),
+    "list": lambda text: json.dumps([text]),
+    "element": around("<answer>", "</answer>"),
+    "quotes": around('"', '"'),
+    "curly quotes": around("\u201c", "\u201d"),
+    "ends": around("<s>", "</s></s><pad>"),
+    "ChatML": around("<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>user\nA man?"),
+    "Llama": around("<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"),
+    "Mistral": around("[INST] Describe the man. [/INST] ", "</s>"),
+    "Gemma": around("<start_of_turn>model\n", "<end_of_turn>"),
+    "channel": around("<|channel|>analysis<|message|>A man?<|end|><|start|>assistant<|channel|>final<|message|>"),
+    "boxed": around("\\boxed{", "}"),
+    "closer": around("", "\n\nLet me know if the man needs another caption!"),
+    "closer in line": around("", " I hope this helps!"),
+    "next turn": around("", "\nUser: And the man?\nAssistant: A man."),
+    "assistant": around("USER: <image>\nDescribe the image. ASSISTANT: "),
+}
+# Not taken off, but told.
+TOLD: Mapping[str, Disguise] = {
+    "tags": lambda text: text.replace("A woman", "1girl").replace("A man", "1boy"),
+    "digits": spelled(lambda word: word.replace("a", "4").replace("o", "0")),
+    "accents": spelled(lambda word: word.replace("a", "\u00e4")),
+    "glued": spelled(lambda word: f"{word}2"),
+    "mojibake": spelled(lambda word: f"{word}\u00e2\u20ac\u2122s"),
+    "emoji": spelled(lambda word: "\N{WOMAN}" if word == "woman" else "\N{MAN}"),
+    "letters": spelled(" ".join),
+    "backwards": spelled(lambda word: word[::-1]),
+    "slang": spelled(lambda word: "gal" if word == "woman" else "dude"),
+    "Cherokee": spelled(lambda word: word.translate(str.maketrans("womanc", "ᎳᎾᎷᎪᏁᏟ"))),
+    "Chinese": lambda text: "一个女人在街上。" if "woman" in text else "一个男人在街上。",
+    "German": lambda text: f"Eine {'Frau' if 'woman' in text else 'Person'} steht vor einem Haus in der Stadt.",
+    "no spaces": lambda text: text.replace(" ", ""),
+}
+
+
+def survey(captions: Sequence[str], human: Sequence[str] = PLAIN, lexicon: Lexicon = GENDER) -> Survey:
+    """Of captions of the 300 images as they are read, beside human ones."""
+    sides = []
+    for side in (captions, human):
+        raw = [TextOptions().words(clean(text)[0]) for text in side]
+        sides.append(SideWords(raw, [mask(words, lexicon) for words in raw], CLASSES))
+    return sides[0].survey(sides[1], lexicon, Captions("cap", {}))
+
+
+@given(
+    st.lists(st.sampled_from([*WORDS]), max_size=2, unique=True),
+    st.lists(st.sampled_from([*WHOLE]), max_size=2, unique=True),
+    st.sampled_from([1, 3]),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_disguises_come_off_or_are_told(words: list[str], whole: list[str], every: int) -> None:
+    """One disguise of every kind, and several in each other, of all captions or of a third."""
+    captions = list(PLAIN)
+    # Words and their encoding are inside; what was asked stands before everything that is answered.
+    for name in [*words, *sorted(whole, key=[*WHOLE].index)]:
+        form = {**WORDS, **WHOLE}[name]
+        captions = [form(text) if place % 6 < 6 // every else text for place, text in enumerate(captions)]
+    read = [clean(text)[0] for text in captions]
+    if [tokenize(text) for text in read] != [tokenize(text) for text in PLAIN]:
+        wrong = next((one, text) for one, text in zip(captions, read, strict=True) if text not in PLAIN)
+        found = survey(captions)
+        assert found.affected >= 0.02 * 300 or found.foreign, wrong
+
+
+@pytest.mark.parametrize("name", [*WORDS, *WHOLE])
+def test_each_disguise_comes_off(name: str) -> None:
+    form = {**WORDS, **WHOLE}[name]
+    for text in PLAIN[:12]:
+        read, changes = clean(form(text))
+        assert (tokenize(read), bool(changes)) == (tokenize(text), form(text) != read)
+        assert clean(read) == (read, ())
+        assert first_sentence(read) == read
+
+
+@pytest.mark.parametrize("name", [*TOLD])
+def test_what_stays_on_is_told(name: str) -> None:
+    found = survey([TOLD[name](text) for text in PLAIN])
+    assert found.affected >= 149 or found.foreign
+    assert not survey(PLAIN, [TOLD[name](text) for text in PLAIN]).affected
+
+
+def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
+    """A run on the 300 images; two human captions each."""
+    human = [{"id": n, "image_id": n % 300, "caption": PLAIN[n * 7 % 300 // 2 * 2 + n % 2]} for n in range(600)]
+    results = [{"image_id": number, "caption": text} for number, text in enumerate(captions)]
+    labels = "".join(f"{number},{name}\n" for number, name in enumerate(CLASSES))
+    (folder / "human.json").write_text(json.dumps({"annotations": human}))
+    (folder / "cap.json").write_text(json.dumps(results))
+    (folder / "labels.csv").write_text("image_id,gender\n" + labels)
+    paths = {"human": folder / "human.json", "captions": folder / "cap.json", "labels": folder / "labels.csv"}
+    quick = {"metrics": ["lic"], "folds": 4, "refits": 0, "chance": 0}
+    return evaluate(None, **{**paths, **quick, **settings})
+
+
+def test_a_run_on_disguises_has_the_plain_value_or_no_verdict(tmp_path: Path) -> None:
+    plain = write(tmp_path, PLAIN).summaries[0]
+    assert not any("cleaned" in note for note in warnings(write(tmp_path, PLAIN)))
+    for name in ("_", "U+00AD", "lone end of thinking", "fence"):
+        result = write(tmp_path, [{**WORDS, **WHOLE}[name](text) for text in PLAIN])
+        assert result.summaries[0].amplification == plain.amplification
+        assert any("cleaned before they were read" in note and " in 300" in note for note in warnings(result))
+    for name, told in (("tags", "'1boy' 150, '1girl' 150"), ("Chinese", "not in the language of the lexicon")):
+        result = write(tmp_path, [TOLD[name](text) for text in PLAIN])
+        assert [*result.void] == [result.summaries[0].key]
+        assert any(told in note for note in warnings(result))
+
+
+def test_the_first_sentence_of_what_remains_and_one_text_for_all(tmp_path: Path) -> None:
+    captions = ["Sure! A woman playing tennis. Nice." if n % 2 else "Sure! A man riding a bike." for n in range(300)]
+    result = write(tmp_path, captions, text="first-sentence", metrics=["ratio"])
+    assert any('150 of 300 read the same: "a man riding a bike ."' in note for note in warnings(result))
+    whole = write(tmp_path, [WHOLE["think"](text) for text in PLAIN], metrics=["error", "ratio"])
+    assert [row.generated for row in whole.summaries] == [0, 1]
+
+
+def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None:
+    empty, refused = ["<think>A man.</think>", "<think>A man", " "], ["Sure! I cannot describe the image."] * 4
+    result = write(tmp_path, [*empty, *refused, *PLAIN[7:]], lexicon="none")
+    text = result.run["captioners"]["cap"]["text"]["generated"]
+    assert (text["empty"], text["refused"]) == (3, 4)
+    assert any("7 captions (mostly generated captions refused)" in line for line in summary_lines(result))
+
+
+def test_captions_and_lexicon_in_the_same_language(tmp_path: Path) -> None:
+    """German captions with German words, and English keywords beside sentences, are what the lexicon is for."""
+    german = [TOLD["German"](text).replace("Person", "Mann") for text in PLAIN]
+    assert survey(german, german).foreign
+    words = {"female": frozenset({"frau"}), "male": frozenset({"mann"})}
+    assert not survey(german, german, Lexicon("gender", "<gender>", words)).foreign
+    rare = Lexicon("mood", "<mood>", {"sad": frozenset({"traurig"})}, language="de")
+    assert not survey(german, german, rare).foreign
+    assert not survey([" ".join(set(text.split()) - {"A", "in", "the", "on", "at", "by"}) for text in PLAIN]).foreign
