@@ -164,7 +164,7 @@ def _text_notes(config: AnonymousConfig, lexicon: Lexicon, captions: Captions) -
     raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
     words = SideWords(raw, [mask(of, lexicon) for of in raw], [""] * len(raw))
     notes = text_notes(asdict(words.survey(words, lexicon, captions)), config.attribute_name)
-    yield from (f"captions of {captions.name}: {note}." for note in notes)
+    yield from (f"Captions of {captions.name} {note}." for note in notes)
 
 
 def _sheet(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Captions]) -> Sheet:

@@ -100,29 +100,31 @@ def _masked(run: Mapping[str, Any]) -> Iterator[str]:
 def _texts(run: Mapping[str, Any]) -> Iterator[str]:
     """What was cleaned, what masking left, another language, and one text of many images."""
     found = [
-        (f"human captions of {name}'s images" if side == "human" else f"captions of {name}", note)
+        (f"Human captions of {name}'s images" if side == "human" else f"Captions of {name}", note)
         for name, entry in run["captioners"].items()
         for side, text in entry.get("text", {}).items()
         for note in text_notes(text, run["attribute"])
     ]
     kinds = {note: type(note) for _, note in found}
-    yield from (kinds[note](f"{names}: {note}.") for names, note in alike(found))
+    yield from (kinds[note](f"{names} {note}.") for names, note in alike(found))
 
 
 def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
-    """Notes on the captions of one side, a :class:`~judge.text.survey.Survey` as JSON has it; without full stops."""
-    of_all = f"of {text['captions']:,}"
+    """Notes on the captions of one side (a :class:`~judge.text.survey.Survey` as JSON): the rest of a sentence each."""
     if text["cleaned"]:
-        yield "cleaned before they were read: " + ", ".join(f"{what} in {n:,}" for what, n in text["cleaned"].items())
+        changes = ", ".join(f"{what} in {number:,}" for what, number in text["cleaned"].items())
+        yield f"were cleaned before they were read: {changes}"
     if text["foreign"]:
         mend = "a lexicon in another language says so by 'language: de'"
-        yield Doubt(f"most are not in the language of the lexicon, which masks next to nothing in them ({mend})")
+        yield Doubt(f"are mostly not in the language of the lexicon, which masks next to nothing in them ({mend})")
     if text["affected"]:
-        what = f"hold words that were not masked and hold a word of the lexicon, or nearly decide {attribute}"
+        what = f"words that were not masked, and hold a word of the lexicon or nearly decide {attribute}"
         kind = Doubt if text["affected"] >= _AFFECTED * text["captions"] else str
-        yield kind(f"{text['told']:,} {of_all} {what}: {quote_tokens(text['revealing'])}")
+        share = f"{text['affected']:,} of {text['captions']:,}"
+        yield kind(f"hold, in {share}, {what}: {quote_tokens(text['revealing'])}")
     if text["repeated"] >= max(_LEAST, _REPEATED * text["captions"]):
-        yield Doubt(f'{text["repeated"]:,} {of_all} read the same: "{shortened(text["text"], 80)}"')
+        share = f"{text['repeated']:,} of {text['captions']:,}"
+        yield Doubt(f'read the same in {share}: "{shortened(text["text"], 80)}"')
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:

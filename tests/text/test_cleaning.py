@@ -218,7 +218,7 @@ def test_a_run_on_disguises_has_the_plain_value_or_no_verdict(tmp_path: Path) ->
 def test_the_first_sentence_of_what_remains_and_one_text_for_all(tmp_path: Path) -> None:
     captions = ["Sure! A woman playing tennis. Nice." if n % 2 else "Sure! A man riding a bike." for n in range(300)]
     result = write(tmp_path, captions, text="first-sentence", metrics=["ratio"])
-    assert any('150 of 300 read the same: "a man riding a bike ."' in note for note in warnings(result))
+    assert any('read the same in 150 of 300: "a man riding a bike ."' in note for note in warnings(result))
     whole = write(tmp_path, [WHOLE["think"](text) for text in PLAIN], metrics=["error", "ratio"])
     assert [row.generated for row in whole.summaries] == [0, 1]
 
