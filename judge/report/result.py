@@ -25,6 +25,7 @@ from judge.types import Doubt
 MOST_DIFFERENCES, MOST_VERBOSE = 12, 24
 # Notes below the table, beside those that are never left out.
 MOST_NOTES = 3
+_ENDS = ".", "!", "?", '"'
 
 
 def print_result(
@@ -119,4 +120,4 @@ def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
 
 
 def _note(line: str) -> str:
-    return f"NOTE: {shortened(line, 490)}"
+    return f"NOTE: {shortened(line, 490)}{'' if line.endswith(_ENDS) else '.'}"

@@ -11,7 +11,8 @@ from judge import Corpus, evaluate
 from judge.measure import Result
 from judge.report.caveats import warnings
 from judge.report.notes import footnotes
-from judge.report.result import MOST_NOTES, print_result
+from judge.report.result import print_result
+from judge.types import Doubt
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,10 @@ def result(corpus: Corpus) -> Result:
     )
 
 
-def test_a_table_and_few_lines(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_and_few_lines(
+    result: Result, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("judge.report.result.MOST_NOTES", 1)
     print_result(result, folder=Path("runs/the mine"))
     lines = capsys.readouterr().out.splitlines()
     below = lines[len(lines) - lines[::-1].index("") :]
@@ -41,9 +45,10 @@ def test_a_table_and_few_lines(result: Result, capsys: pytest.CaptureFixture[str
     assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
     assert [line for line in lines if len(line.rstrip()) > 125] == []
     # Notes are whole, and the last line is the command that shows the others.
-    found = warnings(result)
-    assert all(f"NOTE: {note}" in told for note in found[:MOST_NOTES])
-    assert told.endswith(f"{len(found) - MOST_NOTES} more notes: judge report 'runs/the mine' --format md")
+    printed, found = [f"NOTE: {note}" in told for note in warnings(result)], warnings(result)
+    assert 1 < sum(printed) < len(found)
+    assert all(shown for shown, note in zip(printed, found, strict=True) if isinstance(note, Doubt))
+    assert told.endswith(f"{printed.count(False)} more notes: judge report 'runs/the mine' --format md")
     assert not {"detectable", "chance level", "images"} & set(lines[0].split("  "))
 
 
