@@ -18,7 +18,7 @@ _BEYOND_CHANCE = 2.0
 _SILENT, _RATIO = 0.02, 10
 # Share of captions with words that tell the class to judges although masking is over.
 _TOLD = 0.02
-_SIDES = (("human", "human captions"), ("generated", "its captions"))
+_WHOSE = {"human": "human captions", "generated": "its captions"}
 
 
 def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
@@ -58,20 +58,19 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Words of the lexicon that are in another language than the captions find nothing to mask or to count."""
-    for side, whose in _SIDES:
-        if run["captioners"][row.captioner]["text"][side]["foreign"]:
-            yield f"{whose} are not in the language of lexicon '{run['lexicon']['name']}'"
+    for side, text in run["captioners"][row.captioner].get("text", {}).items():
+        if text["foreign"]:
+            yield f"{_WHOSE[side]} are not in the language of lexicon '{run['lexicon']['name']}'"
 
 
 def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """Words that masking cannot see tell the class to judges, and are not counted as naming it."""
+    """Words that masking does not see tell the class to judges, and are not counted as naming it."""
     if row.metric.hidden == ("task words",) and row.metric.prior != "P(a^)/P(T)":
         return
-    for side, whose in _SIDES:
-        text = run["captioners"][row.captioner]["text"][side]
+    for side, text in run["captioners"][row.captioner].get("text", {}).items():
         if text["told"] >= max(1, _TOLD * text["captions"]):
-            share, tokens = text["told"] / text["captions"], quote_tokens(text["telling"])
-            yield f"{share:.1%} of {whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
+            whose, tokens = f"{text['told'] / text['captions']:.1%} of {_WHOSE[side]}", quote_tokens(text["telling"])
+            yield f"{whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 
 def quote_tokens(tokens: Mapping[str, int]) -> str:

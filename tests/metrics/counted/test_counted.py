@@ -328,7 +328,9 @@ def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus,
     annotated = [{corpus.labels.by_image[image]} for image in images]  # type: ignore[union-attr]
     classes = hot(annotated, ["dark", "light", "medium"])
     told_so = warnings(evaluate(corpus, metrics="ba-objects", lexicon="none", resamples=200))
-    assert [note for note in told_so if "read the same" not in note] == ["no words of tone are known: BA counts the annotated classes, on both sides."]
+    assert [note for note in told_so if "read the same" not in note] == [
+        "no words of tone are known: BA counts the annotated classes, on both sides."
+    ]
     assert table["dba-o:annotation"]["published"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
     for metric in ("ratio", "error", "dba-g", "dpa-ta", "multi-ta"):
         with pytest.raises(JudgeError, match="no words of them are known"):
