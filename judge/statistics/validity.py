@@ -24,7 +24,7 @@ _SILENT, _RATIO = 0.02, 10
 _COMPARED, _KAPPA = 30, 0.1
 # Share of captions with words that tell the class to judges although masking is over.
 _AFFECTED = 0.02
-_SIDES = (("human", "human captions"), ("generated", "its captions"))
+_WHOSE = {"human": "human captions", "generated": "its captions"}
 
 
 def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
@@ -111,26 +111,22 @@ def _unmasked(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Words of the lexicon that are in another language than the captions find nothing to mask or to count."""
-    for side, whose in _SIDES:
-        if _text(row, run, side).get("foreign"):
-            yield f"{whose} are not in the language of lexicon '{run['lexicon']['name']}'"
+    for side, text in run["captioners"][row.captioner].get("text", {}).items():
+        if text["foreign"]:
+            yield f"{_WHOSE[side]} are not in the language of lexicon '{run['lexicon']['name']}'"
 
 
 def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """Words that masking cannot see tell the class to judges, and are not counted as naming it."""
+    """Words that masking does not see tell the class to judges, and are not counted as naming it."""
     if row.metric.hidden == ("task words",) and row.metric.prior != "P(a^)/P(T)":
         return
-    for side, whose in _SIDES:
-        text = _text(row, run, side)
-        if text and text["affected"] >= max(1, _AFFECTED * text["captions"]):
-            share, tokens = text["affected"] / text["captions"], quote_tokens(text["revealing"])
-            yield f"{share:.1%} of {whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
-
-
-def _text(row: Summary, run: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    """What the captions of a side are (:class:`judge.text.survey.Survey`); empty where that was not measured."""
-    found: Mapping[str, Any] = run["captioners"][row.captioner].get("text", {}).get(side, {})
-    return found
+    for side, text in run["captioners"][row.captioner].get("text", {}).items():
+        if text["affected"] >= max(1, _AFFECTED * text["captions"]):
+            whose, tokens = (
+                f"{text['affected'] / text['captions']:.1%} of {_WHOSE[side]}",
+                quote_tokens(text["revealing"]),
+            )
+            yield f"{whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 
 def quote_tokens(tokens: Mapping[str, int]) -> str:
