@@ -892,7 +892,7 @@ class CalibrateConfig(RunSettings):
         {"captions", "models", "caption_batch", "several", "refusals", "chance", "level", "quality", "breakdown"}
         | {"human_scores", "verbose"}
         | {"checkpoints", "features", "cache", "max_pixels"}
-        | {"images", "instances", "detector", "hide", "category", "foreground", "allow_unmasked"}
+        | {"images", "instances", "detector", "hide", "category", "foreground"}
     )
 
     human: Files | None = option(None, f"{HUMAN}; not needed for metrics of images alone", repeated="PATH")

@@ -74,10 +74,10 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     for change in config.changes:
         check_name(change)
     read, seen = _groups(config)
-    tell_unread(config)
     # What is quickly refused first.
     on_scenes = _of_scenes(config, seen, folder.store) if seen else []
     work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]
+    tell_unread(config)
     in_main_process(folder.begin)
     with folder.working(), telling(ToldInLog(folder.log)):
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)

@@ -42,7 +42,6 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
             Column("false positives", lambda row: row.nulls.rejected, _write_share),
             Column("coverage", lambda row: row.nulls.held and _write_share(row.nulls.held) + "*" * row.starred),
             Column("SE/sd", lambda row: row.nulls.claimed, ".2f"),
-            Column("no verdict", _void, _write_share, optional=True),
             Column("rank corr.", lambda row: row.response and row.response.spearman, "+.2f"),
             Column("right sign", lambda row: row.response and row.response.right_sign, ".0%"),
             Column("80% found", lambda row: row.response and row.response.found_from, "g"),
@@ -67,16 +66,12 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
     )
 
 
-def _void(row: Calibration) -> Share | None:
-    return row.nulls.void if row.nulls.void and row.nulls.void.value else None
-
-
 def _notes(found: Sequence[Calibration]) -> Iterator[str]:
     """What holds for some of the trials, as below the table of a run."""
     if any(row.starred for row in found):
         yield "*: intervals that leave out training noise, for the judges as they were trained."
     for row in found:
-        if share := _void(row):
+        if (share := row.nulls.void) and share.value:
             where = f"{round(share.value * share.trials)} of {share.trials} draws without amplification"
             yield f"{title(row)}: no verdict in {where}, because {row.nulls.reason} in one of them."
     if most := max((row.left_out for row in found), default=0):
