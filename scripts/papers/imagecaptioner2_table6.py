@@ -26,6 +26,7 @@ def steps(job: Job) -> list[Step]:
         else:
             weights[kind] = str(job.data / "detectors" / f"{kind}.pt")
     asked = {"detectors": names, "weights": weights, "cache": job.out / "detections", "mask": "segment"}
+    asked["allow_unmasked"] = job.size == "small"  # Untrained detectors find nobody.
     inputs = {**job.inputs(LIC_CAPTIONERS), **job.pictures(), **asked, "metrics": ("imagecaptioner2",)}
     ablation = Step("detectors", AblateDetectorsConfig, {**inputs, **job.judging(JUDGES), "out": job.out / "run"})
     return [*born, ablation]

@@ -130,11 +130,11 @@ def test_a_run_repeats_from_its_own_yaml_and_options_override_it(
 
 def test_labels_are_derived_when_none_are_given_and_the_table_says_so(files: WorldFiles, tmp_path: Path) -> None:
     """The captioner's name could be markup."""
-    arguments = ["--human", files.human, "--captions", f"a[/v2]={files.captions['much']}", "--metrics", "sc"]
+    arguments = ["--human", files.human, "--captions", f"a[red]={files.captions['much']}", "--metrics", "sc"]
     done = done_well("evaluate", *arguments, *FAST, "--out", tmp_path / "run")
     assert "Labels DERIVED" in done.stdout
     assert written(tmp_path / "run")["run"]["labels"]["derived"] is True
-    assert "a[/v2] " in done.stdout
+    assert "a[red] " in done.stdout
 
 
 def test_a_held_place_asks_for_overwrite(files: WorldFiles, finished: Result, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path,
         assert numbers_of(ablated["judges"][detector]) == numbers_of(rows)
     (agreement,) = ablated["agreement"]
     assert (agreement["variant"], agreement["correlation"]["pairs"]) == ("yolo", 2)
-    assert "yolo with gt over 2 captioners: Pearson" in done.stdout
+    assert "yolo with gt over 2 captioners: no correlation: it takes 3, and amplifications that differ" in done.stdout
     # A mask that hides less, or more, shows something else.
     assert ablated["judges"]["gt"] != ablated["judges"]["yolo"]
 

@@ -35,6 +35,7 @@ from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
+from judge.text.cleaning import clean
 from judge.utils.hub import quiet
 from judge.utils.locks import Lock
 
@@ -320,7 +321,7 @@ def test_captions_are_coco_results(folder: Folder) -> None:
     expected = write(folder.model, [picture(number) for number in range(7)])
     assert folder.rows() == [{"image_id": number, "caption": text} for number, text in enumerate(expected)]
     found = read_captions(folder.out, side="generated")
-    assert found.by_image == {str(number): (text,) for number, text in enumerate(expected)}
+    assert found.by_image == {str(number): (clean(text)[0],) for number, text in enumerate(expected)}
     assert found.name == "out"
     settings = yaml.safe_load((folder.root / "out.caption.yaml").read_text(encoding="utf-8"))
     assert (settings["model"], settings["beams"], settings["max_tokens"]) == (str(folder.model), 1, WORDS)

@@ -388,7 +388,7 @@ def test_visual_genome_under_both_numbers(world: WorldFiles, tmp_path: Path) -> 
     same = run_of(["judge", "evaluate", *captions], world.captions["sat"])
     assert joined.summaries[0].amplification == same.summaries[0].amplification != alone.summaries[0].amplification
     assert [line for line in warnings(joined) if "Visual Genome" in line] == []
-    assert warnings(alone)[0].startswith("people's captions have Visual Genome's own image ids")
+    assert any(line.startswith("people's captions have Visual Genome's own image ids") for line in warnings(alone))
 
 
 def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
