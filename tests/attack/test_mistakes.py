@@ -153,7 +153,7 @@ MISTAKES = [
     Mistake(
         "list for a path",
         "evaluate listed.yaml",
-        r"listed\.yaml: 'human': input is not a valid path\. See --human in judge evaluate --help",
+        r"listed\.yaml: 'objects': input is not a valid path\. See --objects in judge evaluate --help",
         "evaluate run.yaml",
     ),
     Mistake(
@@ -178,7 +178,7 @@ MISTAKES = [
     Mistake(
         "word vectors that nothing reads",
         "RUN --vectors glove.txt --prior product",
-        r"--vectors is not used by error, but by contextual alignment .* --prior is not used by error, but by dbac",
+        r"--vectors is not used by error, but by contextual alignment\. NOTE: --prior is not used by error, but by dbac",
         "RUN",
         code=0,
     ),
@@ -448,7 +448,7 @@ MISTAKES = [
     Mistake(
         "captions for instances",
         "MASK --instances human.json",
-        r"'categories' is no list of records\. Give a COCO instances file",
+        r"'categories' is no list of records\. Give COCO instances \(images",
         "MASK --instances instances.json",
     ),
     Mistake(
@@ -500,9 +500,9 @@ MISTAKES = [
         "report done --format md",
     ),
     Mistake(
-        "runs of other settings",
+        "runs of other metrics",
         "compare done learnt",
-        r"the runs cannot be compared: folds is 10 in one and 2 in the other\. Measure both with the same settings",
+        r"the runs cannot be compared: error \(counted\) in one, lic \(linear\) in the other\. Measure both by the same",
         "compare learnt learnt2",
     ),
     Mistake(
@@ -643,7 +643,7 @@ def write_mistaken(folder: Path) -> None:
         "classes.yaml": "classes: {female: [woman], male: [man]}\n",
         "run.yaml": "human: human.json\ncaptions: {much: much.json}\nlabels: labels.csv\nmetrics: [error]\n",
         "humans.yaml": "humans: human.json\ncaptions: {much: much.json}\n",
-        "listed.yaml": "human: [human.json]\ncaptions: {much: much.json}\n",
+        "listed.yaml": "human: human.json\ncaptions: {much: much.json}\nobjects: [a.json]\n",
         "tab.yaml": "human: human.json\n\tcaptions: much.json\n",
         "double.yaml": "human: human.json\nhuman: much.json\n",
         "strange.json": json.dumps(instances),

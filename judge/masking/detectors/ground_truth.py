@@ -1,4 +1,7 @@
-"""``gt``: instances that people drew, or another tool found: COCO files, and what :mod:`judge.masking.detectors.foreign` reads."""
+"""``gt``: instances that people drew, or another tool found.
+
+They are in COCO's files, or in those that :mod:`judge.masking.detectors.foreign` reads.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,8 @@ class GroundTruth:
         fails; those that belong to no image are ``strays``.
 
         Args:
-            paths: a file, or several, whose annotations are united; see :func:`~judge.masking.detectors.foreign.read_masks` for formats.
+            paths: a file, or several, whose annotations are united; for formats see
+                :func:`~judge.masking.detectors.foreign.read_masks`.
             labels: the categories to read; None for all; () for the list of images alone, whatever else there is.
             people: the categories that are people beside "person"; by default, where there is no "person", all that
                 name people.
