@@ -12,6 +12,7 @@ A trial is one corpus whose dose of bias is known, measured by one metric and ju
 | basis | what the interval is from: :data:`~judge.statistics.summary.Basis` |
 | void | why the trial has no verdict; "" where nothing voids it |
 | left_out | images, captions and tasks of the trial that were left out |
+| images | how many of each class, in words |
 | seconds | of the metrics that share their judges with this one |
 """
 
@@ -145,6 +146,7 @@ class Calibration:
         seconds: mean time of a trial, with the metrics that share its judges.
         starred: whether intervals leave out training noise.
         left_out: images, captions and tasks that were left out of a trial, at most.
+        images: how many of each class a trial has, in words; of trials of several sizes the most frequent.
     """
 
     metric: Metric
@@ -155,6 +157,7 @@ class Calibration:
     seconds: float
     starred: bool = False
     left_out: int = 0
+    images: str = ""
 
     @property
     def response(self) -> Response | None:
@@ -212,7 +215,9 @@ def _calibrate(metric: Metric, judge: str, masks: str, rows: pd.DataFrame, worth
     nulls = _nulls(plain, metric.neutral)
     starred = bool((rows["basis"] == "these judges").any())
     times = float(rows["seconds"].mean())
-    return Calibration(metric, judge, masks, nulls, responses, times, starred, int(rows["left_out"].max()))
+    return Calibration(
+        metric, judge, masks, nulls, responses, times, starred, int(rows["left_out"].max()), plain["images"].mode()[0]
+    )
 
 
 def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:

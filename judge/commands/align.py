@@ -93,8 +93,8 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
         scores, notes = _meteor(pairs, config.meteor)
         of_each = zip(*[iter(scores)] * len(KINDS), strict=True)
         found = [replace(a, meteor=dict(zip(KINDS, row, strict=True))) for a, row in zip(found, of_each, strict=True)]
-        for entry in found:
-            notes += hardly_contextual(entry.captioner, entry.reports["contextual"].lacking_substituted, delta)
+        shares = {entry.captioner: entry.reports["contextual"].lacking_substituted for entry in found}
+        notes += hardly_contextual(shares, delta)
         _write(found, vectors, delta, config.to_yaml(), out.partial)
         out.publish()
     return AlignedFolder(found, vectors.source, delta, notes)

@@ -189,7 +189,9 @@ def measure_trial(work: Work) -> tuple[str, list[Row]]:
             found = measured(config)
     seconds = time.perf_counter() - began
     left_out = sum(number for entry in found.run["captioners"].values() for number in left_out_of(entry).values())
-    known = {"left_out": left_out, "seconds": seconds}
+    (entry,) = found.run["captioners"].values()
+    images = ", ".join(f"{number:,} {name}" for name, number in entry["images"].items())
+    known = {"left_out": left_out, "images": images, "seconds": seconds}
     return work.key, [_row(work, row) | {"void": found.void.get(row.key, ""), **known} for row in found.summaries]
 
 

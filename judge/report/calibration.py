@@ -68,6 +68,7 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibrati
 
 def _notes(found: Sequence[Calibration]) -> Iterator[str]:
     """What holds for some of the trials, as below the table of a run."""
+    yield f"Images of a trial: {'; or '.join(dict.fromkeys(row.images for row in found))}."
     if any(row.starred for row in found):
         yield "*: intervals that leave out training noise, for the judges as they were trained."
     for row in found:

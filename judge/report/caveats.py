@@ -55,11 +55,11 @@ def void_notes(result: Result) -> Iterator[str]:
     """Rows without a verdict, a sentence for each reason, with the figures of one row."""
     rows = [(row, *_apart(reason)) for row in result.summaries if (reason := result.void.get(row.key))]
     for reason in dict.fromkeys(reason for _, reason, _ in rows):
-        mine = [row for row, why, _ in rows if why == reason]
-        example, figures = next((row, figures) for row, why, figures in rows if why == reason)
-        shown = f" ({figures} for {example.title} of {example.captioner})" if figures and len(mine) > 1 else ""
-        shown = f" ({figures})" if figures and len(mine) == 1 else shown
-        for captioners, titles in merged((row.captioner, row.title) for row in mine):
+        mine = [(row, figures) for row, why, figures in rows if why == reason]
+        example, figures = mine[0]
+        whose = f" for {example.title} of {example.captioner}" if len({of for _, of in mine}) > 1 else ""
+        shown = f" ({figures}{whose})" if figures else ""
+        for captioners, titles in merged((row.captioner, row.title) for row, _ in mine):
             yield f"No verdict for {titles} of {captioners}: {reason}{shown}."
 
 
@@ -177,10 +177,14 @@ def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:
 
 def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
     """Contextual alignment that finds too few words."""
+    found: dict[float, dict[str, float | None]] = {}
     for name, entry in run["captioners"].items():
-        found = [one for one in entry["alignment"].values() if one["how"] == "contextual"]
-        shares = [(one["lacking_substituted"], one["delta"]) for one in found if one["lacking_substituted"] is not None]
-        yield from hardly_contextual(name, *min(shares, default=(None, 0.0)))
+        for one in entry["alignment"].values():
+            if one["how"] == "contextual" and (share := one["lacking_substituted"]) is not None:
+                known = found.setdefault(one["delta"], {})
+                known[name] = min(share, known.get(name) or share)
+    for delta, shares in found.items():
+        yield from hardly_contextual(shares, delta)
 
 
 def _seldom_naming(run: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from judge.errors import some
 from judge.text.tokens import kind_of
 from judge.text.vectors import Vectors
 from judge.types import FloatArray, Words
@@ -188,12 +189,19 @@ def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -
     return found
 
 
-def hardly_contextual(captioner: str, found: float | None, delta: float) -> Iterator[str]:
-    """A warning where fewer of people's lacking tokens than ``ENOUGH`` find a substitute; ``found``: their share."""
-    if found is not None and found < ENOUGH:
+def hardly_contextual(shares: Mapping[str, float | None], delta: float) -> Iterator[str]:
+    """A warning where fewer of people's lacking tokens than ``ENOUGH`` find a substitute.
+
+    Args:
+        shares: captioner -> share of these tokens that find one, in [0, 1]; None where no token lacks.
+        delta: the threshold.
+    """
+    few = {name: share for name, share in shares.items() if share is not None and share < ENOUGH}
+    if few:
+        each = some([f"{name} {share:.1%}" for name, share in few.items()])
         yield (
-            f"{captioner}: at delta {delta:g} alignment finds a word for {found:.1%} of people's tokens that it lacks; "
-            f"below {ENOUGH:.0%} alignment is hardly contextual: raise --delta, or give other --vectors."
+            f"At delta {delta:g} alignment finds a word for less than {ENOUGH:.0%} of the human tokens that the "
+            f"captioner lacks ({each}): it is hardly contextual. Raise --delta, or give other --vectors."
         )
 
 

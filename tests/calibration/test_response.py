@@ -33,9 +33,9 @@ def trials(slope: float, *, other: float = 0.0, silence: float = 0.0, metric: st
             p = 2 * stats.norm.sf(abs(value) / SD)
             low, high = neutral + value - 1.96 * SD, neutral + value + 1.96 * SD
             numbers = neutral + value, SD, low, high, p, 2.0
-            rows.append((change, dose, draw, metric, "linear", "", *numbers, "refits", "", 3))
+            rows.append((change, dose, draw, metric, "linear", "", *numbers, "refits", "", 3, "450 female, 450 male"))
     columns = ["change", "dose", "draw", "metric", "judge", "masks", "value", "error", "low", "high", "p", "seconds"]
-    columns += ["basis", "void", "left_out"]
+    columns += ["basis", "void", "left_out", "images"]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -309,8 +309,8 @@ def test_an_alignment_that_finds_few_words_is_pointed_out(tmp_path: Path) -> Non
         told = f"exchanges {share / 4:.1%} ({share:.1%} of those that the captioner lacks, delta {delta or 0.4:g})"
         assert any(told in line for line in footnotes(result))
         warned = (
-            f"cap: at delta 0.4 alignment finds a word for {puppies:.1%} of people's tokens that it lacks; below 60% "
-            "alignment is hardly contextual: raise --delta, or give other --vectors."
+            "At delta 0.4 alignment finds a word for less than 60% of the human tokens that the captioner lacks (cap "
+            f"{puppies:.1%}): it is hardly contextual. Raise --delta, or give other --vectors."
         )
         assert [note for note in warnings(result) if "align" in note] == ([warned] if delta is None else [])
     constant = evaluate(corpus, metrics="dbac-at,lic", alignment="constant", **QUICK)
