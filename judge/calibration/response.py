@@ -216,7 +216,7 @@ def _calibrate(metric: Metric, judge: str, masks: str, rows: pd.DataFrame, worth
     starred = bool((rows["basis"] == "these judges").any())
     times = float(rows["seconds"].mean())
     return Calibration(
-        metric, judge, masks, nulls, responses, times, starred, int(rows["left_out"].max()), plain["images"].mode()[0]
+        metric, judge, masks, nulls, responses, times, starred, int(rows["left_out"].max()), rows["images"].mode()[0]
     )
 
 
