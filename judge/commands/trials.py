@@ -32,6 +32,8 @@ COUNTED = "counted"
 _SCENES = "scenes"
 # A network's seconds for one of a linear judge, before any is known: it only matters until the first trial is done.
 _SLOWER = 50.0
+# Of the rows that are kept: those of another format are measured again.
+_FORMAT = 2
 Row = dict[str, Any]
 Kind = tuple[object, ...]
 Measured = tuple[str, list[Row], list[tuple[str, str]]]
@@ -58,7 +60,7 @@ class Work:
         trial = self.trial
         assert trial.corpus.labels is not None
         captions = [side.by_image for side in (trial.corpus.human, *trial.corpus.generated)]
-        which = [trial.change, trial.dose, trial.draw, trial.world and trial.world.seed]
+        which = [_FORMAT, trial.change, trial.dose, trial.draw, trial.world and trial.world.seed]
         text = json.dumps([*which, self.metrics, self.judge, self.masks, self.digest])
         tasks = trial.corpus.tasks.by_image if trial.corpus.tasks else {}
         text += json.dumps([captions, trial.corpus.labels.by_image, tasks], sort_keys=True)

@@ -30,7 +30,9 @@ _NO_CLASS = {
     "", "both", "unsure", "notsure", "uncertain", "unknown", "unk", "unclear", "undetermined", "indeterminate",
     "unidentified", "ambiguous", "neutral", "cannottell", "canttell", "cannotsay", "cantsay", "cannotdetermine",
     "cannotbedetermined", "dontknow", "notknown", "notclear", "notvisible", "unspecified", "notspecified", "unlabeled",
-    "unlabelled", "undefined", "missing", "na", "nan", "none", "null", "notapplicable", "notavailable",
+    "unlabelled", "undefined", "missing", "na", "nan", "none", "null", "notapplicable", "notavailable", "idontknow",
+    "donotknow", "prefernottosay", "unabletotell", "unabletodetermine", "nolabel", "noconsensus", "undecided",
+    "unidentifiable", "genderneutral", "noanswer", "noclass", "notclassifiable", "unclassified",
 }  # fmt: skip
 # The images, and the share of them, from which labels that repeat what human captions name are called derived.
 _MANY, _REPEATED = 100, 0.995
@@ -311,11 +313,11 @@ def compare_labels(labels: Labels, mentions: Mapping[str, Sequence[frozenset[str
 
 
 def _kappa(pairs: Sequence[tuple[str, ...]]) -> float | None:
-    """Cohen's kappa (1960) of two classifications of the same images; None where both know one class alone."""
+    """Cohen's kappa (1960) of two classifications of the same images; None where one of them knows one class alone."""
     first, second = (Counter(pair[part] for pair in pairs) for part in (0, 1))
     total, agreed = len(pairs), sum(one == other for one, other in pairs)
     chance = sum(first[name] * second[name] for name in first)
-    return (agreed * total - chance) / (total**2 - chance) if chance < total**2 else None
+    return (agreed * total - chance) / (total**2 - chance) if min(len(first), len(second)) > 1 else None
 
 
 def _entries(

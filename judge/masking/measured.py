@@ -41,7 +41,11 @@ class Look:
         """Measure what hiding the instances ``chosen`` hides, the pixels ``region``; ``truth``: what should be."""
         pixels = None
         if truth is not None:
-            right, found = (union(instances, (region.shape[0], region.shape[1])) for instances in (truth, chosen))
+            # Of people alone, unless objects alone are hidden: chairs that are found are no people.
+            both = [list(truth), list(chosen)]
+            if any(instance.label == PERSON for instances in both for instance in instances):
+                both = [[one for one in instances if one.label == PERSON] for instances in both]
+            right, found = (union(instances, (region.shape[0], region.shape[1])) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)
         return cls(len(chosen), float(region.mean()), people, pixels, turned)

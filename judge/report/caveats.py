@@ -74,11 +74,11 @@ def merged(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     titles: dict[str, list[str]] = {}
     for captioner, title in rows:
         titles.setdefault(captioner, []).append(title)
-    captioners: dict[str, list[str]] = {}
+    captioners: dict[tuple[str, ...], list[str]] = {}
     for captioner, of in titles.items():
-        captioners.setdefault(some(list(dict.fromkeys(of))), []).append(captioner)
+        captioners.setdefault(tuple(dict.fromkeys(of)), []).append(captioner)
     for of_these, names in captioners.items():
-        yield some(names), of_these
+        yield some(names), some(of_these)
 
 
 def _prior_only(result: Result) -> Iterator[str]:
@@ -93,6 +93,8 @@ def _prior_only(result: Result) -> Iterator[str]:
 
 def _masked(run: Mapping[str, Any]) -> Iterator[str]:
     """What masks hid from judges of images, measured."""
+    of_each = [(name, entry["masks"]) for name, entry in run["captioners"].items() if "masks" in entry]
+    yield from (f"{names}: {line}" for names, line in alike((name, tell_masks(masks)) for name, masks in of_each))
     if masks := run.get("masks"):
         yield tell_masks(masks)
 

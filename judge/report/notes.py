@@ -163,11 +163,11 @@ def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
     """Of labels of several attributes: classes that are left out, and images of which not all attributes are known."""
     if labels.get("left_out"):
         cells = ", ".join(f"{name} ({number:,})" for name, number in labels["left_out"].items())
-        yield f"classes left out, with fewer than {labels['least']} images: {cells}."
+        yield f"Classes left out, with fewer than {labels['least']} images: {cells}."
     known = {name: of["images"] for name, of in labels.get("attributes", {}).items()}
     if any(number > labels["images"] for number in known.values()):
         each = ", ".join(f"{number:,} for {name}" for name, number in known.items())
-        yield f"labelled images: {each}, {labels['images']:,} for all of these; only the last are used."
+        yield f"Labelled images: {each}, {labels['images']:,} for all of these. Only the last are used."
 
 
 def _inference(result: Result) -> Iterator[str]:

@@ -120,4 +120,4 @@ def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
 
 
 def _note(line: str) -> str:
-    return f"NOTE: {shortened(line, 490)}{'' if line.endswith(_ENDS) else '.'}"
+    return f"NOTE: {shortened(line, 1000)}{'' if line.endswith(_ENDS) else '.'}"

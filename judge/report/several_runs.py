@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 from judge.errors import JudgeError
-from judge.masking.measured import hide_nobody
 from judge.measure import Result
 from judge.measure.comparing import unlike
 from judge.metrics import find_metric
@@ -209,7 +208,9 @@ def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The entry "run" of all: what they share, and of the rest what any of them says."""
-    found = dict(facts[0])
+    # Protocol, folds and seeds are those of judges.
+    judged = (of for of in facts if not all(find_metric(name).counted for name in of["metrics"]))
+    found = dict(next(judged, facts[0]))
     for name in ("captioners", "ratios", "refits"):
         found[name] = {key: value for of in facts for key, value in of[name].items()}
     for name in ("judges", "metrics"):
@@ -220,8 +221,10 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in ("prior", "tasks", "sight"):
         if said := [of[name] for of in facts if of.get(name)]:
             found[name] = said[0]
-    if masks := [of["masks"] for of in facts if of.get("masks")]:
-        found["masks"] = next((of for of in masks if hide_nobody(of)), masks[0])
+    for of in facts:
+        for name in of["captioners"] if of.get("masks") else ():
+            found["captioners"][name] = {**of["captioners"][name], "masks": of["masks"]}
+    found.pop("masks", None)
     sources = [of["tasks"] for of in facts if of["tasks"] and of["tasks"]["source"]]
     if sources:
         found["tasks"] = sources[0]

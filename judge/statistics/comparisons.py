@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -53,6 +53,7 @@ class Difference:
         paired: whether both were measured on the same images; else their errors are taken for independent.
         standard_error: of ``value``; None where there is no interval.
         reason: why there is no verdict, where a check voids the row of one of the two; else None.
+        prior_only: whether the row of one of the two moves by its prior alone.
         left_out: images that one of the two alone was measured on: they are not in ``value``.
     """
 
@@ -67,6 +68,7 @@ class Difference:
     standard_error: float | None = None
     p_holm: float | None = None
     reason: str | None = None
+    prior_only: bool = False
     left_out: int = 0
 
     @property
@@ -78,6 +80,8 @@ class Difference:
             return NO_VERDICT
         if self.p_holm >= SIGNIFICANT:
             return "cannot tell"
+        if self.prior_only:
+            return PRIOR_ONLY
         above, _ = self.metric.verdicts
         return f"{self.first if self.value > 0 else self.second} {_COMPARATIVE.get(above, above)}"
 
@@ -162,7 +166,7 @@ def _detectable(row: Summary) -> float | None:
 
 
 def differences(
-    summaries: Iterable[Summary],
+    summaries: Sequence[Summary],
     pair: Callable[[Summary, Summary], Pair | None],
     *,
     level: float = 0.95,
@@ -177,6 +181,8 @@ def differences(
         reasons: as of :func:`conclude`.
     """
     void = reasons or {}
+    concluded = zip(summaries, conclude(summaries, void), strict=True)
+    prior_only = {row.key for row, of in concluded if of.verdict == PRIOR_ONLY}
     groups: dict[tuple[Metric, str], list[Summary]] = {}
     for row in summaries:
         if row.amplification is not None and math.isfinite(row.amplification):
@@ -187,6 +193,7 @@ def differences(
             replace(
                 difference(first, second, same_images=paired, level=level),
                 reason=void.get(first.key) or void.get(second.key),
+                prior_only=not prior_only.isdisjoint({first.key, second.key}),
                 left_out=left_out,
             )
             for first, second, paired, left_out in filter(None, pairs)

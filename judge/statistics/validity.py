@@ -105,7 +105,8 @@ def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _unmasked(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Judges of images in which people are visible guess their class from the people, whatever the caption says."""
-    if row.metric.uses_images and (masks := run.get("masks")) and (reason := hide_nobody(masks)):
+    masks = run["captioners"][row.captioner].get("masks", run.get("masks"))  # Of several runs each has its own.
+    if row.metric.uses_images and masks and (reason := hide_nobody(masks)):
         yield reason
 
 

@@ -183,9 +183,9 @@ def test_the_command(files: WorldFiles, tmp_path: Path) -> None:
     table = ["--labels", files.folder / "both.csv"]
     done = done_well("evaluate", *sides(files), *BOTH, *table, *metrics, *FAST, "--out", tmp_path / "one")
     printed = " ".join(done.output.split())
-    assert "NOTE: classes left out, with fewer than 10 images: female & darker (0)." in printed
+    assert "NOTE: Classes left out, with fewer than 10 images: female & darker (0)." in printed
     assert (
-        "NOTE: labelled images: 160 for gender, 144 for skin, 144 for all of these; only the last are used." in printed
+        "NOTE: Labelled images: 160 for gender, 144 for skin, 144 for all of these. Only the last are used." in printed
     )
     first = written(tmp_path / "one")
     assert first["run"]["attribute"] == "gender & skin"

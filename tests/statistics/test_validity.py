@@ -152,3 +152,13 @@ def test_labels_at_random_reach_no_verdict(corpus: Corpus, lexicon: str) -> None
     else:
         assert reasons == {"judges of human captions are no better than chance"}
         assert reached.count("no verdict") >= len(reached) / 2
+
+
+def test_two_rows_that_move_by_their_priors_do_not_differ_by_more() -> None:
+    """The difference of two DBAC rows needs Q on both sides, as each row does."""
+    rows = [replace(DBAC, captioner=name, amplification=value, standard_error=0.01, degrees=20, guessing=own)
+            for name, value, own in (("a", -0.4, None), ("b", -0.1, Guessing(-0.1, 0.01)))]  # fmt: skip
+    (apart,) = differences(rows, Pair)
+    assert (apart.verdict, apart.prior_only) == ("prior only", True)
+    (alike,) = differences([replace(row, guessing=Guessing(-0.1, 0.01)) for row in rows], Pair)
+    assert alike.verdict == "b more"
