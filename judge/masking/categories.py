@@ -17,15 +17,15 @@ _PEOPLE = {
     *("person", "people", "persons", "human", "humans", "man", "men", "woman", "women", "boy", "boys", "girl", "girls"),
     *("child", "children", "kid", "kids", "baby", "babies", "toddler", "infant", "teenager", "adult", "adults", "lady"),
     *("guy", "gentleman", "pedestrian", "pedestrians", "rider", "riders", "cyclist", "bicyclist", "motorcyclist"),
-    *("driver", "passenger", "player", "crowd"),
+    *("driver", "passenger", "player", "crowd", "male", "female", "surfer", "skier", "skater", "athlete", "face", "人"),
 }
 _NAMES = "give a text file with one name per line (the first is 0), or YAML or JSON of id: name"
 
 
 def names_people(name: str) -> bool:
-    """Whether ``name`` is a name of people; case does not matter, and OpenImages' "Human body" is one."""
+    """Whether ``name`` is a name of people, by its last word ("Sports player"); "Human body" and "person_male" are."""
     words = name.casefold().replace("_", " ").replace("-", " ").split()
-    return " ".join(words) in _PEOPLE or words[:1] == ["human"]
+    return bool(words) and (words[-1] in _PEOPLE or words[0] in {"human", PERSON})
 
 
 def people_among(names: Iterable[str], named: Collection[str], also: Collection[str] = ()) -> set[str]:

@@ -17,6 +17,8 @@ from judge.types import Doubt
 
 # A captioner that names the attribute this much less often than people is pointed out.
 _QUIET = 0.5
+# Share of captions that name several classes, from which it is pointed out where people do so a third as often.
+_MANY = 0.3
 _SIDES = "human", "generated"
 # The same text for many images. The most frequent text of the shared captioners is 2.6% to 7.3% of theirs (300 images).
 _REPEATED, _LEAST = 0.1, 10
@@ -41,6 +43,7 @@ def warnings(result: Result) -> list[str]:
         *_training_noise(result),
         *_few_refits(result),
         *_seldom_naming(result.run),
+        *_naming_several(result.run),
         *_unlike_the_paper(result.run),
         *_hardly_contextual(result.run),
         *_other_judge(result),
@@ -187,6 +190,17 @@ def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
                 known[name] = min(share, known.get(name) or share)
     for delta, shares in found.items():
         yield from hardly_contextual(shares, delta)
+
+
+def _naming_several(run: Mapping[str, Any]) -> Iterator[str]:
+    """Captions that name several classes much more often than people's: they may be more than a caption each."""
+    for name, entry in run["captioners"].items():
+        human, generated = (entry["coverage"][side]["several"] for side in _SIDES) if entry["coverage"] else (0, 0)
+        if generated > max(_MANY, 3 * human):
+            yield Doubt(
+                f"Captions of {name} name several classes of {run['attribute']} in {generated:.0%} of cases, human "
+                f"captions in {human:.0%}. See that each text is one caption, without reasoning, prompts or tags."
+            )
 
 
 def _seldom_naming(run: Mapping[str, Any]) -> Iterator[str]:

@@ -57,6 +57,7 @@ def _unwrapped(found: _Found) -> str:
         found_in = value.items() if isinstance(value, dict) else enumerate(value)
         texts = {str(key): of for key, of in found_in if isinstance(of, str)}
         named = [of for key, of in texts.items() if regex.fullmatch(_OWN, key, regex.IGNORECASE)]
+        named += [of for key, of in texts.items() if regex.search("caption|description", key, regex.IGNORECASE)]
         text = next(iter(named or (texts.values() if len(texts) == 1 else ())), found[0])
         return text.encode(errors="ignore").decode()  # JSON may spell half of a surrogate pair.
     quoted = regex.fullmatch(r"""(?s)[\[{]\s*(?:['"]\w+['"]\s*:\s*)?(['"])((?:(?!\1\W?:).)*)\1,?\s*[\]}]""", text)
@@ -71,11 +72,16 @@ _SURE = "sure(?: thing)?|certainly|of course|absolutely|no problem|got it|as req
 # A comma alone does not tell these from a caption: "Yes, bears can rip open cars".
 _YES = "definitely|ok(?:ay)?|alright|all right|great(?: question)?|yes|here you (?:go|are)"
 _OFFER = r"i(?:['’]d| would|['’]ll| will| can) (?:be (?:happy|glad)|love|describe|help|caption|provide)\b"
-_HERE = rf"here(?:['’]s| is| are)|(?:below|this|the following) (?:is|are)|{_KIND}"
+_HERE = r"here(?:['’]s| is| are)|(?:below|this|the following) (?:is|are)"
+_IMAGE = "(?:image|photo|picture|scene)\\b"
 _BYE = (
-    r"(?:please )?let me know|feel free|(?:i )?hope th(?:is|at) (?:\w+ )?(?:helps|works|meets)|would you like"
-    r"|do you (?:want|need)|is there anything|if you(?:['’]d| would)? (?:like|need|want|have)"
-    r"|(?:note|disclaimer|word count)\s*:"
+    r"(?:please )?let me know|feel free|(?:i )?hope th(?:is|at) (?:\w+ )?(?:helps|works|meets)"
+    r"|is there anything|if you(?:['’]d| would)? (?:like|need|want|have)"
+)
+# These begin sentences of captions too: they count where a line begins.
+_AFTER = (
+    r"(?:note|disclaimer|word count|explanation|reasoning|rationale|why it works|hashtags|tags|keywords)\b[*_]*\s*[:\n]"
+    r"|would you like|do you (?:want|need)"
 )
 _QUOTED = r"""(?|"+([^"]+)"+|“([^”]+)”|«([^»]+)»|「([^」]+)」|'([^']+)'|‘([^’]+)’|`([^`]+)`|\*\*([^*]+)\*\*)"""
 _INLINE = "a|abbr|b|big|cite|code|del|em|font|i|ins|kbd|mark|phrase|q|ref|s|small|span|strike|strong|sub|sup|tt|u|wbr"
@@ -83,7 +89,7 @@ _BLOCK = "blockquote|body|br|center|dd|div|dl|dt|figure|h[1-6]|head|hr|html|img|
 # Words of Indic scripts and Persian, emoji and flags need these; beside other letters they are invisible.
 _JOINERS = r"\u200c\u200d\ufe00-\ufe0f\U000e0020-\U000e007f"
 _WESTERN = r"[\p{Latin}\p{Greek}\p{Cyrillic}]"
-_THINK = "(think(?:ing)?|thought|reason(?:ing)?|reflection|analysis|scratchpad)"
+_THINK = r"((?:\w+:)?(?:think(?:ing)?|thought|reason(?:ing)?|reflection|analysis|scratchpad))"
 _OPEN, _CLOSE, _ENDED = r"[<\[◁]\s*", r"\s*[>\]▷]", r"[<\[◁]\s*/\s*"
 
 # (what was changed or removed, as notes say it; where; what stands there afterwards), applied in this order.
@@ -92,7 +98,7 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     # What lies around the whole.
     ("quotes", rf"(?s)\A\s*{_QUOTED}\.?\s*\Z", r"\1"),
     ("code fences", r"(?s)(?:```|~~~)(?:[\w+-]*[^\S\n]*\n)?(.*?)(?:```|~~~|\Z)", r"\1"),
-    ("wrappers", rf"(?s)\A.*<({_OWN}|final_answer|result)>(.+)</\1>.*\Z", r"\2"),
+    ("wrappers", rf"(?s)\A.*<({_OWN}|final_answer|result|conclusion)>(.+)</\1>.*\Z", r"\2"),
     ("wrappers", r"(?s)\A[\s\"]*[\[{].*[\]}][\s\"]*\Z", _unwrapped),
     ("wrappers", r"(?s)\A\s*\\boxed\{(.*)\}\s*\Z", r"\1"),
     # Characters.
@@ -103,8 +109,8 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("escapes", r"\\(?=[^\s\p{L}\p{N}])", ""),
     ("escapes", r"\S+%20\S+", lambda found: unquote(found[0])),
     ("HTML", r"&(?:#\d+|#x[0-9a-f]+|[a-z]+\d*);", lambda found: html.unescape(found[0])),
-    ("HTML", rf"</?(?:{_INLINE})(?:\s[^<>]*)?/?>|<!--[^>]{{0,999}}-->", ""),
-    ("HTML", rf"</?(?:{_BLOCK})(?:\s[^<>]*)?/?>", "\n"),
+    ("HTML", rf"</?(?:{_INLINE})(?:\s[^<>]*=[^<>]*)?/?>|<!--[^>]{{0,999}}-->", ""),
+    ("HTML", rf"</?(?:{_BLOCK})(?:\s[^<>]*=[^<>]*)?/?>", "\n"),
     ("invisible characters", rf"[\p{{DI}}--[{_JOINERS}]]|\x1b\[[\d;]*m|[\x00-\x08\x0e-\x1b\x7f]", ""),
     ("invisible characters", rf"(?<={_WESTERN})[{_JOINERS}]+|[{_JOINERS}]+(?={_WESTERN})", ""),
     ("invisible characters", r"[\xa0\u2000-\u200a\u202f\u205f]", " "),
@@ -115,22 +121,27 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("tokenizer marks", r"(?<=\w)(?:@@ |[ \u0120]?##)(?=\w)", ""),  # Pieces of one word.
     ("tokenizer marks", r"(?-i) ?(?:[\u2581\u010a\u0120]|</w>|^##(?=\w)) ?", " "),
     # Reasoning and templates.
+    ("letter forms", "｜", "|"),
     ("reasoning", rf"(?s){_OPEN}{_THINK}{_CLOSE}.*?{_ENDED}\1{_CLOSE}", ""),
     ("reasoning", rf"(?s)\A.*(?:{_ENDED}{_THINK}{_CLOSE}|<\|end_of_thought\|>|final<\|message\|>|assistantfinal)", ""),
     ("reasoning", rf"(?s)(?:{_OPEN}{_THINK}{_CLOSE}|<\|begin_of_thought\|>).*\Z", ""),
     ("chat", r"(?s)\A.*(?:<\|(?:\w+\|>)?assistant(?:\|>|<\|\w+\|>)?|<start_of_turn>model|\[/INST\])", ""),
-    ("chat", r"(?s)\A\s*(?:user|human|question|q)\s*:.*?\b(?:assistant|answer|a)\s*:", ""),
+    ("chat", r"(?s)\A\s*(?:user|human|question)\s*:.*?\b(?:assistant|answer)\s*:", ""),
+    ("chat", r"(?s)\A.*^user\s*$.*^(?:assistant|model)\s*\n", ""),
     ("chat", r"(?s)\A(\W*\w.*?)(?:</s>|<\|(?:im_end|eot_id|end\w*|return)\|>|<(?:eos|end\w*)>|\[EOS\]).*\Z", r"\1"),
     ("chat", r"(?s)\A(\W*\w.*?)(?:<\|user\|>|^[^\S\n]*(?:user|human|question)\s*:).*\Z", r"\1"),
     ("chat", r"<\|[^<>|\n]{1,40}\|>|</?(?:s|bos|eos|pad|sep|cls|start|end|image|video|box|[a-z]+(?:_[a-z0-9]+)+)>", ""),
     ("chat", r"<</?SYS>>|\[/?(?:INST|CLS|SEP|PAD|BOS|EOS)\]", ""),
     # What stands after the caption and before it.
     ("closers", rf"(?s)(?:\n|(?<=[.!?\"”*)\]}}])\s)\W{{0,9}}(?:{_BYE}).*\Z", ""),
+    ("closers", rf"(?s)\n\W{{0,9}}(?:{_AFTER}).*\Z", ""),
+    ("closers", r"(?:\s+#\p{L}\w*)+\s*\Z", ""),
     ("openers", rf"\A\W*(?:{_SURE})\b[*_\s]*[!,.:;—-]+[\s\p{{Emoji_Presentation}}]*", ""),
     ("openers", rf"\A\W*(?:{_YES})\b[*_\s]*(?:[!.:]+|,(?=\s*(?:{_HERE}|i\b)))[\s\p{{Emoji_Presentation}}]*", ""),
     ("openers", rf"\A\s*{_OFFER}[^.:!\n]{{0,90}}[.:!]\s*", ""),
-    ("openers", r"\A\s*(?:based on|looking at) (?:the|this|your) [^.:,\n]{0,60}[,:]\s*", ""),
+    ("openers", rf"\A\s*(?:based on|looking at) (?:the|this|your) (?:\w+ ){{0,2}}{_IMAGE}[^.:,\n]{{0,40}}[,:]\s*", ""),
     ("openers", rf"\A\W*(?:{_HERE})\b(?:[^.:!?\n]{{0,60}}[^\w.:!?\n])?{_OWN}\b[^.:!?\n]{{0,90}}[*_]*[:\n][*_]*\s*", ""),
+    ("openers", rf"\A\W*(?:{_KIND} ){{1,4}}{_OWN} (?:for|of) (?:\w+ ){{0,2}}{_IMAGE}[^.:!?\n]{{0,60}}[:\n]\s*", ""),
     ("labels", rf"^[^\w\n]*(?:{_KIND} ){{0,3}}(?:{_LABEL})(?: \d+)?[*_]*\s*[:：][*_]*\s*", ""),
     ("labels", rf"\A\W*(?:{_LABEL})\s*\n", ""),
     ("labels", r"^[^\w\n]*\*\*[^*:\n]{1,40}(?::\*\*|\*\*:)[^\S\n]*", ""),

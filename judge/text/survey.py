@@ -125,8 +125,12 @@ class SideWords:
         held, sizes = self._held[word], self._sizes
         shares = {name: (held[name, True] + held[name, False]) / size for name, size in sizes.items()}
         name = max(shares, key=lambda one: shares[one])
-        least = max(_LEAST, (_KNOWN if word in other.used else _STRANGE) * sizes[name])
-        return len(sizes) > 1 and held[name, True] >= least and shares[name] >= _PURE * sum(shares.values())
+        if len(sizes) < 2 or shares[name] < _PURE * sum(shares.values()):
+            return False
+        if word in other.used:
+            return held[name, True] >= max(_LEAST, _KNOWN * sizes[name])
+        # A tag or a second language may stand beside words that are masked.
+        return held[name, True] >= max(_LEAST, _STRANGE * sizes[name]) or shares[name] >= _KNOWN
 
 
 def holds(token: str, words: frozenset[str]) -> bool:

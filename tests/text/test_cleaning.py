@@ -189,6 +189,57 @@ def test_what_stays_on_is_told(name: str) -> None:
     assert not survey(PLAIN, [TOLD[name](text) for text in PLAIN]).affected
 
 
+BIKE = "a man on a bike"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "**Caption:** {}\n\n**Explanation:** the woman ...",
+        "{} #woman #girl",
+        "<SUMMARY>s</SUMMARY><CAPTION>a man and a woman</CAPTION><CONCLUSION>{}</CONCLUSION>",
+        "<seed:think>a woman?</seed:think>{}",
+        "user\nDescribe the woman.\nassistant\n{}",
+        "<\uff5cUser\uff5c>a woman<\uff5cAssistant\uff5c>{}",
+        '{{"thought": "a woman", "final_caption": "{}"}}',
+        "A short caption for this image: {}",
+        "Looking at the image, {}",
+        "{}\n\nNote: the woman ...",
+    ],
+)
+def test_output_of_captioners_is_read_as_the_caption(text: str) -> None:
+    assert clean(text.format(BIKE))[0] == BIKE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a man in a hat> stands",
+        "Looking at the young woman, a man smiles",
+        'A woman wearing a "Caption: hello" shirt',
+        "A short description of a woman: tall",
+        "A man holds a sign. Note: the woman is behind him.",
+        "A woman speaks. Would you like the man?",
+        "Q: a man? A: a woman",
+        "the #5 bus",
+    ],
+)
+def test_what_only_looks_like_a_mark_stays(text: str) -> None:
+    assert clean(text) == (text, ())
+
+
+def test_tags_beside_masked_words_are_found(tmp_path: Path) -> None:
+    """A second language, or an emoji, in every caption decides the class although a word is masked there."""
+    mark = {"female": " \U0001f469", "male": " \U0001f468"}
+    result = write(tmp_path, [text + mark[name] for text, name in zip(PLAIN, CLASSES, strict=True)])
+    assert [*result.void] == [result.summaries[0].key]
+
+
+def test_captions_that_name_several_classes_are_pointed_out(tmp_path: Path) -> None:
+    result = write(tmp_path, [f"It may be a man or a woman. {text}" for text in PLAIN], metrics=["error"])
+    assert any("name several classes of gender in 100% of cases" in note for note in warnings(result))
+
+
 def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
     """A run on the 300 images; two human captions each."""
     human = [{"id": n, "image_id": n % 300, "caption": PLAIN[n * 7 % 300 // 2 * 2 + n % 2]} for n in range(600)]
