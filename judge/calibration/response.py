@@ -66,7 +66,7 @@ class Nulls:
         rejected: draws with p below 0.05, false positives; None without p.
         held: draws whose 95% interval holds no amplification, coverage; None without intervals.
         void: draws without a verdict, because the run's own checks void them.
-        reason: of the first of these; "" for none.
+        reason: why the first of these has no verdict; "" if all have one.
     """
 
     draws: int

@@ -159,7 +159,7 @@ def _measure(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Cap
 
 
 def _text_notes(config: AnonymousConfig, lexicon: Lexicon, captions: Captions) -> Iterator[str]:
-    """What was cleaned in captions, and why the lexicon may not recognise what they name."""
+    """Notes on what cleaning changed in captions, and on words that the lexicon may miss."""
     options = TextOptions(config.contractions, config.text)
     raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
     words = SideWords(raw, [mask(of, lexicon) for of in raw], [""] * len(raw))

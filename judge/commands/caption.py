@@ -29,7 +29,7 @@ _NOTES = ".partial"  # Ends the name of the file in which finished captions are 
 
 @dataclass(frozen=True, slots=True)
 class CaptionedFolder:
-    """How many captions ``judge caption`` wrote, how many of them are empty, failures by picture, and notes."""
+    """The result of ``judge caption``: counts of written and of empty captions, failures by image, and notes."""
 
     captions: int
     empty: int

@@ -325,7 +325,7 @@ class RunPictures:
 
     @property
     def masks(self) -> dict[str, Any]:
-        """``{"masks": ...}``, what is hidden from judges, measured; {} where nothing is."""
+        """Measure what masks hide from judges: ``{"masks": ...}``, or {} if nothing is hidden."""
         return {"masks": self._shown.masks} if self._shown and self._shown.masks else {}
 
     @property

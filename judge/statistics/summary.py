@@ -314,7 +314,8 @@ class JudgedRow:
         if found:
             error = half_error(_column(refits, "half", "human"))
             parts = Replicates("half", tuple(values)).claiming(found.standard_error)
-            return replace(_with(line, found, "refits", parts, error), guessing=self._guessing(refits))
+            line = _with(line, found, "refits", parts, error)
+            return replace(line, guessing=self._guessing(refits)) if self.metric.prior else line
         # Priors of a split are of its own captions: what they vary is part of the error.
         splits = [self.value(part) for part in self.splits()]
         values = [float(split.value) for split in splits]
@@ -324,7 +325,7 @@ class JudgedRow:
             return None
         error = split_error([float(split.human.value) for split in splits], ratio or 0.0)
         line = _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
-        return replace(line, guessing=self._guessing_of_splits(splits, ratio or 0.0))
+        return replace(line, guessing=self._guessing_of_splits(splits, ratio or 0.0)) if self.metric.prior else line
 
     def _guessing(self, refits: pd.DataFrame) -> Guessing | None:
         """The test of Q by itself, from judges trained again."""
@@ -343,7 +344,7 @@ class JudgedRow:
     def _guess(
         self, found: Inference | None, human_error: float | None, chance: tuple[float, float] | None = None
     ) -> Guessing | None:
-        if found is None or not self.metric.prior:
+        if found is None:
             return None
         mean = self.metric.neutral if found.chance_level is None else found.chance_level
         return Guessing(self._own(), found.p_value, mean, human_error, chance)
