@@ -24,7 +24,7 @@ from judge.attribution.methods import METHODS, SAMPLES
 from judge.attribution.pictures import Explaining
 from judge.attribution.views import BackboneViews, Views
 from judge.judges import Materials, find_judge
-from judge.training.feature_store import FeatureStore
+from judge.training.features import FeatureStore
 
 CPU = torch.device("cpu")
 

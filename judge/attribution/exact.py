@@ -9,7 +9,7 @@ import numpy as np
 
 from judge.attribution.question import Question, WordAttribution
 from judge.judges.linear import LinearJudge
-from judge.training.asking import open_self_trained
+from judge.training.judge_file import open_self_trained
 from judge.types import FloatArray, Progress, Sample
 
 # Sums of thousands of float64 are right to that much.

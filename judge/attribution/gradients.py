@@ -24,8 +24,8 @@ from judge.judges import Network
 from judge.judges.hf_prompts import encode, spell_words
 from judge.judges.readers import PretrainedClassifier, Reader
 from judge.text.alignment import UNKNOWN
-from judge.training.network_judge import NetworkJudge
-from judge.training.restoring import open_network
+from judge.training.judge_file import open_network
+from judge.training.loop import NetworkJudge
 from judge.types import FloatArray, IntArray, Progress, Sample, Words
 from judge.utils.parallel import threads
 

@@ -15,9 +15,8 @@ from judge.errors import JudgeError
 from judge.judges.huggingface import AnswerJudge
 from judge.masking.hidden import HiddenPictures
 from judge.masking.instances import Pixels
-from judge.training.feature_store import FeatureStore
-from judge.training.restoring import check_features, restore
-from judge.training.saved import Saved, describe_features
+from judge.training.features import FeatureStore
+from judge.training.judge_file import Saved, check_features, describe_features, restore
 from judge.types import FloatArray, Progress, Sample
 
 
@@ -74,7 +73,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
         The function, the judge's network, and what a user must know, a line each.
 
     Raises:
-        JudgeError: it sees no pictures; as :func:`~judge.training.asking.ask`.
+        JudgeError: it sees no pictures; as :func:`~judge.training.judge_file.ask`.
     """
     where = f"--judge-weights {saved.path}"
     if not saved.sees:

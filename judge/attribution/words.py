@@ -17,7 +17,7 @@ from judge.attribution.occlusion import occlude
 from judge.attribution.question import Question, WordAttribution
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.types import Progress
 
 # Words that a summary names.

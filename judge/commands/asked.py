@@ -12,7 +12,7 @@ from judge.corpus import refuse_unread
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.masking.hidden import HiddenPictures
-from judge.training.saved import Saved, sample_captions
+from judge.training.judge_file import Saved, sample_captions
 from judge.types import Captions, Progress, Sample
 
 

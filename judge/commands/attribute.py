@@ -31,7 +31,7 @@ from judge.config import AttributeConfig, PictureMethod, make_config
 from judge.errors import JudgeError
 from judge.report.attribution import MapRow
 from judge.text.products import AND
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv
 from judge.utils.folders import OutputFolder

@@ -21,7 +21,7 @@ from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import encode
 from judge.masking.instances import PERSON, BoolMask
 from judge.report.attribution import MapRow
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.types import Progress, Sample
 from judge.utils.cells import table_csv
 

@@ -12,7 +12,7 @@ from judge.config import ExportConfig
 from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
 from judge.report.judge_card import card_of
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.utils.folders import OutputFolder
 from judge.utils.hub import first_line, quiet
 from judge.utils.listed import LIST
@@ -65,7 +65,7 @@ def _as_json(saved: Saved, *, merged: bool) -> str:
 
 def _merge(saved: Saved, folder: Path) -> None:
     """The whole checkpoint, and beside it a judge that asks it as it is."""
-    from judge.training.restoring import merge
+    from judge.training.judge_file import merge
 
     merge(saved, folder, folder / WEIGHTS)
 

@@ -10,7 +10,7 @@ from judge.commands.asked import read_asked
 from judge.commands.console import say, show_progress
 from judge.config import PredictConfig
 from judge.metrics.scores import guessed
-from judge.training.asking import ask
+from judge.training.judge_file import ask
 from judge.types import Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
 from judge.utils.output_file import OutputFile

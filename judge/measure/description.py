@@ -22,7 +22,7 @@ from judge.statistics.count_tables import compared_classes
 from judge.statistics.summary import Settings
 from judge.text.lexicon import Lexicon
 from judge.text.products import ProductLexicon
-from judge.training.setup import TrainingSetup
+from judge.training.options import TrainingSetup
 from judge.types import Labels
 
 

@@ -17,7 +17,7 @@ from judge.measure.jobs import Job, compares
 from judge.measure.plan import Plan
 from judge.metrics import Metric
 from judge.text.lexicon import Lexicon
-from judge.training.setup import TrainingSetup
+from judge.training.options import TrainingSetup
 
 
 def settings_of_metric(metric: Metric, plan: Plan, truth: Truth) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from judge.metrics import Metric
 from judge.metrics.priors import PriorForm
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import CELL, Cell, Statistic
-from judge.training.members import train_members
-from judge.training.setup import TrainingSetup
+from judge.training.options import TrainingSetup
+from judge.training.run_members import train_members
 from judge.types import Progress, Side
 
 COLUMNS = [

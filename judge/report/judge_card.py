@@ -8,7 +8,7 @@ from typing import Any
 
 from judge.judges import HUGGING_FACE
 from judge.report.card import PERCEIVED, bullets, front_matter, write_sections
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.utils.files import from_home
 
 _LIMITS = f"""\

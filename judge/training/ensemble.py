@@ -1,6 +1,6 @@
 """Fit and predict for K small networks of one blueprint as one program, which is what keeps a GPU busy.
 
-Each of them has the start, order, batches, weights and loss that :class:`~judge.training.trainer.Trainer` gives it, and
+Each of them has the start, order, batches, weights and loss that :class:`~judge.training.loop.Trainer` gives it, and
 dropout that is a function of its own seed, the epoch and the step. Companions change a result by rounding alone.
 What a step reads is on the device, and an epoch's order is copied there before it begins: no step waits for the host.
 """
@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from judge.judges import Network
 from judge.judges.stacked import StackedBatch
+from judge.training.batches import cut_up
 from judge.training.checkpoint import Checkpoint, History
-from judge.training.feeding import cut_up
+from judge.training.loop import EVALUATION_BATCH, NetworkJudge, diverged
 from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of, to_probabilities
 from judge.training.member import derive_seed
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import EVALUATION_BATCH, diverged
 from judge.types import IntArray, Predictions, Sample, Target
 
 # Names the stream of dropout's keys, beside seed and epoch.
@@ -35,7 +34,7 @@ class Ensemble:
     Args:
         judges: of one blueprint that can be stacked, target, recipe and device.
         samples: what each learns from, in equally many batches.
-        seeds: each one's, as in :meth:`~judge.training.network_judge.NetworkJudge.fit`.
+        seeds: each one's, as in :meth:`~judge.training.loop.NetworkJudge.fit`.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Ensemble:
             losses = self._epoch(optimiser, captions, epoch)
             if not np.isfinite(losses).all():
                 first = self.judges[0]
-                raise diverged(first.network, float(np.sum(losses)), epoch, where=first.trainer.where)
+                raise diverged(float(np.sum(losses)), epoch, where=first.trainer.where)
             state.history.training.append(float(np.mean(losses)))
             state.save(self.module, optimiser, seed=seed)
             if on_epoch:

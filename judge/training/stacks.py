@@ -8,22 +8,27 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from judge.errors import JudgeError
-from judge.training.fitting import build_judge, keep_weights, validated
+from judge.training.fit_members import (
+    answers_file,
+    build_judge,
+    checkpoint_beside,
+    facts_of,
+    keep_weights,
+    store_answers,
+    validated,
+)
 from judge.training.member import Member
-from judge.training.setup import TrainingSetup
-from judge.training.store import store_answers, under_way
-from judge.training.telling import Reporter
+from judge.training.options import Hear, TrainingSetup
 from judge.types import Predictions
 from judge.utils.files import writing
 from judge.utils.parallel import threads
 
 if TYPE_CHECKING:
-    from judge.training.network_judge import NetworkJudge
+    from judge.training.loop import NetworkJudge
 
 
 def fit_stacked(
-    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, reporters: Sequence[Reporter]
+    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, hear: Hear
 ) -> list[Predictions | None]:
     """Train the members that are not ``kept`` yet, as one program for each number of steps, and store their answers.
 
@@ -31,7 +36,7 @@ def fit_stacked(
         members: of one judge that can be stacked, and one target.
         kept: the answers of those that are finished.
         setup: how.
-        reporters: of each member's training.
+        hear: called with the events of trainings.
 
     Returns:
         The answers of all.
@@ -39,8 +44,7 @@ def fit_stacked(
     Raises:
         JudgeError: memory does not hold one; NaN.
     """
-    from judge.training.feeding import cut_up
-    from judge.training.memory import OutOfMemory, halving
+    from judge.training.batches import cut_up, run_fitting
 
     recipe, found = setup.recipe_of(members[0].judge), list(kept)
     assert recipe is not None
@@ -58,41 +62,34 @@ def fit_stacked(
                 stack = some if left and begun and begun.exists() else left
                 if not stack:
                     continue
-                answers = _fit_or_forget([members[at] for at in stack], setup, [reporters[at] for at in stack])
+                answers = _fit_or_forget([members[at] for at in stack], setup, hear)
                 for place, own in zip(stack, answers, strict=True):
                     found[place] = own
 
-    try:
-        halving(train, len(members))
-    except OutOfMemory:
-        what, mend = "memory does not hold a single judge", "take a smaller --batch-size, or --no-stack"
-        raise JudgeError(what, where=f"training judge '{members[0].judge.name}'", mend=mend) from None
+    where = f"training judge '{members[0].judge.name}'"
+    run_fitting(train, len(members), where=where, mend="take a smaller --batch-size, or --no-stack")
     return found
 
 
-def _fit_or_forget(
-    members: Sequence[Member], setup: TrainingSetup, reporters: Sequence[Reporter]
-) -> Sequence[Predictions]:
-    """As :func:`_fit_stack`; where memory runs out nothing of it stays: fewer go on, under names of their own."""
-    from judge.training.memory import OutOfMemory, watched
-
+def _fit_or_forget(members: Sequence[Member], setup: TrainingSetup, hear: Hear) -> Sequence[Predictions]:
+    """As :func:`_fit_stack`; if memory runs out, its checkpoint goes: fewer are trained, under another name."""
     try:
-        return watched(lambda: _fit_stack(members, setup, reporters))
-    except OutOfMemory:
+        return _fit_stack(members, setup, hear)
+    except RuntimeError:
         _forget(members, setup)
         raise
 
 
-def _fit_stack(members: Sequence[Member], setup: TrainingSetup, reporters: Sequence[Reporter]) -> Sequence[Predictions]:
+def _fit_stack(members: Sequence[Member], setup: TrainingSetup, hear: Hear) -> Sequence[Predictions]:
     """Train some judges as one program, ask and store them."""
     from judge.training.ensemble import Ensemble
 
     path = _under_way(members, setup)
 
     def tell(done: int, losses: Sequence[float]) -> None:
-        for member, reporter, loss in zip(members, reporters, losses, strict=True):
-            reporter.reach(done * setup.units(member) // stack.recipe.epochs)
-            reporter.event("epoch", epoch=done, loss=loss, validation=None)
+        for member, loss in zip(members, losses, strict=True):
+            if not member.is_refit:
+                hear("epoch", {**facts_of(member), "epoch": done, "loss": loss, "validation": None})
 
     with threads(1):
         judges = [cast("NetworkJudge", build_judge(member, setup)) for member in members]
@@ -108,7 +105,7 @@ def _fit_stack(members: Sequence[Member], setup: TrainingSetup, reporters: Seque
             path.touch()  # Even empty it says who were trained together, until all are stored.
     for member, judge, own in zip(members, judges, found, strict=True):
         keep_weights(judge, member, setup, own, training="stacked")
-        store_answers(member, setup, own)
+        store_answers([member], setup, [own])
     _forget(members, setup)
     return found
 
@@ -122,5 +119,5 @@ def _forget(members: Sequence[Member], setup: TrainingSetup) -> None:
 def _under_way(members: Sequence[Member], setup: TrainingSetup) -> Path | None:
     """File of the training of these members as one program, if there is to be one."""
     name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
-    path = setup.file_of(f"stack-{name}")
-    return path and under_way(path)
+    path = answers_file(f"stack-{name}", setup)
+    return path and checkpoint_beside(path)

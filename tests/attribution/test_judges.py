@@ -32,8 +32,7 @@ from judge.masking.images import read_picture
 from judge.measure import Job
 from judge.report.attributed import read_attributed
 from judge.report.page import Contents, make_page
-from judge.training.asking import ask
-from judge.training.saved import Saved, read_saved
+from judge.training.judge_file import Saved, ask, read_saved
 from judge.types import Sample
 from judge.utils.listed import LIST
 

@@ -31,7 +31,7 @@ from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
 from judge.statistics.summary import Settings as SummarySettings
 from judge.statistics.summary import summarise
-from judge.training.trainer import Trainer
+from judge.training.loop import Trainer
 from judge.utils.listed import LIST, write_list
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"]

@@ -18,7 +18,7 @@ from judge.calibration.world import Captioner
 from judge.commands.attribute import SHOWN
 from judge.commands.train import train_judges
 from judge.config import AttributeConfig, TrainConfig, make_config
-from judge.training.saved import read_saved
+from judge.training.judge_file import read_saved
 from judge.utils.listed import LIST
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -17,8 +17,7 @@ from judge.evidence import Preparation
 from judge.judges import Recipe, find_judge
 from judge.text.lexicon import load_lexicon
 from judge.training.launch import make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.utils.listed import LIST
 
 COMMIT = "0123456789" * 4

@@ -23,8 +23,7 @@ from judge.commands.train import train_judges
 from judge.config import TrainConfig, make_config
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.measure import Job
-from judge.training.checkpoint import load_predictions
-from judge.training.saved import read_saved
+from judge.training.judge_file import read_saved
 from judge.utils.listed import LIST
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -63,9 +62,7 @@ class Trained:
         return self.kept / f"{job.member.key}.weights.safetensors"
 
     def answers(self, job: Job) -> np.ndarray:
-        found = load_predictions(self.kept / f"{job.member.key}.safetensors")
-        assert found is not None
-        return found[0]
+        return read_tensors(self.kept / f"{job.member.key}.safetensors")[0][job.member.key]
 
     def captions(self, job: Job, folder: Path) -> Path:
         """What people or the captioner wrote of the images that a judge was scored on."""
@@ -179,9 +176,8 @@ def test_half_precision_without_a_gpu(trained: Trained, tmp_path: Path, monkeypa
     ]  # fmt: skip
     captions, weights = trained.captions(job, tmp_path), tmp_path / "kept" / f"{job.member.key}.weights.safetensors"
     found = predicted(trained, weights, captions, tmp_path / "bf16.csv")
-    kept = load_predictions(tmp_path / "kept" / f"{job.member.key}.safetensors")
-    assert kept is not None
-    assert found.tolist() == kept[0].tolist()
+    kept = read_tensors(tmp_path / "kept" / f"{job.member.key}.safetensors")[0]
+    assert found.tolist() == kept[job.member.key].tolist()
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     half = tmp_path / "fp16.safetensors"
     with safe_open(weights, framework="np") as file:

@@ -24,9 +24,9 @@ from judge.measure.refits import chosen_settings, jobs_of
 from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.fitting import explain
-from judge.training.members import train_members
-from judge.training.setup import TrainingSetup
+from judge.training.fit_members import explain
+from judge.training.options import TrainingSetup
+from judge.training.run_members import train_members
 from judge.types import Captions, Labels, Predictions, Sample
 
 SIDES = ("human", "generated")

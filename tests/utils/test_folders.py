@@ -21,10 +21,10 @@ from helpers import judge, refusal
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.errors import JudgeError
-from judge.training.checkpoint import save_tensors
 from judge.utils.folders import OutputFolder, ResumableFolder
 from judge.utils.listed import LIST, forget_folder, write_again, write_list
 from judge.utils.locks import is_left, scratch
+from judge.utils.tensors import write_tensors
 
 FAST = [
     *("--metrics", "lic", "--judge", "linear", "--resamples", "100"),
@@ -315,7 +315,7 @@ def test_what_a_library_was_writing_when_it_was_killed_goes(tmp_path: Path, mine
     done = subprocess.run([sys.executable, "-c", code, folder / "judge.safetensors"], check=False)
     assert done.returncode == -signal.SIGKILL
     assert len(list(folder.rglob(".tmp*"))) == 1
-    save_tensors(folder / "other.safetensors", {"values": np.zeros(3)}, {})
+    write_tensors(folder / "other.safetensors", {"values": np.zeros(3)}, {})
     left = {path for path in folder.rglob("*") if path != (folder / mine).parent}
     assert left == {folder / mine, folder / "other.safetensors"}
 
