@@ -22,7 +22,7 @@ from judge.config import RunConfig, make_config
 from judge.judges import find_judge
 from judge.metrics import find_metric, spell_out
 from judge.text.lexicon import load_lexicon
-from judge.utils.limits import LIMITS
+from judge.utils.reading import LIMITS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

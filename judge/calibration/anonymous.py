@@ -23,7 +23,7 @@ from judge.calibration.scenes import write_pictures
 from judge.calibration.world import CLASSES, HALF, TASKS, Parameters, Scene, check_within, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Progress
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 _RECIPE = "anonymous.yaml"
 _WORDS = 3  # Entries that a simulated captioner knows of each list of the grammar.

@@ -34,7 +34,6 @@ from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.types import Captions
 from judge.utils.files import writing
-from judge.utils.kept import note_digest
 
 PIXELS = 160
 """Of a picture's side."""
@@ -106,7 +105,6 @@ def write_scenes(world: World, folder: Path) -> None:
     with writing(folder):
         # One thread: trials keep the other cores busy.
         write_pictures(world.scenes, beside, seed=world.seed, size=PIXELS, workers=1)
-        note_digest(beside, folder.parent.name)
         with suppress(OSError):  # Another process was faster.
             beside.rename(folder)
         shutil.rmtree(beside, ignore_errors=True)

@@ -22,7 +22,7 @@ from judge.text.lexicon import Lexicons
 from judge.text.products import AND
 from judge.text.vectors import Vectors, load_vectors
 from judge.types import Captions, Labels, Progress, Words
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
     "alignment.json",

@@ -47,7 +47,7 @@ from judge.text.masking import mask
 from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 SUMMARY, SETTINGS, SHEET, PAGE, KEY, SCORES = (
     "anonymous.json",

@@ -27,8 +27,7 @@ from judge.metrics import find_metric
 from judge.report.anonymous import Anonymous
 from judge.report.directory import RunDirectory
 from judge.types import Progress
-from judge.utils.folders import OutputFolder
-from judge.utils.listed import read_list
+from judge.utils.outputs import OutputFolder, read_manifest
 
 PIXELS = 160
 # The heading of what is expected of these judges at this size.
@@ -77,7 +76,6 @@ def run_demo(
     Raises:
         JudgeError: ``out`` holds anything else, or cannot be written.
     """
-    OutputFolder(out / "world", what="world").tidy()
     again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
     RunDirectory(out / "results" if again else out, overwrite=again).check()
     require("images", "cv2", "PIL", "pycocotools")
@@ -110,8 +108,7 @@ def run_anonymous_demo(
         JudgeError: ``out`` holds anything else, or cannot be written.
     """
     require("images", "cv2", "PIL", "pycocotools")
-    OutputFolder(out / "world", what="anonymous world").tidy()
-    again = read_list(out / "world", "anonymous world") is not None
+    again = read_manifest(out / "world", "anonymous world") is not None
     place, what = (out / "results", "anonymous benchmark") if again else (out, "anonymous demo")
     OutputFolder(place, what=what, overwrite=again).check()
     files = write_anonymous_world(out / "world", images=images, seed=seed, overwrite=again, progress=progress)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from judge.commands.pictures import Correlated, picture_names, prepare_masking, refuse_unmasked
@@ -22,15 +21,10 @@ from judge.masking.instances import PERSON
 from judge.masking.measured import Look, measure_masks
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import ToldInLog, telling
-from judge.utils.listed import LIST, within
+from judge.utils.outputs import MANIFEST, ResumableFolder, names_in
 
 SETTINGS = "mask.yaml"
 _STORE = ".finished"  # Hidden: no picture's folder is called so.
-_PARTS = (
-    "|".join(map(re.escape, (TABLE_NAME, SHEET_NAME, SETTINGS))) + r"|\.finished/(batches\.jsonl|[0-9a-f]{32}\.npz)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,6 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         config.out,
         what="folder of masked pictures",
         command=config.command,
-        parts=_PARTS,
         overwrite=config.overwrite,
         store=_STORE,
     )
@@ -82,9 +75,9 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
-    with out.working(), out.writing(), telling(ToldInLog(out.log)):
+    with out.working(), out.writing():
         finished = Finished(out.store, out.partial, _key(config, hiding, detector))
-        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, LIST, _STORE}
+        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         job = MaskFolder(
             config.images,
             out.partial,
@@ -94,7 +87,6 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             config.max_pixels,
             reserved,
             finished,
-            out.announce,
             beside,
         )
         masked = job.run(names, workers=config.workers, progress=progress)
@@ -104,7 +96,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         doubts = doubts_of(detector, looks)
         refuse_unmasked(config, masks, doubts)
         if masked.rows:
-            _remove_others(out, {row.masked for row in masked.rows})
+            _remove_others(out.partial, {row.masked for row in masked.rows} | reserved)
             _write(masked, config, out.partial)
             out.log("finished")
             out.publish()
@@ -124,13 +116,13 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     return repr((packages, Look.__slots__, hiding, detector.key, truth, named, config.format, config.max_pixels))
 
 
-def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:
+def _remove_others(folder: Path, wanted: Collection[str]) -> None:
     """Remove pictures that a killed run of other settings, or on other pictures, has left."""
-    others = out.announced() - {*wanted}
-    for name in set(within(out.partial)) & others:
-        (out.partial / name).unlink()
-    folders = {parent for name in others for parent in PurePosixPath(name).parents} - {PurePosixPath()}
-    remove_empty(out.partial / folder for folder in sorted(folders, reverse=True))
+    others = [name for name in names_in(folder) if name not in wanted and not name.startswith(_STORE)]
+    for name in reversed(others):  # Files before their folders.
+        if not name.endswith("/"):
+            (folder / name).unlink()
+    remove_empty(folder / name for name in reversed(others) if name.endswith("/"))
 
 
 def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from judge.config import TrainDetectorConfig, listed
 from judge.errors import require
 from judge.types import Progress
-from judge.utils.output_file import OutputFile
+from judge.utils.outputs import OutputFile
 
 if TYPE_CHECKING:
     from judge.training.detectors import TrainedDetector

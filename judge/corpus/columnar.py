@@ -11,8 +11,7 @@ from typing import Any
 
 from judge.corpus.tables import Row, header_of
 from judge.errors import JudgeError
-from judge.utils.limits import CELL, ROW, TEXT, refuse_large
-from judge.utils.opening import regular
+from judge.utils.reading import CELL, ROW, TEXT, refuse_large, regular
 
 # Decoded at a time: of one long text, as often as a few bytes say. More are not faster.
 _BATCH = 256

@@ -18,8 +18,7 @@ from judge.corpus.columnar import read_arrow, read_parquet
 from judge.corpus.tables import Placed, Row, load_json
 from judge.errors import JudgeError
 from judge.utils.files import is_encodable
-from judge.utils.limits import DESCRIPTION
-from judge.utils.opening import read_text
+from judge.utils.reading import DESCRIPTION, read_text
 
 DICT, STATE = "dataset_dict.json", "state.json"
 _LONGEST = 255  # Of a file's name, in bytes, on every usual file system.

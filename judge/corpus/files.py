@@ -16,8 +16,7 @@ from judge.corpus.pickles import load_pickle
 from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import Row, load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
-from judge.utils.files import named_alike
-from judge.utils.opening import NotRegularError, read_bytes
+from judge.utils.reading import NotRegularError, named_alike, read_bytes
 
 # Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
 # (or, where somebody hides a call, with a class).

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from judge.corpus.ids import canonical_id
 from judge.corpus.tables import Row
 from judge.errors import JudgeError
-from judge.utils.limits import LISTED
+from judge.utils.reading import LISTED
 
 # In lmms-eval's copy of COCO, question_id is the file name; its id is a row number.
 _DOCUMENT_IDS = ("image_id", "img_id", "image_name", "file_name", "filename", "question_id")

@@ -21,7 +21,7 @@ from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.types import Captions, Side
 from judge.utils.files import is_encodable
-from judge.utils.limits import CHARACTERS
+from judge.utils.reading import CHARACTERS
 
 _CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"
 _PICTURE = r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b"
@@ -93,7 +93,7 @@ def read_captions(
     caption is absent.
 
     Args:
-        path: the file, within :func:`judge.utils.limits.file_limit`; or shards, or a folder of a data set.
+        path: the file, within :func:`judge.utils.reading.file_limit`; or shards, or a folder of a data set.
         options: see :class:`ReadOptions`.
         side: whose captions; a generated image in two records is an error unless ``options.several``.
         name: the captioner; by default the file's stem, or "human".

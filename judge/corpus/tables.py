@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from judge.errors import JudgeError
-from judge.utils.limits import CELL, CELLS, LIST, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
+from judge.utils.reading import CELL, CELLS, LIST, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
 
 Row = dict[str, object]
 

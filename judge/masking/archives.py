@@ -22,8 +22,7 @@ from judge.corpus.harness import row_number
 from judge.corpus.ids import canonical_id
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
 from judge.errors import JudgeError
-from judge.utils.limits import PICTURE, refuse_large
-from judge.utils.opening import regular
+from judge.utils.reading import PICTURE, refuse_large, regular
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # Groups of rows of Parquet files that stay in memory; `datasets` writes a hundred pictures to a group.
@@ -138,7 +137,7 @@ class ShardPictures:
             raise JudgeError("no such picture", where=where, mend="check --images")
         number, member = self.members[name]
         shard = self.shards[number]
-        PICTURE.refuse(member.size / 2**30, where, instead="leave it out")
+        PICTURE.refuse(member.size, where, instead="leave it out")
         try:
             if _state(shard) != self.states[number]:
                 raise _changed(shard)

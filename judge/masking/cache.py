@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from judge.errors import FAULTS
 from judge.masking.detectors import Detector
 from judge.masking.detectors.annotations import read_rle
 from judge.masking.instances import Instance, Picture
-from judge.utils.files import write_whole, writing
-from judge.utils.kept import DamagedError, opened, seal, tell_damaged, unseal
+from judge.utils.files import read_json_cache, warn_damaged, write_whole, writing
 
 # Counts up whenever what is made of a network's outputs here, or of a picture's bytes, changes.
 _FORMAT = 2  # 1 had no checksums.
@@ -57,7 +58,7 @@ class Cached:
                 # A full disk costs the next run time, not this one its results.
                 with suppress(OSError):
                     paths[index].parent.mkdir(exist_ok=True)
-                    write_whole(paths[index], seal(_rows(instances), self._name(paths[index])))
+                    write_whole(paths[index], json.dumps(_rows(instances)).encode())
         return [tuple(replace(one, label=self.names.get(one.label, one.label)) for one in of or ()) for of in found]
 
     def _load(self, path: Path) -> tuple[Instance, ...] | None:
@@ -67,17 +68,11 @@ class Cached:
             JudgeError: it cannot be read.
         """
         try:
-            with opened(path) as file:
-                return tuple(map(_instance, unseal(file.read(), self._name(path))))
-        except FileNotFoundError:
+            rows = read_json_cache(path)
+            return None if rows is None else tuple(map(_instance, rows))
+        except FAULTS:
+            warn_damaged(path)
             return None
-        except DamagedError as error:
-            tell_damaged(path, str(error))
-        return None
-
-    def _name(self, path: Path) -> str:
-        """What a file is of: the detector and the picture."""
-        return f"{self.folder.name} {path.stem}"
 
     def _path(self, picture: Picture) -> Path:
         height, width, _ = picture.pixels.shape

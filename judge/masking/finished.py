@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from io import BytesIO
@@ -14,9 +15,7 @@ import numpy as np
 from judge.errors import JudgeError
 from judge.masking.images import read_bytes
 from judge.masking.sheet import Tile
-from judge.utils import opening
-from judge.utils.files import write_whole
-from judge.utils.kept import DAMAGED, DamagedError, digest, opened, read_lines, seal, tell_damaged
+from judge.utils.files import read_cache, read_json_lines, write_whole
 
 _BATCHES = "batches.jsonl"
 
@@ -34,13 +33,15 @@ class Finished:
         self.folder, self.out, self.key = folder, out, key
         self._lock = threading.Lock()
         self._known: dict[str, Mapping[str, Any]] = {}
-        for entry in read_lines(folder / _BATCHES):
+        for entry in read_json_lines(folder / _BATCHES):
             self._known.pop(entry["key"], None)  # Made anew, it is last.
             self._known[entry["key"]] = entry
         # A picture is of the last batch that wrote it: a command of other settings may have worked here since.
-        self._of = {row[1]: key for key, entry in self._known.items() for row, _ in entry["rows"]}
+        self._of = {row[1]: key for key, entry in self._known.items() for row in entry["rows"]}
         if (folder / _BATCHES).exists():  # A kill may have cut the last line.
-            write_whole(folder / _BATCHES, b"".join(seal(entry) + b"\n" for entry in self._known.values()))
+            write_whole(
+                folder / _BATCHES, b"".join(json.dumps(entry).encode() + b"\n" for entry in self._known.values())
+            )
 
     def key_of(self, images: Path, batch: Mapping[str, str], shown: Collection[str]) -> str | None:
         """Of a batch: its pictures by name and content, their places, and which of them the contact sheet may show.
@@ -64,25 +65,12 @@ class Finished:
             JudgeError: it cannot be read.
         """
         entry = self._known.get(key)
-        if entry is None or any(self._of[row[1]] != key for row, _ in entry["rows"]):
+        if entry is None or any(self._of[row[1]] != key for row in entry["rows"]):
             return None
-        checksums = {self.out / row[1]: found for row, found in entry["rows"]}
-        if entry["tiles"]:
-            checksums[self.folder / f"{key}.npz"] = entry["panels"]
-        content = b""
-        for path, found in checksums.items():
-            try:
-                with opened(path) as file:
-                    content = file.read()
-            except FileNotFoundError:
-                return None
-            except DamagedError as error:
-                tell_damaged(path, str(error))
-                return None
-            if digest(content) != found:
-                tell_damaged(path, DAMAGED)
-                return None
-        return [row for row, _ in entry["rows"]], _tiles(content, entry["tiles"])
+        if not all((self.out / row[1]).is_file() for row in entry["rows"]):
+            return None
+        panels = read_cache(self.folder / f"{key}.npz") if entry["tiles"] else b""
+        return None if panels is None else (entry["rows"], _tiles(panels, entry["tiles"]))
 
     def add(self, key: str, rows: Sequence[Sequence[Any]], tiles: Sequence[Tile]) -> None:
         """A batch is done; ``rows``: of ``masks.parquet``, the masked picture's place second.
@@ -94,11 +82,12 @@ class Finished:
         if tiles:
             np.savez(buffer, *(panel for tile in tiles for panel in tile.panels))
             write_whole(self.folder / f"{key}.npz", buffer.getvalue())
-        noted = [(row, digest(opening.read_bytes(self.out / row[1]))) for row in rows]
         about = [(tile.title, tile.telling) for tile in tiles]
-        entry = {"key": key, "rows": noted, "tiles": about, "panels": digest(buffer.getvalue())}
+        entry = {"key": key, "rows": rows, "tiles": about}
         with self._lock, (self.folder / _BATCHES).open("ab") as file:
-            file.write(b"\n" + seal(entry) + b"\n")  # Whatever a full disk may have made of the line before.
+            file.write(
+                b"\n" + json.dumps(entry).encode() + b"\n"
+            )  # Whatever a full disk may have made of the line before.
 
 
 def _tiles(panels: bytes, about: Sequence[Sequence[Any]]) -> list[Tile]:

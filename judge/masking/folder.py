@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
@@ -109,7 +109,6 @@ class MaskFolder:
         max_pixels: more is taken for a decompression bomb.
         reserved: names in ``out`` that no masked picture may have.
         finished: what a killed run has finished, which is taken over, and takes what this one finishes; None for none.
-        announce: is told the names of masked pictures before they are written.
         truth: ground truth beside the detector, to measure it by; None for none.
     """
 
@@ -121,7 +120,6 @@ class MaskFolder:
     max_pixels: int = MAX_PIXELS
     reserved: Collection[str] = ()
     finished: Finished | None = None
-    announce: Callable[[Collection[str]], None] | None = None
     truth: GroundTruth | None = None
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -186,8 +184,6 @@ class MaskFolder:
 
     def _mask(self, targets: Mapping[str, str], shown: set[str]) -> Masked:
         done = Masked()
-        if self.announce:
-            self.announce(targets.values())
         # One batch at a time is looked at: networks take all cores, and memory, by themselves.
         found = detect_pictures(
             self.images,

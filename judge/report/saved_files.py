@@ -17,9 +17,7 @@ from judge.report.breakdown import FOLDER
 from judge.report.directory import EXAMPLES, PICTURES, REPLICATES
 from judge.statistics.summary import ROW
 from judge.utils.cells import read_guarded
-from judge.utils.limits import CELL, refuse_large
-from judge.utils.opening import read_bytes, read_text, regular
-from judge.utils.yaml_files import parse_yaml
+from judge.utils.reading import CELL, parse_yaml, read_bytes, read_text, refuse_large, regular
 
 # Columns of each file, by what is in them.
 _TEXTS = {

@@ -29,8 +29,7 @@ from judge.report.saved_files import Unreadable, read_csv, read_json, read_parqu
 from judge.statistics.breakdown import Breakdown, break_down
 from judge.types import Interval
 from judge.utils.files import LOG, resolved
-from judge.utils.locks import short
-from judge.utils.opening import read_text
+from judge.utils.reading import read_text
 
 MEND = "give the folder of a finished judge evaluate, made by this version"
 # More would take a day; of a JPEG's beginning; bytes of an image of the examples, of which a small one has a tenth.
@@ -181,7 +180,7 @@ def _readable(folder: Path) -> Iterator[None]:
 
 def _unfinished(folder: Path) -> str:
     """Of what is missing, where the run has not come to its end."""
-    partial = folder.parent / f"{short(resolved(folder).name)}.partial"
+    partial = folder.parent / f"{resolved(folder).name}.partial"
     if not folder.exists() and (partial / LOG).is_file():
         return f": the run is not finished; the command that began it goes on from {partial.name}"
     if (folder / LOG).is_file() and not _finished(folder):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Network, Recipe, Sharing
-from judge.training.checkpoint import Checkpoint, History, read_history
+from judge.training.checkpoint import Checkpoint, History, is_sound, read_history
 from judge.training.feeding import Fed, Feed, Piece, cut_up, workers_watched
 from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, sums_of, to_probabilities, weighted_loss
 from judge.training.member import derive_seed
@@ -34,7 +34,6 @@ from judge.training.sharding import is_sharded, shard
 from judge.training.steps import Steps
 from judge.training.telling import Reporter
 from judge.types import FloatArray, Sample, Target
-from judge.utils.kept import is_sound
 
 EVALUATION_BATCH = 256
 # Of judges that leave their micro-batch to the device, where memory is not tried out.

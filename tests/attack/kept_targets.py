@@ -24,8 +24,8 @@ from judge.masking.finished import Finished
 from judge.masking.instances import Picture, from_mask
 from judge.masking.sheet import Tile
 from judge.report.attributed import read_attributed
-from judge.utils.kept import telling
-from judge.utils.listed import read_list, write_list
+from judge.utils.files import telling
+from judge.utils.outputs import write_list
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
 

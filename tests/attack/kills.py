@@ -23,7 +23,7 @@ from attack.writers import FEATURES
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.utils.files import LOG
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
 WHOM = "group", "parent"
@@ -285,7 +285,7 @@ def content_of(path: Path) -> bytes | None:
     if path.name == LOG:
         return b""
     data = path.read_bytes()
-    if path.name == LIST:  # It tells the size of the log.
+    if path.name == MANIFEST:  # It tells the size of the log.
         told = json.loads(data)
         told["files"].pop(LOG, None)
         data = json.dumps(told).encode()

@@ -39,7 +39,7 @@ from judge.masking.instances import PERSON
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import FloatArray
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 GENDER = load_lexicon("gender")
 PICTURES = 300
@@ -153,7 +153,7 @@ def test_captions_name_classes_as_often_as_the_truth_says(name: str) -> None:
 def test_the_folder(tmp_path: Path) -> None:
     files = write_anonymous_world(tmp_path / "world", images=8, seed=2)
     assert sorted(path.name for path in (tmp_path / "world").iterdir()) == [
-        LIST, "anonymous.yaml", "captions", "contact_sheet.png", "images", "instances.json", "truth.json",
+        MANIFEST, "anonymous.yaml", "captions", "contact_sheet.png", "images", "instances.json", "truth.json",
     ]  # fmt: skip
     scenes = anonymous_scenes(8, seed=2)
     truth = json.loads(files.truth.read_text())

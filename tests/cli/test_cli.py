@@ -32,7 +32,7 @@ from judge.metrics import METRICS, spell_out
 from judge.statistics.summary import Settings as SummarySettings
 from judge.statistics.summary import summarise
 from judge.training.trainer import Trainer
-from judge.utils.listed import LIST, write_list
+from judge.utils.outputs import MANIFEST, write_list
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"]
 
@@ -75,7 +75,7 @@ def finished(files: WorldFiles) -> Result:
 
 def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
     out = files.folder.parent / "run"
-    left = [LIST, "examples.parquet", "figures", "log.jsonl", "metrics.json", "replicates.parquet", "report.html"]
+    left = [MANIFEST, "examples.parquet", "figures", "log.jsonl", "metrics.json", "replicates.parquet", "report.html"]
     left += ["run.yaml", "scores.parquet"]
     assert sorted(path.name for path in out.iterdir()) == left
     assert not out.with_name("run.partial").exists()
@@ -390,7 +390,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     assert any(f"alignment (LIC) keeps {kept:.1%} of human tokens" in line for line in found["notes"]["footnotes"])
     world = tmp_path / "demo" / "world"
     names = (
-        f"{LIST} captions captions_human.json contact_sheet.png images instances.json labels.csv truth.json world.yaml"
+        f"{MANIFEST} captions captions_human.json contact_sheet.png images instances.json labels.csv truth.json world.yaml"
     )
     assert sorted(path.name for path in world.iterdir()) == names.split()
     truth = json.loads((world / "truth.json").read_text(encoding="utf-8"))

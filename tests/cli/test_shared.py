@@ -10,7 +10,7 @@ from helpers import judge
 
 from judge.cli import shared
 from judge.errors import JudgeError
-from judge.utils.kept import ToldInLog
+from judge.utils.files import ToldInLog
 
 
 def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
 from judge.text.cleaning import clean
 from judge.utils.hub import quiet
-from judge.utils.locks import Lock
+from judge.utils.outputs import Lock
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = 6

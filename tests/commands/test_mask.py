@@ -26,7 +26,7 @@ from pycocotools.coco import COCO
 from typer.testing import Result
 
 from judge.masking.images import MAX_PIXELS, encode, list_pictures
-from judge.utils.listed import LIST, write_list
+from judge.utils.outputs import MANIFEST, write_list
 
 HEIGHT, WIDTH = 30, 40
 SQUARE = [[5, 6, 15, 6, 15, 26, 5, 26]]  # 10 x 20 pixels
@@ -554,7 +554,7 @@ def test_a_killed_run_goes_on(world: World) -> None:
     assert world.run(out=whole).exit_code == 0
     first, second = tree(world.out), tree(whole)
     assert first.pop("mask.yaml") != second.pop("mask.yaml")  # Their own place is in it.
-    listed = [json.loads(files.pop(LIST))["files"] for files in (first, second)]
+    listed = [json.loads(files.pop(MANIFEST))["files"] for files in (first, second)]
     for own in listed:
         del own["mask.yaml"]
     assert first == second

@@ -22,7 +22,7 @@ from judge.commands.pictures import known_pictures
 from judge.masking import archives
 from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode, holds, list_pictures, read_bytes, read_picture
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 PUBLISHED = Path(__file__).parents[1] / "corpus" / "published"
 PICTURES = {n: small_picture(n) for n in range(5)}
@@ -174,7 +174,7 @@ def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
     for name in ("folder", "shards", "range", "saved", "parquet"):
         out = tmp_path / name
         done_well("mask", "--images", scene[name], "--instances", scene["instances"], "--out", out)
-        found[name] = {path: data for path, data in tree(out).items() if path not in {LIST, "mask.yaml"}}
+        found[name] = {path: data for path, data in tree(out).items() if path not in {MANIFEST, "mask.yaml"}}
     assert len(found["folder"]) == 6 + 3
     assert all(written == found["folder"] for written in found.values())
     again = refusal(

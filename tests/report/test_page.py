@@ -18,7 +18,7 @@ from judge.calibration.world import Captioner
 from judge.report.table import SIGNED, digits_of, write
 from judge.text.cleaning import clean
 from judge.types import Interval
-from judge.utils.locks import Lock
+from judge.utils.outputs import Lock
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -31,8 +31,8 @@ from judge.training.asking import open_self_trained
 from judge.training.checkpoint import Checkpoint, load_predictions, save_predictions
 from judge.training.features import CaptionCache, FeatureCache
 from judge.training.saved import read_saved
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import is_noted, is_sound, note_digest, read_lines, seal, telling
+from judge.utils.files import is_noted, is_sound, note_digest, read_lines, seal, telling
+from judge.utils.outputs import ResumableFolder
 
 MANY = 500
 SIZE = 64

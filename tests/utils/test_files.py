@@ -12,8 +12,7 @@ import pytest
 from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.utils import files
-from judge.utils.folders import ResumableFolder
-from judge.utils.locks import scratch
+from judge.utils.outputs import ResumableFolder, scratch
 
 
 @pytest.mark.parametrize(

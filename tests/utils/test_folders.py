@@ -22,9 +22,16 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.errors import JudgeError
 from judge.training.checkpoint import save_tensors
-from judge.utils.folders import OutputFolder, ResumableFolder
-from judge.utils.listed import LIST, forget_folder, write_again, write_list
-from judge.utils.locks import is_left, scratch
+from judge.utils.outputs import (
+    MANIFEST,
+    OutputFolder,
+    ResumableFolder,
+    forget_folder,
+    is_left,
+    scratch,
+    write_again,
+    write_list,
+)
 
 FAST = [
     *("--metrics", "lic", "--judge", "linear", "--resamples", "100"),
@@ -53,12 +60,12 @@ def make(path: Path, text: str = "first", *, overwrite: bool = False) -> None:
 def tree(folder: Path) -> dict[str, str]:
     """Name -> text of all that lies in a folder, the list and the log apart."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {name: path.read_text() for name, path in found.items() if path.name not in {LIST, "log.jsonl"}}
+    return {name: path.read_text() for name, path in found.items() if path.name not in {MANIFEST, "log.jsonl"}}
 
 
 def test_the_list_names_all_that_was_published(tmp_path: Path) -> None:
     make(tmp_path / "out")
-    listed = json.loads((tmp_path / "out" / LIST).read_text())
+    listed = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert (listed["kind"], list(listed["files"])) == ("run", ["figures/", "figures/one.svg", "log.jsonl"])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -112,7 +119,7 @@ def test_a_folder_of_ones_own_is_no_run(tmp_path: Path, listed: str | None) -> N
     (own / "run.yaml").write_text("metrics: lic\n", encoding="utf-8")
     (own / "thesis.tex").write_text("years of work", encoding="utf-8")
     if listed is not None:
-        (own / LIST).write_text(listed, encoding="utf-8")
+        (own / MANIFEST).write_text(listed, encoding="utf-8")
     with pytest.raises(JudgeError, match=r"holds something that is no run\. Name another folder; one of an older"):
         run_of(own, overwrite=True).check()
     assert (own / "thesis.tex").exists()
@@ -121,7 +128,7 @@ def test_a_folder_of_ones_own_is_no_run(tmp_path: Path, listed: str | None) -> N
 def test_a_list_that_names_what_lies_elsewhere_removes_nothing_there(tmp_path: Path) -> None:
     make(tmp_path / "out")
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
-    path = tmp_path / "out" / LIST
+    path = tmp_path / "out" / MANIFEST
     listed = json.loads(path.read_text())
     listed["files"] |= {"../mine.txt": "4", str(tmp_path / "mine.txt"): "4"}
     path.write_text(json.dumps(listed))
@@ -209,7 +216,7 @@ def test_of_what_was_kept_for_going_on_only_what_is_listed_goes(tmp_path: Path) 
 def test_a_list_of_sizes_tells_not_enough(tmp_path: Path) -> None:
     """As earlier versions wrote it: a file may have been changed since."""
     make(tmp_path / "out")
-    path = tmp_path / "out" / LIST
+    path = tmp_path / "out" / MANIFEST
     listed = json.loads(path.read_text())
     path.write_text(json.dumps({**listed, "files": dict.fromkeys(listed["files"], 5)}))
     with pytest.raises(JudgeError, match=r"one of an older version must be removed by hand"):

@@ -15,9 +15,8 @@ from judge.corpus.shards import find_shards, read_shards
 from judge.errors import JudgeError
 from judge.masking.detectors.weights import read_weights
 from judge.report.saved_run import read_run
-from judge.utils.listed import read_list
-from judge.utils.locks import Lock
-from judge.utils.opening import NotRegularError, open_regular, read_bytes
+from judge.utils.outputs import Lock, read_manifest
+from judge.utils.reading import NotRegularError, open_regular, read_bytes
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "settings": ("x.yaml", read_settings),
@@ -39,7 +38,7 @@ def test_a_pipe_is_refused_at_once(name: str, tmp_path: Path) -> None:
 
 def test_a_list_that_is_a_pipe_is_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".caption-judge")
-    assert read_list(tmp_path) is None
+    assert read_manifest(tmp_path) is None
 
 
 def test_devices_folders_and_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from judge.errors import JudgeError
-from judge.utils.locks import AtWorkError
-from judge.utils.output_file import OutputFile
+from judge.utils.outputs import AtWorkError, OutputFile
 
 
 def test_one_at_a_time_and_nothing_is_left(tmp_path: Path) -> None:

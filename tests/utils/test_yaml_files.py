@@ -11,7 +11,7 @@ from helpers import fault_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.utils.yaml_files import parse_yaml, read_yaml
+from judge.utils.reading import parse_yaml, read_yaml
 
 # Each line stands for nine times what the one before it stands for.
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from judge.calibration.drawing.canvas import Colour, Pen, oval, pick, shade
-from judge.utils.yaml_files import read_yaml
+from judge.utils.reading import read_yaml
 
 Draw = Callable[[Pen, np.random.Generator], None]
 """Paints something around the pen's origin."""

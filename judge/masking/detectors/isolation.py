@@ -15,13 +15,13 @@ import atexit
 import logging
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from judge.errors import require
-from judge.utils.locks import scratch
 
 _SETTINGS = {
     "YOLO_OFFLINE": "1",
@@ -52,10 +52,10 @@ def import_ultralytics() -> Any:
 
 def _import_apart() -> None:
     stack = ExitStack()
-    folder = stack.enter_context(scratch())
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="caption-judge-"))
     atexit.register(stack.close)
     with _undone():
-        os.environ.update(_SETTINGS, YOLO_CONFIG_DIR=str(folder))
+        os.environ.update(_SETTINGS, YOLO_CONFIG_DIR=folder)
         import ultralytics
         import ultralytics.nn.tasks
     settings: Any = ultralytics.settings

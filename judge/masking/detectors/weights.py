@@ -20,8 +20,7 @@ import numpy.typing as npt
 from judge.errors import FAULTS, JudgeError
 from judge.masking.instances import Instance, Picture
 from judge.utils.files import write_whole, writing
-from judge.utils.limits import memory_limit
-from judge.utils.opening import read_bytes
+from judge.utils.reading import memory_limit, read_bytes
 
 if TYPE_CHECKING:
     import torch
