@@ -49,6 +49,11 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
     names = answers.target.classes
     rows = sorted(
         (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(true) if yes))
-        for sample, row, true in zip(samples, answers.probabilities.tolist(), guessed(answers).tolist(), strict=True)
+        for sample, row, true in zip(
+            samples,
+            answers.probabilities.tolist(),
+            guessed(answers.probabilities, answers.target.kind).tolist(),
+            strict=True,
+        )
     )
     return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], rows)
