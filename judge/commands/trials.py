@@ -115,8 +115,6 @@ def measure_trials(
             write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
     missing = {one.key: one for one in work if one.key not in known}
     waiting = Counter(one.store for one in missing.values())
-    if is_main_process():
-        for store in waiting:  # Before any trial reads them.
 
     def tell() -> None:
         if progress:

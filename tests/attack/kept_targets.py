@@ -24,8 +24,7 @@ from judge.masking.finished import Finished
 from judge.masking.instances import Picture, from_mask
 from judge.masking.sheet import Tile
 from judge.report.attributed import read_attributed
-from judge.utils.files import telling
-from judge.utils.outputs import write_list
+from judge.utils.outputs import read_manifest, write_manifest
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
 
@@ -37,8 +36,7 @@ def kept(read: Callable[[Path], object]) -> Callable[[Path], None]:
         copy = folder.with_name(f"{folder.name}-copy")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
-        with telling(lambda file, what: None):
-            read(copy)
+        read(copy)
 
     return found
 
@@ -54,7 +52,7 @@ def store_targets() -> dict[str, Target]:
         "trials": Target(_write_trials, kept(_read_trials)),
         "batches": Target(_write_batches, kept(_read_batches), "batches.jsonl"),
         "judges": Target(_write_judges, kept(_write_judges)),
-        "list": Target(lambda folder: write_list(folder, "run"), read_list, ".caption-judge"),
+        "list": Target(lambda folder: write_manifest(folder, "run"), read_manifest, ".caption-judge"),
         "attributions": Target(lambda folder: write_attributions(folder, {}), read_attributed, "**/*.*"),
     }
 

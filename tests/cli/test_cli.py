@@ -389,9 +389,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     assert kept < aligned["imagecaptioner2"]["tokens_kept"] == 1
     assert any(f"alignment (LIC) keeps {kept:.1%} of human tokens" in line for line in found["notes"]["footnotes"])
     world = tmp_path / "demo" / "world"
-    names = (
-        f"{MANIFEST} captions captions_human.json contact_sheet.png images instances.json labels.csv truth.json world.yaml"
-    )
+    names = f"{MANIFEST} captions captions_human.json contact_sheet.png images instances.json labels.csv truth.json world.yaml"
     assert sorted(path.name for path in world.iterdir()) == names.split()
     truth = json.loads((world / "truth.json").read_text(encoding="utf-8"))
     assert list(truth) == ["none", "some", "much"]

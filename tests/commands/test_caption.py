@@ -427,10 +427,10 @@ def test_a_killed_run_goes_on_and_two_at_once_do_not(folder: Folder) -> None:
     whole = folder.clear()
     killed = subprocess.run([sys.executable, "-c", KILLED, folder.config().to_yaml()], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert folder.left() == [".out.json.judge-lock", ".out.json.partial"]
-    other = Lock.beside(folder.out, "")
+    assert folder.left() == [".judge-out.json.lock", ".out.json.partial"]
+    other = Lock(folder.out, "")
     other.acquire()
-    told = f"judge: --out {folder.out}: another command is at work there (process {os.getpid()} on "
+    told = f"judge: --out {folder.out}: another command is at work there. "
     assert folder.run("--overwrite").stderr.startswith(told)
     other.release()
     assert folder.resumed() == [6, 7]

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from judge.masking import archives
 from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode, holds, list_pictures, read_bytes, read_picture
 from judge.utils.outputs import MANIFEST
+from judge.utils.reading import PICTURE
 
 PUBLISHED = Path(__file__).parents[1] / "corpus" / "published"
 PICTURES = {n: small_picture(n) for n in range(5)}
@@ -124,8 +126,8 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_picture(place["shards"], "000000000009.png")
     with one_line(f"{place['saved']}, data-00001-of-00002.arrow, record 3, field 'image': is not a picture"):
         read_picture(place["saved"], "9.jpg")
-    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 1e-08 GB. Leave it out"):
-        patch.setenv("JUDGE_READ_PICTURE", "1e-8")
+    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 10 bytes. Leave it out"):
+        patch.setattr("judge.masking.archives.PICTURE", replace(PICTURE, most=10))
         read_picture(place["shards"], "000000000000.png")
     other = {"bytes": b"", "path": ""}
     rows: list[dict[str, Any]] = [{"id": 1, "image": {"bytes": b"x", "path": "x"}, "depth": other}]

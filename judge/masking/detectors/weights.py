@@ -102,7 +102,7 @@ def write_detector(path: Path, header: Header, tensors: Mapping[str, torch.Tenso
     data = save(copies, {_MARK: json.dumps(asdict(header), sort_keys=True)})
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, data, new=new)
+        write_whole(path, data)
 
 
 def filled(build: Callable[[], Any], tensors: Mapping[str, torch.Tensor], where: str) -> Any:
