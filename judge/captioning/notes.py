@@ -32,7 +32,7 @@ def check_notes(path: Path) -> None:
     """
     for file in notes_files(path):
         with writing(file):
-            ours = file.is_file() and (not file.stat().st_size or file.open("rb").read(len(_OURS)) == _OURS)
+            ours = file.is_file() and file.read_bytes()[: len(_OURS)] in {b"", _OURS}
         if not ours:
             what, mend = "holds no captions of an unfinished run, where they would be kept", "move it elsewhere"
             raise JudgeError(what, where=str(file), mend=mend)

@@ -1,7 +1,6 @@
 """Checkpoints: the state of a training under way, weights, and predictions of finished members.
 
-Safetensors throughout, written beside and renamed: a file is there whole or not at all, with a checksum (see
-:mod:`judge.utils.kept`). Nothing is unpickled.
+Safetensors throughout, written beside and renamed: a file is there whole or not at all. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -259,6 +258,17 @@ def _write_file(path: Path, tensors: dict[str, Any], meta: Mapping[str, str], sa
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside(path) as file:
             save(tensors, file, dict(meta))
+            _sort_metadata(file)
+
+
+def _sort_metadata(written: Path) -> None:
+    """Sort the metadata of a file of safetensors, which writes them in any order: equal tensors make equal files."""
+    with written.open("rb+") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        file.seek(8)
+        file.write(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode().ljust(size))
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor:

@@ -200,8 +200,8 @@ class FeatureCache(ABC):
             JudgeError: it cannot be read.
         """
         path = index.with_suffix(".npy")
-        keys: list[str] | None = read_json_cache(index)
-        if keys is None:
+        keys = read_json_cache(index)
+        if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
             return "not whole"
         try:
             with open_regular(path) as file:

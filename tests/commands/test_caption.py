@@ -271,9 +271,9 @@ class Folder:
         (
             "config.json",
             {"num_hidden_layers": 2**63},
-            "has over 1,000 layers or pictures. Set the environment",
+            "has over 1,000 layers or images. Set the environment",
         ),
-        ("config.json", {"num_image_with_embedding": 2**63}, "has over 1,000 layers or pictures. Set the environment"),
+        ("config.json", {"num_image_with_embedding": 2**63}, "has over 1,000 layers or images. Set the environment"),
         ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
         ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is at fault, or"),
         ("generation_config.json", {"bos_token_id": 1e999}, "it cannot caption: one of its files is at fault, or"),
