@@ -23,9 +23,8 @@ from judge.captioning.writer import Asked, Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
-from judge.masking.detectors import Failures
-from judge.masking.detectors.weights import choose_device
-from judge.masking.hidden import HiddenPictures
+from judge.masking.detectors import Failures, choose_device
+from judge.masking.masked_images import MaskedImages
 from judge.training.accelerator import make_accelerator, repeat_exactly
 from judge.training.processes import gather, in_main_process, share_out, together
 from judge.types import Progress
@@ -45,7 +44,7 @@ class Captioned:
 
 def caption_pictures(
     model: str,
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     writing: Writing,
     *,
     device: str | None = None,
@@ -101,7 +100,7 @@ def _joined(parts: Sequence[Captioned]) -> Captioned:
 
 
 def _still_true(
-    pictures: HiddenPictures, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
+    pictures: MaskedImages, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
 ) -> Iterator[Captioned]:
     """Of each batch the captions that are known already, of pictures that are what they were."""
     images = {image for image, _ in noted}
@@ -123,7 +122,7 @@ class _Share:
     """Captions batches, keeps them in notes and tells ``progress`` of them and of ``passed`` pictures before them."""
 
     model: str
-    pictures: HiddenPictures
+    pictures: MaskedImages
     writing: Writing
     device: torch.device
     notes: Notes

@@ -36,4 +36,4 @@ def ablate_detectors(config: AblateDetectorsConfig) -> None:
             say(line)
         say("")
     say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
-    tell_failures(found.failures, len(found.failures) + found.rows[0].pictures, "read")
+    tell_failures(found.failures, len(found.failures) + found.rows[0].images, "read")

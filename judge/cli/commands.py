@@ -29,7 +29,6 @@ from judge.cli.predict import predict
 from judge.cli.report import report
 from judge.cli.shared import told_in_one_line
 from judge.cli.train import train
-from judge.cli.train_detector import train_detector
 from judge.errors import JudgeError
 from judge.utils.files import check_names
 from judge.utils.launch import is_main_process, tells_fault
@@ -109,7 +108,7 @@ app = typer.Typer(
 )
 trains = typer.Typer(
     cls=_TrainGroup,
-    help="Train the judges of a run (judge train RUN.yaml; its options: judge train judges --help), or a detector.",
+    help="Train the judges of a run (judge train RUN.yaml; its options: judge train judges --help).",
     no_args_is_help=True,
 )
 ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
@@ -121,7 +120,6 @@ app.command(no_args_is_help=True)(compare)
 app.command(no_args_is_help=True)(report)
 app.add_typer(trains, name="train")
 add_command(trains, "judges", train)
-add_command(trains, "detector", train_detector)
 add_command(app, "predict", predict)
 add_command(app, "attribute", attribute)
 add_command(app, "export", export)

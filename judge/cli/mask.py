@@ -18,7 +18,7 @@ def mask(config: MaskConfig) -> None:
     """
     from judge.commands.mask import mask as run_mask
     from judge.masking.images import SHEET_NAME
-    from judge.masking.measured import tell_masks
+    from judge.masking.measured import describe_masks
 
     with show_progress() as progress:
         found = run_mask(config, progress=progress)
@@ -30,12 +30,12 @@ def mask(config: MaskConfig) -> None:
             f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} pictures with it are "
             f"{correlated.class_})"
         )
-    with_any = sum(row.look.share > 0 for row in rows)
+    with_any = sum(row.statistics.share > 0 for row in rows)
     say(
         f"{len(rows)} pictures masked; {with_any} ({with_any / len(rows):.1%}) hold {' or '.join(found.hidden)}; "
-        f"{sum(row.look.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
+        f"{sum(row.statistics.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
     )
-    measured = [tell_masks(found.masks)] if found.masks["recall"] is not None else []
+    measured = [describe_masks(found.masks)] if found.masks["recall"] is not None else []
     for line in (*measured, *found.doubts):
         say(f"NOTE: {line}")
     if found.left_out:

@@ -1,6 +1,6 @@
-"""Hide people, or things, in a picture: numpy arrays in, numpy arrays out.
+"""Hide people, or things, in an image: numpy arrays in, numpy arrays out.
 
-Whatever the fill, no hidden pixel has any influence on the result: two pictures that differ only where something is
+Whatever the fill, no hidden pixel has any influence on the result: two images that differ only where something is
 hidden come out the same.
 """
 
@@ -19,9 +19,9 @@ from judge.masking.instances import BoolMask, Instance, Pixels, box_mask, union
 Mode = Literal["partial", "segment", "box"]
 Fill = Literal["black", "mean", "blur", "noise"]
 
-# DBAC's and DPAC's "partially masked" names no share.
+# DBAC's and DPAC's "partially masked" gives no share.
 PARTIAL_SHARE = 0.5
-# Of the picture's longer side: enough that a 640-pixel picture keeps no detail finer than some 60 pixels.
+# Of the image's longer side: enough that a 640-pixel image keeps no detail finer than some 60 pixels.
 _BLUR = 0.05
 _GREY = 128
 
@@ -44,7 +44,7 @@ def hidden_region(
     - ``box``: the boxes, and whatever of a mask reaches out of its box.
 
     Args:
-        instances: of the picture.
+        instances: of the image.
         size: its height and width.
         mode: see above.
         share: of ``partial``, in (0, 1).
@@ -54,9 +54,9 @@ def hidden_region(
         JudgeError: an instance of another size; ``share`` or ``dilation`` out of range.
     """
     if dilation < 0:
-        raise JudgeError(f"dilation is {dilation}", mend="take 0 pixels or more")
+        raise JudgeError(f"dilation is {dilation}", mend="use 0 pixels or more")
     if mode == "partial" and not 0 < share < 1:
-        raise JudgeError(f"share is {share}", mend="take a number between 0 and 1, or mode segment")
+        raise JudgeError(f"share is {share}", mend="use a number between 0 and 1, or mode segment")
     region = union([] if mode == "partial" else instances, size)
     for instance in instances:
         if mode == "partial":

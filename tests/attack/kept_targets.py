@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from judge.masking.detectors.weights import _MARK
 from report.test_attributed import write as write_attributions
 
 from attack.targets import Target
@@ -19,9 +20,8 @@ from judge.captioning.notes import Notes
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.masking.cache import Cached
-from judge.masking.detectors.weights import _MARK
-from judge.masking.finished import Finished
-from judge.masking.instances import Picture, from_mask
+from judge.masking.folder import Finished
+from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.sheet import Tile
 from judge.report.attributed import read_attributed
 from judge.utils.kept import telling
@@ -124,7 +124,7 @@ def _detect(folder: Path) -> None:
     detector: Any = SimpleNamespace(
         name="own", key="own", batch=1, categories=("person",), detect=lambda _: [(person,)]
     )
-    Cached(detector, folder).detect([Picture("1", np.zeros((4, 4, 3), np.uint8))])
+    Cached(detector, folder).detect([LoadedImage("1", np.zeros((4, 4, 3), np.uint8))])
 
 
 def _write_notes(folder: Path) -> None:

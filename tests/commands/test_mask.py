@@ -25,7 +25,7 @@ from PIL import Image
 from pycocotools.coco import COCO
 from typer.testing import Result
 
-from judge.masking.images import MAX_PIXELS, encode, list_pictures
+from judge.masking.images import MAX_PIXELS, encode, list_images
 from judge.utils.listed import LIST, write_list
 
 HEIGHT, WIDTH = 30, 40
@@ -115,7 +115,7 @@ def test_masks_a_folder(world: World) -> None:
     sheet = pixels_of(world.out / "contact_sheet.png")
     assert 6 * HEIGHT * WIDTH < (sheet != 255).any(axis=2).sum() < sheet[:, :, 0].size
     # The sheet shows people before they were hidden: whoever reads the masked folder must not see it.
-    assert list_pictures(world.out) == sorted(world.names)
+    assert list_images(world.out) == sorted(world.names)
 
 
 def test_the_table(world: World) -> None:

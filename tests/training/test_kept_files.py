@@ -26,7 +26,7 @@ from judge.calibration.world import Captioner
 from judge.captioning.notes import Notes
 from judge.errors import JudgeError
 from judge.masking.cache import Cached
-from judge.masking.instances import Picture
+from judge.masking.instances import LoadedImage
 from judge.training.asking import open_self_trained
 from judge.training.checkpoint import Checkpoint, load_predictions, save_predictions
 from judge.training.features import CaptionCache, FeatureCache
@@ -279,7 +279,7 @@ def test_a_read_error_is_told_and_removes_nothing(
     features = CaptionCache(Mock(key="reader"), [(key,) for key in keys], tmp_path / "features")
     features._keep([*features.keys.values()][:2], np.ones((2, 1, 3), dtype=np.float32))
     detector = FakeDetector(lambda _: ())
-    picture = Picture("a", np.zeros((4, 4, 3), dtype=np.uint8))
+    picture = LoadedImage("a", np.zeros((4, 4, 3), dtype=np.uint8))
     Cached(detector, tmp_path / "detections").detect([picture])
     noted = tmp_path / "noted"
     (noted / "images").mkdir(parents=True)
