@@ -280,7 +280,7 @@ def test_a_read_error_is_told_and_removes_nothing(
     features._keep([*features.keys.values()][:2], np.ones((2, 1, 3), dtype=np.float32))
     detector = FakeDetector(lambda _: ())
     picture = LoadedImage("a", np.zeros((4, 4, 3), dtype=np.uint8))
-    Cached(detector, tmp_path / "detections").detect([picture])
+    Cached(detector, tmp_path / "detections").detect(picture)
     noted = tmp_path / "noted"
     (noted / "images").mkdir(parents=True)
     (noted / "images" / "1.png").touch()
@@ -299,7 +299,7 @@ def test_a_read_error_is_told_and_removes_nothing(
         for reads in (
             lambda: is_sound(begun),
             features.missing,
-            lambda: Cached(detector, tmp_path / "detections").detect([picture]),
+            lambda: Cached(detector, tmp_path / "detections").detect(picture),
             lambda: load_predictions(begun),
             lambda: is_noted(noted, "key"),
         ):

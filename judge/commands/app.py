@@ -1,34 +1,17 @@
-"""All commands. Libraries that load slowly are imported inside them."""
+"""The command line: all commands. Each is imported when it is used, since its libraries load slowly."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from judge.cli.ablate_detectors import ablate_detectors
-from judge.cli.ablate_masks import ablate_masks
-from judge.cli.align import align
-from judge.cli.anonymous import anonymous
-from judge.cli.attribute import attribute
-from judge.cli.calibrate import calibrate
-from judge.cli.caption import caption
-from judge.cli.compare import compare
-from judge.cli.data import data_check, data_list, data_show
-from judge.cli.demo import demo
-from judge.cli.evaluate import evaluate
-from judge.cli.export import export
-from judge.cli.mask import mask
-from judge.cli.options import add_command
-from judge.cli.predict import predict
-from judge.cli.report import report
-from judge.cli.shared import told_in_one_line
-from judge.cli.train import train
+from judge.commands.console import told_in_one_line
+from judge.commands.options import add_command
 from judge.errors import JudgeError
 from judge.utils.files import check_names
 from judge.utils.launch import is_main_process, tells_fault
@@ -85,19 +68,6 @@ class _Judge(TyperGroup):
         super().format_help(ctx, formatter)
 
 
-class _TrainGroup(TyperGroup):
-    """``judge train run.yaml`` trains a run's judges: what is no command's name is ``judges``' argument."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
-            from difflib import get_close_matches
-
-            if get_close_matches(args[0], self.commands, cutoff=0.8) and not Path(args[0]).exists():
-                return super().parse_args(ctx, args)  # It is no command either, which is then told.
-            args = ["judges", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
     cls=_Judge,
     help="Does a captioning model describe people more stereotypically than people do?",
@@ -106,32 +76,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-trains = typer.Typer(
-    cls=_TrainGroup,
-    help="Train the judges of a run (judge train RUN.yaml; its options: judge train judges --help).",
-    no_args_is_help=True,
-)
 ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
 recipes = typer.Typer(help="Data recipes: list them, show one, check the files in a folder.", no_args_is_help=True)
 
-app.command()(demo)
-add_command(app, "evaluate", evaluate)
-app.command(no_args_is_help=True)(compare)
-app.command(no_args_is_help=True)(report)
-app.add_typer(trains, name="train")
-add_command(trains, "judges", train)
-add_command(app, "predict", predict)
-add_command(app, "attribute", attribute)
-add_command(app, "export", export)
-add_command(app, "caption", caption)
-add_command(app, "calibrate", calibrate)
-add_command(app, "mask", mask)
-add_command(app, "align", align)
-add_command(app, "anonymous", anonymous)
 app.add_typer(ablates, name="ablate")
-add_command(ablates, "detectors", ablate_detectors)
-add_command(ablates, "masks", ablate_masks)
 app.add_typer(recipes, name="data")
-recipes.command("list")(data_list)
-recipes.command("show", no_args_is_help=True)(data_show)
-recipes.command("check", no_args_is_help=True)(data_check)
+add_command(app, "demo", "demo", "Measure a small drawn world whose true amplification is known. Needs no download.")
+add_command(app, "evaluate", "evaluate", "Measure how much captioners amplify the bias of human captions.")
+add_command(app, "compare", "compare", "Compare the captioners of several finished runs.")
+add_command(app, "report", "report", "Report finished runs: a page, Markdown or LaTeX tables, or a model card section.")
+add_command(app, "train", "train", "Train the judges of a run; judge evaluate then scores them.")
+add_command(app, "predict", "predict", "Apply a trained judge to new captions: the probability of each class.")
+add_command(app, "attribute", "attribute", "Explain a trained judge's answers by words and by parts of images.")
+add_command(app, "export", "export", "Make a folder to share of a trained judge: weights, settings, a model card.")
+add_command(app, "caption", "caption", "Caption a folder of images with any checkpoint that transformers loads.")
+add_command(app, "calibrate", "calibrate", "Measure metrics on your own captions, changed by known doses.")
+add_command(app, "mask", "mask", "Hide people or objects in a folder of images.")
+add_command(app, "align", "align", "Align human captions with each captioner's vocabulary.")
+add_command(app, "anonymous", "anonymous", "Count captions that name an attribute which cannot be seen.")
+add_command(ablates, "detectors", "ablate_detectors", "Compare detectors with ground truth.")
+add_command(ablates, "masks", "ablate_masks", "Vary what is hidden in the images, and measure each time.")
+add_command(recipes, "list", "data:data_list", "List the recipes: data sets, who may get them, and their attributes.")
+add_command(recipes, "show", "data:data_show", "Show a recipe: files, licence, access, labels and commands.")
+add_command(recipes, "check", "data:data_check", "Check the files in a folder against a recipe.")
