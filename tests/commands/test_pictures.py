@@ -84,7 +84,7 @@ def test_images_without_a_picture_are_counted(images: list[str], message: str, t
 def test_a_folder_that_is_none_or_empty(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match="nowhere: is no folder"):
         named(tmp_path / "nowhere", None, ["1"])
-    with pytest.raises(JudgeError, match="no picture"):
+    with pytest.raises(JudgeError, match="no image"):
         named(tmp_path, None, ["1"])
 
 

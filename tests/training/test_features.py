@@ -218,7 +218,7 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
         cache_of(pictures, tmp_path / "file", Loud())
     picture = (folder / "16.png").read_bytes()
     (folder / "16.png").write_bytes(b"no picture")
-    with pytest.raises(JudgeError, match=r"16\.png.*is not a picture"):
+    with pytest.raises(JudgeError, match=r"16\.png.*is not an image"):
         filled(seen(folder), tmp_path / "kept")
     # The batch before it is kept, and nothing half done.
     (folder / "16.png").write_bytes(picture)
