@@ -17,11 +17,11 @@ from judge.commands.unread import tell_unread
 from judge.config import AblateDetectorsConfig
 from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import SHEET, Hiding
+from judge.masking.folder import SHEET
 from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import Instance
 from judge.masking.measured import Counts, DetectorRow, Overlap, average_precision, count, pool
-from judge.masking.people import hide
+from judge.masking.people import Hiding, hide
 from judge.masking.sheet import Tile, contact_sheet, tile
 from judge.measure import Result
 from judge.report.ablations import variant_notes

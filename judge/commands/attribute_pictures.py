@@ -16,10 +16,10 @@ from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import RunPictures, known_pictures, open_detector
 from judge.config import AttributeConfig, PictureMethod, RunConfig, make_config
 from judge.errors import JudgeError, require
-from judge.masking.folder import Hiding
 from judge.masking.images import encode
 from judge.masking.instances import PERSON, BoolMask
 from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.people import Hiding
 from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Progress, Sample

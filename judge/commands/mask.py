@@ -15,11 +15,12 @@ from judge.config import MaskConfig, listed
 from judge.errors import JudgeError
 from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Finished, Hiding, Masked, MaskFolder
+from judge.masking.folder import Finished, Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.masking.instances import PERSON
 from judge.masking.masked_images import doubts_of
 from judge.masking.measured import MaskStatistics, measure_masks
+from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
 from judge.utils.folders import ResumableFolder

@@ -22,12 +22,11 @@ from judge.masking.cache import Cached
 from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
 from judge.masking.images import has_image, list_images
 from judge.masking.instances import PERSON
 from judge.masking.masked_images import MaskedImages, find_hidden, hides_people, make_thumbnails
 from judge.masking.measured import hide_nobody
-from judge.masking.people import Mode
+from judge.masking.people import Hiding, Mode
 from judge.types import Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.

@@ -16,9 +16,9 @@ from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import ImageFormat, checksum_of, encode, path_inside, read_bytes
-from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, LoadedImage, Pixels, select
+from judge.masking.instances import Pixels
 from judge.masking.measured import MaskStatistics
-from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
+from judge.masking.people import Hiding
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
 from judge.types import Progress
 from judge.utils.parallel import in_order
@@ -30,39 +30,6 @@ _CANDIDATES = 4 * SHEET
 _AHEAD = 8
 # Most bytes of a file's name on every usual file system.
 _LONGEST = 255
-
-
-@dataclass(frozen=True, slots=True)
-class Hiding:
-    """What is hidden in an image, and how; the arguments of ``select``, ``hidden_region`` and ``hide``."""
-
-    labels: tuple[str, ...] = (PERSON,)
-    threshold: float = 0.5
-    foreground: Foreground = "all"
-    mode: Mode = "segment"
-    share: float = PARTIAL_SHARE
-    dilation: int = 0
-    fill: Fill = "black"
-    seed: int = 0
-
-    def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of ``instances`` that are hidden."""
-        return select(instances, labels=self.labels, threshold=self.threshold, foreground=self.foreground)
-
-    def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
-        """The pixels that are hidden, [H, W]."""
-        return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
-
-    def known(self, truth: GroundTruth | None, image: LoadedImage) -> tuple[Instance, ...] | None:
-        """The instances of ground truth that should be hidden; None if they are not known."""
-        found = truth.known(image) if truth else None
-        return None if found is None else self.chosen(found)
-
-    def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
-        """The masked image, and the region hidden in it; noise differs from image to image."""
-        region = self.region(self.chosen(instances), image.size)
-        pixels = hide(image.pixels, region, fill=self.fill, seed=[self.seed, *image.name.encode()])
-        return pixels, region
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +201,8 @@ class MaskFolder:
                 path = self.out / target
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(encode(pixels, self.kind))
-                known = self.hiding.known(self.truth, image)
-                measured = MaskStatistics.of(self.hiding.chosen(instances), region, known, turned=image.turned)
+                known = self.truth.known(image) if self.truth else None
+                measured = MaskStatistics.of(self.hiding, instances, region, known, turned=image.turned)
                 row = Row(name, target, measured)
                 if self.finished:
                     self.finished.add(self.images, row)

@@ -15,10 +15,10 @@ from judge.masking import MAX_PIXELS
 from judge.masking.cache import Cached
 from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
 from judge.masking.images import checksum_of, read_bytes, read_image
 from judge.masking.instances import PERSON, Box, Instance, Pixels, visible_boxes
 from judge.masking.measured import MaskStatistics, measure_masks
+from judge.masking.people import Hiding
 from judge.types import Doubt, Progress
 
 THUMBNAIL = 320
@@ -132,8 +132,8 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         found[image.name] = hiding.chosen(instances) if hiding else ()
         region = how.region(found[image.name], image.size)
         if hiding:
-            known = hiding.known(truth, image)
-            statistics.append(MaskStatistics.of(found[image.name], region, known, turned=image.turned))
+            known = truth.known(image) if truth else None
+            statistics.append(MaskStatistics.of(hiding, instances, region, known, turned=image.turned))
         if regions:
             boxes[image.name] = visible_boxes(instances, region, threshold=how.threshold)
     kept = {image: name for image, name in names.items() if name in found}

@@ -6,15 +6,13 @@ import contextlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from judge.masking.instances import PERSON, BoolMask, Instance, union
+from judge.masking.people import Hiding
 from judge.types import FloatArray, Interval
-
-if TYPE_CHECKING:
-    from judge.masking.folder import Hiding
 
 LEAST = 0.05
 """Masks that hide somebody in a smaller share of the images, or find a smaller share of the pixels of people, are
@@ -41,15 +39,21 @@ class MaskStatistics:
 
     @classmethod
     def of(
-        cls, chosen: Sequence[Instance], region: BoolMask, truth: Sequence[Instance] | None, *, turned: bool
+        cls,
+        hiding: Hiding,
+        instances: Sequence[Instance],
+        region: BoolMask,
+        truth: Sequence[Instance] | None,
+        *,
+        turned: bool,
     ) -> MaskStatistics:
-        """Statistics of hiding the instances ``chosen``, the pixels ``region``; ``truth``: what should be hidden."""
-        pixels = None
+        """Statistics of hiding the pixels ``region``, those of ``instances``; ``truth``: of ground truth, if known."""
+        pixels, chosen = None, hiding.chosen(instances)
         if truth is not None:
-            # Of people alone, unless objects alone are hidden: chairs that are found are no people.
-            both = [list(truth), list(chosen)]
+            # Of people alone, unless objects alone are hidden: a chair that is detected is no person.
+            both = [hiding.chosen(truth), chosen]
             if any(instance.label == PERSON for instances in both for instance in instances):
-                both = [[one for one in instances if one.label == PERSON] for instances in both]
+                both = [tuple(one for one in instances if one.label == PERSON) for instances in both]
             right, found = (union(instances, (region.shape[0], region.shape[1])) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, cast
 
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.masking.instances import BoolMask, Instance, Pixels, box_mask, union
+from judge.masking.instances import (
+    PERSON,
+    BoolMask,
+    Foreground,
+    Instance,
+    LoadedImage,
+    Pixels,
+    box_mask,
+    select,
+    union,
+)
 
 Mode = Literal["partial", "segment", "box"]
 Fill = Literal["black", "mean", "blur", "noise"]
@@ -146,3 +157,31 @@ def _blur(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels
 
 
 _FILLS = {"black": _black, "mean": _mean, "blur": _blur, "noise": _noise}
+
+
+@dataclass(frozen=True, slots=True)
+class Hiding:
+    """What is hidden in an image, and how; the arguments of ``select``, ``hidden_region`` and ``hide``."""
+
+    labels: tuple[str, ...] = (PERSON,)
+    threshold: float = 0.5
+    foreground: Foreground = "all"
+    mode: Mode = "segment"
+    share: float = PARTIAL_SHARE
+    dilation: int = 0
+    fill: Fill = "black"
+    seed: int = 0
+
+    def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
+        """Those of ``instances`` that are hidden."""
+        return select(instances, labels=self.labels, threshold=self.threshold, foreground=self.foreground)
+
+    def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
+        """The pixels that are hidden, [H, W]."""
+        return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
+
+    def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
+        """The masked image, and the region hidden in it; noise differs from image to image."""
+        region = self.region(self.chosen(instances), image.size)
+        pixels = hide(image.pixels, region, fill=self.fill, seed=[self.seed, *image.name.encode()])
+        return pixels, region

@@ -26,9 +26,9 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
 from judge.masking.images import read_image
 from judge.masking.masked_images import find_hidden
+from judge.masking.people import Hiding
 from judge.measure import Job
 from judge.report.attributed import read_attributed
 from judge.report.page import Contents, make_page

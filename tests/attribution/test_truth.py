@@ -23,9 +23,9 @@ from judge.calibration.world import Parameters
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, find_judge
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
 from judge.masking.instances import BoolMask
 from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.people import Hiding
 from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.network_judge import NetworkJudge

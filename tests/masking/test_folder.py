@@ -16,9 +16,10 @@ from PIL import Image
 
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import SHEET, Finished, Hiding, Masked, MaskFolder
+from judge.masking.folder import SHEET, Finished, Masked, MaskFolder
 from judge.masking.images import encode
 from judge.masking.instances import Instance, LoadedImage, from_mask
+from judge.masking.people import Hiding
 from judge.masking.sheet import HEIGHT, Tile, before_and_after, contact_sheet
 
 SIZE = (40, 60)

@@ -11,10 +11,10 @@ import pytest
 from detector_samples import FakeDetector
 
 from judge.errors import JudgeError
-from judge.masking.folder import Hiding
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES, BoolMask, Instance, from_mask, visible_boxes
 from judge.masking.masked_images import MaskedImages, find_hidden, hides_people, make_thumbnails
+from judge.masking.people import Hiding
 
 SIZE = (20, 40)
 NAMES = {"1": "one.png", "2": "two.png"}

@@ -18,10 +18,10 @@ from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
 from judge.masking.instances import Instance, from_box, from_mask
 from judge.masking.masked_images import find_hidden
 from judge.masking.measured import average_precision, count, describe_masks, hide_nobody, pool
+from judge.masking.people import Hiding
 from judge.metrics import METRICS
 from judge.statistics.summary import Summary
 from judge.statistics.validity import void_rows

@@ -20,10 +20,10 @@ from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Materials, find_judge
 from judge.judges.backbones import TimmBackbone, make_backbone
-from judge.masking.folder import Hiding
 from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages
+from judge.masking.people import Hiding
 from judge.training import feature_store
 from judge.training.feature_store import FeatureStore
 from judge.training.features import PictureCache
