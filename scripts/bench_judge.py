@@ -48,7 +48,7 @@ from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
 from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell
-from judge.masking.detectors import choose_device
+from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon

@@ -162,7 +162,7 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
         JudgeError: as :func:`~judge.attribution.pictures.explain_guesses`.
     """
     from judge.attribution.pictures import explain_guesses
-    from judge.masking.detectors import choose_device
+    from judge.masking.detectors.weights import choose_device
 
     first: dict[str, tuple[Sample, int]] = {}
     for sample, answer in zip(samples, explained, strict=True):
@@ -198,7 +198,7 @@ def explain_captioner(
         raise JudgeError("a captioner sees pictures, and there are none", where="--images", mend="give their folder")
     assert config.model is not None
     from judge.attribution.captioner import explain_captions
-    from judge.masking.detectors import choose_device
+    from judge.masking.detectors.weights import choose_device
 
     given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
     truth = RunPictures(make_config({**given, "human": "-"}, RunConfig, where="--images")).truth

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Resizer
-from judge.masking.detectors import choose_device
+from judge.masking.detectors.weights import choose_device
 from judge.training.feature_store import FeatureStore
 from judge.training.features import CaptionCache, FeatureCache, PictureCache, PixelCache
 from judge.training.launch import gather, make_accelerator, make_deterministic, raise_together

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS
 from judge.masking.images import read_image
 from judge.masking.instances import Instance, LoadedImage
 from judge.types import Progress
-from judge.utils.limits import memory_limit
-from judge.utils.opening import read_bytes
-
-if TYPE_CHECKING:
-    import torch
-
-MIN_SCORE = 0.05
-"""Detections with a lower score are dropped, whatever the detector."""
 
 Failures = list[tuple[str, JudgeError]]
 """Images that were left out, by name, and why."""
@@ -146,46 +136,3 @@ def make_detector(
     from judge.masking.detectors.maskrcnn import load_maskrcnn
 
     return load_maskrcnn(weights, device=device, mask_threshold=mask_threshold)
-
-
-def read_weights(path: Path) -> bytes:
-    """The bytes of a weights file.
-
-    Raises:
-        JudgeError: missing, a folder, not readable.
-    """
-    try:
-        return read_bytes(path, memory_limit())
-    except FileNotFoundError:
-        raise JudgeError("no such file of weights", where=str(path), mend="check the path") from None
-    except OSError as error:
-        mend = "give a file that you may read"
-        raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend=mend) from error
-
-
-def choose_device(name: str | None) -> torch.device:
-    """The device to run on; None: the first CUDA device if there is one, else the CPU.
-
-    Raises:
-        JudgeError: no such device here.
-    """
-    import torch
-
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        mend = "use cpu, cuda or cuda:N, of a device that this machine has"
-        raise JudgeError("cannot be used here", where=f"--device {name}", mend=mend) from error
-    return device
-
-
-def fingerprint(*parts: object) -> str:
-    """A hash of what results depend on: weights' bytes, options, versions; 64 hexadecimal digits."""
-    whole = hashlib.sha256()
-    for part in parts:
-        data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True, default=str).encode()
-        whole.update(hashlib.sha256(data).digest())
-    return whole.hexdigest()
