@@ -23,7 +23,8 @@ from judge.captioning.writer import Asked, Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
-from judge.masking.detectors import Failures, choose_device
+from judge.masking.detectors import Failures
+from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.training.launch import (
     gather,
