@@ -301,7 +301,7 @@ class LabelSettings(Settings):
     @property
     def attribute_name(self) -> str:
         """The attribute's name; of several, that of their product."""
-        from judge.text.products import AND
+        from judge.text.combined import AND
 
         return AND.join(self.attributes)
 

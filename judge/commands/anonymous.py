@@ -17,6 +17,7 @@ from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import known_pictures
 from judge.config import AnonymousConfig
 from judge.corpus import check_owners, refuse_unread
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.rating_sheet import (
     ITEM,
     RATER,
@@ -28,7 +29,6 @@ from judge.corpus.rating_sheet import (
     sheet_csv,
 )
 from judge.corpus.ratings import Ratings, read_ratings
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import Anonymous, PeopleRow, Rated, anonymous_json, human_scores_csv

@@ -307,7 +307,9 @@ def _classes(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[str]]
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         labels = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}
-        return {name: names for name, names in labels.items() if isinstance(names, list) and set(map(type, names)) <= {str}}
+        return {
+            name: names for name, names in labels.items() if isinstance(names, list) and set(map(type, names)) <= {str}
+        }
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 

@@ -247,7 +247,10 @@ def _sample(row: Row) -> Row:
     names = [name for name in _DOCUMENT_IDS if isinstance(held, dict) and name in held]
     image = held[names[0]] if isinstance(held, dict) and names else row_number("doc_id", row.get("doc_id"))
     flat: Row = {"image_id": metric.get("image_id", image)}
-    for name, own, others in (("filtered_resps", "pred", ("filtered_resps", "resps")), ("target", "answer", ("target",))):
+    for name, own, others in (
+        ("filtered_resps", "pred", ("filtered_resps", "resps")),
+        ("target", "answer", ("target",)),
+    ):
         found = [metric[own]] if own in metric else [row[other] for other in others if other in row]
         if found:
             flat[name] = _unwrap(found[0])

@@ -14,12 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from judge.corpus.columnar import BYTES, faults, is_picture
 from judge.corpus.columns import ROW_NUMBERS, detect, id_column, wanted_columns
-from judge.corpus.datasets import Part, find_parts, read_rows
-from judge.corpus.entries import place_of
-from judge.corpus.harness import row_number
-from judge.corpus.ids import canonical_id
+from judge.corpus.datasets import BYTES, Part, faults, find_parts, is_image, read_rows
+from judge.corpus.layouts import row_number
+from judge.corpus.records import canonical_id, place_of
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
 from judge.errors import JudgeError
 from judge.utils.limits import PICTURE, refuse_large
@@ -191,7 +189,7 @@ class DatasetPictures:
         """Number of the file, number of the row in it, name and image id, of every row."""
         wanted, source = wanted_columns(), str(self.path)
         for number, part in enumerate(self.parts):
-            rows = [row for found in read_rows(part, source=source, wanted=wanted) for row in found]
+            rows = list(read_rows(part, source=source, wanted=wanted))
             column = id_column(rows, source=source, option="a column image_id") if rows else ""
             for place, row in enumerate(rows):
                 name = row.get(column)
@@ -304,7 +302,7 @@ def _picture_columns(parts: Sequence[Part], path: Path) -> list[str]:
         else:
             with pa.memory_map(str(regular(first.path))) as file, pa.ipc.open_stream(file) as reader:
                 schema = reader.schema
-        return [field.name for field in schema if is_picture(field.type)]
+        return [field.name for field in schema if is_image(field.type)]
 
 
 def _choose(columns: Sequence[str], path: Path) -> str:

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from judge.corpus import name_captioners
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.files import read_document
-from judge.corpus.ids import canonical_id
 from judge.corpus.labels import read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.records import canonical_id
 from judge.corpus.shards import headers_once, read_members
+from judge.corpus.tasks import read_tasks
 from judge.text.lexicon import load_lexicon
 
 GENDER = load_lexicon("gender")

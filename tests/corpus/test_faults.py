@@ -13,8 +13,8 @@ from helpers import Write, fault, fault_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.types import Side
 

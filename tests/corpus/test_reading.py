@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judge.corpus import Corpus
-from judge.corpus.reading import REFUSALS, ReadOptions, read_captions
+from judge.corpus.captions import REFUSALS, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.types import Side
@@ -209,7 +209,7 @@ def test_other_shared_captions(shared: Path) -> None:
 
 
 def test_imports_stay_light() -> None:
-    code = "import sys, judge.corpus.coco, judge.corpus.reading, judge.corpus.labels; print(*sys.modules)"
+    code = "import sys, judge.corpus.coco, judge.corpus.captions, judge.corpus.labels; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "pandas", "pyarrow", "openpyxl"} & set(loaded)
     assert len(REFUSALS) > 5
