@@ -304,10 +304,6 @@ def open_checkpoints(folder: Path) -> set[str]:
 
 def read_corpus(config: RunConfig) -> Corpus:
     """Read the files that ``config`` names."""
-    return _read_corpus(config)
-
-
-def _read_corpus(config: RunConfig) -> Corpus:
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)

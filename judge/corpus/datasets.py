@@ -306,10 +306,8 @@ def _classes(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[str]]
     """Column -> class names, as `datasets` describes its ClassLabel; any other description says nothing."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-        labels = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}
-        return {
-            name: names for name, names in labels.items() if isinstance(names, list) and set(map(type, names)) <= {str}
-        }
+        names = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}
+        return {name: of for name, of in names.items() if isinstance(of, list) and set(map(type, of)) <= {str}}
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 

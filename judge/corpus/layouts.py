@@ -243,16 +243,13 @@ def _sample(row: Row) -> Row:
     """A sample as a row of image_id, filtered_resps and target; absent ones stay absent."""
     metrics = [value for value in row.values() if isinstance(value, dict) and {"image_id", "pred"} <= value.keys()]
     metric = metrics[0] if metrics else {}
-    held = row.get("doc")
-    names = [name for name in _DOCUMENT_IDS if isinstance(held, dict) and name in held]
-    image = held[names[0]] if isinstance(held, dict) and names else row_number("doc_id", row.get("doc_id"))
+    document = row.get("doc") if isinstance(row.get("doc"), dict) else {}
+    known = [document[name] for name in _DOCUMENT_IDS if name in document]  # type: ignore[operator, index]
+    image = known[0] if known else row_number("doc_id", row.get("doc_id"))
     flat: Row = {"image_id": metric.get("image_id", image)}
-    for name, own, others in (
-        ("filtered_resps", "pred", ("filtered_resps", "resps")),
-        ("target", "answer", ("target",)),
-    ):
-        found = [metric[own]] if own in metric else [row[other] for other in others if other in row]
-        if found:
+    for name, own, other in (("filtered_resps", "pred", "resps"), ("target", "answer", "target")):
+        held = [(metric, own), (row, name), (row, other)]
+        if found := [holder[key] for holder, key in held if key in holder]:
             flat[name] = _unwrap(found[0])
     return flat
 

@@ -14,8 +14,7 @@ import numpy as np
 from judge.corpus.columns import columns_of
 from judge.corpus.files import read_document
 from judge.corpus.rating_sheet import ITEM, RATER, Item, Question, Sheet, plain
-from judge.corpus.records import records
-from judge.corpus.tables import Row
+from judge.corpus.records import Row, records
 from judge.errors import JudgeError, nearest
 from judge.types import IntArray
 from judge.utils.cells import unguard

@@ -42,7 +42,6 @@ def load_json(text: str, *, source: str) -> object:
             where = f"{source}, line {number}"
             if line.strip():
                 rows.append(_DECODER.decode(line))
-        return rows
     except json.JSONDecodeError as error:
         what = f"not JSON ({error.msg} at line {error.lineno}, column {error.colno})"
         raise JudgeError(what, where=where, mend="mend the file, or export it again") from error
@@ -52,6 +51,7 @@ def load_json(text: str, *, source: str) -> object:
         # Endless lists in lists; numbers of thousands of digits.
         fault = JudgeError(f"not JSON that can be read ({error})", where=where, mend="mend the file")
         raise long_number(error, where) or fault from error
+    return rows
 
 
 class _KeyTwiceError(Exception):

@@ -167,17 +167,15 @@ def _named(indices: object, names: Sequence[str], where: str) -> list[str]:
     return [names[index] for index in indices]
 
 
-def _table(
-    value: object, source: str, columns: tuple[str | None, str | None], separator: str | None
-) -> Iterable[Entry]:
+def _table(value: object, source: str, columns: tuple[str | None, str | None], separator: str | None) -> list[Entry]:
     rows = records(value, source=source, shapes=_SHAPES)
     ids = id_column(rows, columns[0], source=source, option="--object-id-column")
     task = find_column(rows, _COLUMNS, columns[1], what="objects", source=source, option="--object-column")
     if separator is None:
         texts = [cell for row in rows if isinstance(cell := row.get(task), str)]
         separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), None)
-    for entry in row_entries(enumerate(rows, 1), ids, task):
-        yield entry._replace(value=_cell(entry.value, separator, f"{source}, {entry.at}"))
+    entries = row_entries(enumerate(rows, 1), ids, task)
+    return [one._replace(value=_cell(one.value, separator, f"{source}, {one.at}")) for one in entries]
 
 
 def _cell(cell: object, separator: str | None, where: str) -> Sequence[object]:
