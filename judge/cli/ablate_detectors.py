@@ -18,9 +18,8 @@ def ablate_detectors(config: AblateDetectorsConfig) -> None:
     """
     from judge.commands.ablate_detectors import ablate_detectors as run_ablation
     from judge.masking.images import SHEET_NAME
-    from judge.report.ablations import agreement_lines, detector_scores
+    from judge.report.ablations import agreement_lines, detector_scores, detector_table
     from judge.report.render import print_table
-    from judge.report.tables import detector_table
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:

@@ -17,9 +17,8 @@ def attribute(config: AttributeConfig) -> None:
     the attribute. Leaves attribution.json, words.csv, pictures.csv, attribute.yaml and maps/ in --out.
     """
     from judge.commands.attribute import attribute as run_attribute
-    from judge.report.attribution import map_table
+    from judge.report.attribution import map_table, print_shaded
     from judge.report.render import open_console, print_table
-    from judge.report.shading import print_shaded
 
     with show_progress() as progress:
         found = run_attribute(config, progress=progress)

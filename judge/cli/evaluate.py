@@ -19,7 +19,7 @@ def evaluate(config: RunConfig) -> None:
     """
     from judge.commands.evaluate import run
     from judge.report.directory import REPORT
-    from judge.report.result import print_result
+    from judge.report.printing import print_result
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:

@@ -23,7 +23,7 @@ from judge.masking.detectors.weights import _MARK
 from judge.masking.finished import Finished
 from judge.masking.instances import Picture, from_mask
 from judge.masking.sheet import Tile
-from judge.report.attributed import read_attributed
+from judge.report.attribution import read_attribution
 from judge.utils.kept import telling
 from judge.utils.listed import read_list, write_list
 
@@ -55,7 +55,7 @@ def store_targets() -> dict[str, Target]:
         "batches": Target(_write_batches, kept(_read_batches), "batches.jsonl"),
         "judges": Target(_write_judges, kept(_write_judges)),
         "list": Target(lambda folder: write_list(folder, "run"), read_list, ".caption-judge"),
-        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attributed, "**/*.*"),
+        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attribution, "**/*.*"),
     }
 
 
