@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judge.masking.overlap import DetectorRow
+from judge.masking.measured import DetectorRow
 from judge.measure import Result
 from judge.report.notes import summary_lines
 from judge.report.printing import brief_notes
@@ -44,7 +44,7 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table[tuple[Any, ...]]:
     for row in rows:
         found = [value for name in shares for value in (float(getattr(row.overlap, name)), row.intervals[name])]
         precision = row.precision, row.precision_50
-        cells.append((row.detector, *found, *precision, f"{row.people}/{row.of}", row.pictures))
+        cells.append((row.detector, *found, *precision, f"{row.people}/{row.of}", row.images))
     note = "Shares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks."
     return table_of(["detector"], numbers, cells, notes=[note])
 

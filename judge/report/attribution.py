@@ -17,7 +17,7 @@ from rich.text import Text
 
 from judge.attribution.mass import AttributionScore
 from judge.errors import FAULTS, JudgeError, printable
-from judge.masking.images import read_picture
+from judge.masking.images import read_image
 from judge.report.examples import Word, words_of
 from judge.report.table import COUNT, NUMBER, Table, table_of
 from judge.types import Interval
@@ -210,7 +210,7 @@ def _captions(table: pd.DataFrame) -> Iterator[SavedCaption]:
 def _as_jpeg(path: Path) -> bytes:
     from PIL import Image
 
-    small = Image.fromarray(read_picture(path.parent, path.name).pixels)
+    small = Image.fromarray(read_image(path.parent, path.name).pixels)
     small.thumbnail((_SIDE, _SIDE))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=_QUALITY)
