@@ -22,7 +22,7 @@ from judge.corpus.records import canonical_id, records
 from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, nearest
 from judge.masking.archives import SUFFIXES
-from judge.masking.images import list_pictures
+from judge.masking.images import list_images
 from judge.report.recipes import DataCheck, FileCheck, ReadyUse, counts
 from judge.report.table import how_many
 from judge.text.lexicon import Lexicon, load_lexicon, shipped_lexicons
@@ -224,7 +224,7 @@ def _images(path: Path, seen: _Seen) -> list[str]:
         JudgeError: it holds no picture, or not all of them.
     """
     there = set()
-    pictures = list_pictures(path)
+    pictures = list_images(path)
     for name in pictures:
         try:
             there.add(canonical_id(name))

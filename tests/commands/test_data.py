@@ -26,7 +26,7 @@ from judge.config import RunConfig
 from judge.corpus import recipes
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result
-from judge.report.citations import bibliography
+from judge.report.page import bibliography
 
 IMAGES = 96
 FAST = ["--metrics", "lic", "--judge", "linear", "--protocol", "crossfit", "--folds", "2", "--refits", "0"]
