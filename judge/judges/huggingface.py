@@ -23,7 +23,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe
-from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import (
     Captioner,
     Loading,
@@ -177,7 +176,7 @@ class AnswerJudge(nn.Module):
             # Once it has answered its files are not at fault.
             named = place(self.captioner.reference)
             trying = nullcontext() if self.has_answered else computing("it cannot answer", named)
-            with masks_unseen(), trying:
+            with trying:
                 logits = self.model(**shared, **text, **extra).logits
             self.has_answered = True
             rows = torch.arange(len(end), device=logits.device)
