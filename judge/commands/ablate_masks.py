@@ -32,7 +32,7 @@ from judge.metrics.scores import SCORES
 from judge.report.ablations import MaskRow, variant_notes
 from judge.report.directory import line_row
 from judge.report.tables import lines_of
-from judge.training.processes import in_main_process
+from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.folders import ResumableFolder

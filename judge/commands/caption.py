@@ -18,7 +18,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.masking.measured import tell_masks
-from judge.training.processes import in_main_process
+from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import resolved, sweep, writing
 from judge.utils.locks import is_left, short

@@ -37,7 +37,7 @@ from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.products import AND
-from judge.training.processes import in_main_process
+from judge.training.launch import in_main_process
 from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
 from judge.types import Doubt, Progress
