@@ -149,7 +149,8 @@ class CheckpointViews:
         tokens = tensor.reshape(self._inputs, -1, tensor.shape[1]) if tensor.dim() == 2 else tensor
         high, wide = self._layout(tokens.shape[1])
         others = tokens.shape[1] - high * wide
-        grid = self.grid(tokens[:, others:].transpose(1, 2).unflatten(2, (high, wide)))
+        cells = tokens[:, others:].transpose(1, 2)
+        grid = self.grid(cells.reshape(*cells.shape[:2], high, wide))
         passed = torch.cat([tokens[:, :others], grid.flatten(2).transpose(1, 2)], dim=1)
         return passed.reshape(tensor.shape)
 

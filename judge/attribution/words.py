@@ -32,7 +32,7 @@ COLUMNS = [
 _EXACT = 1e-9
 
 
-def exact(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAttribution:  # noqa: ARG001 - instant
+def exact(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAttribution:
     """What each word adds to the log-odds of the explained class (natural logarithm; ``LinearJudge.log_odds``).
 
     ``base`` is the judge's intercept; base and contributions sum to ``total`` within 1e-9. Non-linear parts (log-odds

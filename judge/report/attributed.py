@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from judge.attribution.mass import AttributionScore
+from judge.attribution.people import AttributionScore
 from judge.errors import FAULTS, JudgeError
 from judge.masking.images import read_picture
 from judge.report.attribution import MapRow, map_table

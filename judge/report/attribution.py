@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judge.attribution.mass import AttributionScore
+from judge.attribution.people import AttributionScore
 from judge.report.table import COUNT, NUMBER, Column, Table, names
 
 

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from helpers import GENDER
-
-from judge.attribution.mass import AttributionScore, attribution_score, share_outside
-from judge.attribution.methods import attribute, baselines, gradient_shap
-from judge.attribution.odds import log_odds
 from judge.attribution.sanity import randomised, similarity
-from judge.attribution.views import BackboneViews
+
+from judge.attribution.judge_views import BackboneViews
+from judge.attribution.maps import attribute, baselines, gradient_shap, log_odds
+from judge.attribution.people import AttributionScore, attribution_score, share_outside
 from judge.calibration.grammar import make_world
 from judge.calibration.scenes import write_pictures
 from judge.calibration.world import Parameters
