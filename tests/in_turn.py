@@ -12,7 +12,7 @@ from typing import Any
 
 import fault_in_main  # noqa: F401 - its line about intervals
 
-from judge.cli import app
+from judge.commands.app import app
 from judge.training import launch
 
 leave = launch.end_launch

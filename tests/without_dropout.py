@@ -11,7 +11,7 @@ import sys
 from functools import partialmethod
 from pathlib import Path
 
-from judge.cli import app
+from judge.commands.app import app
 from judge.judges.sat import ShowAttendTell
 from judge.training import launch
 
