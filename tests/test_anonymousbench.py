@@ -16,7 +16,7 @@ from helpers import fault_of
 from typer.testing import CliRunner
 
 from judge.errors import JudgeError
-from judge.masking.images import encode, list_pictures
+from judge.masking.images import encode, list_images
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.utils.hub import quiet
@@ -239,7 +239,7 @@ def made(tmp_path: Path) -> Path:
 
 def fill(rating: Any, folder: Path, path: Path, answers: dict[str, tuple[str, str]]) -> Path:
     """A table as the page saves it, with answers to the pictures whose names end so."""
-    (sheet,) = rating.make_sheets(list_pictures(folder / "images"), folder / "images")
+    (sheet,) = rating.make_sheets(list_images(folder / "images"), folder / "images")
     rows = [[item.name, *answers.get(item.image[5], ("", "")), path.stem] for item in sheet.items]
     path.write_text(rating.csv_text(sheet.columns, rows), encoding="utf-8")
     return path
@@ -272,7 +272,7 @@ def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, rating: Any, made
 def test_sheets_of_many_pictures(rating: Any, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers find their own sheet, whichever file they are in."""
     monkeypatch.setattr("anonymous_sheets.PER_SHEET", 4)
-    folder, names = made / "images", list_pictures(made / "images")
+    folder, names = made / "images", list_images(made / "images")
     sheets = rating.make_sheets(names, folder)
     assert [len(sheet.items) for sheet in sheets] == [4, 2]
     assert {item.image for sheet in sheets for item in sheet.items} == set(names)
@@ -285,7 +285,7 @@ def test_sheets_of_many_pictures(rating: Any, made: Path, tmp_path: Path, monkey
 
 
 def test_faulty_sheets(bench: Any, rating: Any, made: Path, tmp_path: Path) -> None:
-    (sheet,) = rating.make_sheets(list_pictures(made / "images"), made / "images")
+    (sheet,) = rating.make_sheets(list_images(made / "images"), made / "images")
     item = sheet.items[0].name
     header = "item,human,anonymous,rater\n"
     for text, line in (

@@ -23,8 +23,7 @@ from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner
 from judge.judges.hf_prompts import go_on, lay_out, processing, usual_prompt
 from judge.judges.huggingface import AnswerJudge
-from judge.masking.instances import Pixels
-from judge.masking.regions import Box
+from judge.masking.instances import Box, Pixels
 from judge.types import FloatArray, Sample, Target
 from judge.utils.hub import quiet
 

@@ -15,9 +15,8 @@ from judge.attribution.maps import ImageExplanation, MapSettings, View, log_odds
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
 from judge.judges.huggingface import AnswerJudge
-from judge.masking.hidden import HiddenPictures
-from judge.masking.instances import Pixels
-from judge.masking.regions import Box
+from judge.masking.instances import Box, Pixels
+from judge.masking.masked_images import MaskedImages
 from judge.training.feature_store import FeatureStore
 from judge.training.restoring import check_features, restore
 from judge.training.saved import Saved, describe_features
@@ -118,7 +117,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
 def explain_guesses(
     saved: Saved,
     samples: Sequence[Sample],
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     settings: MapSettings,
     *,
     device: torch.device,

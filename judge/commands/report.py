@@ -15,7 +15,7 @@ from judge.commands.console import one_line_errors, say
 from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config, parse_settings
 from judge.errors import JudgeError
-from judge.masking.thumbnails import make_thumbnails
+from judge.masking.masked_images import make_thumbnails
 from judge.report.attributed import Attributed, read_attributed
 from judge.report.captioner_card import captioner_card
 from judge.report.directory import REPORT

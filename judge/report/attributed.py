@@ -16,7 +16,7 @@ import pandas as pd
 
 from judge.attribution.people import AttributionScore
 from judge.errors import FAULTS, JudgeError
-from judge.masking.images import read_picture
+from judge.masking.images import read_image
 from judge.report.attribution import MapRow, map_table
 from judge.report.card_examples import Word, words_of
 from judge.report.table import Table
@@ -137,7 +137,7 @@ def _captions(table: pd.DataFrame) -> Iterator[ShadedCaption]:
 def _as_jpeg(path: Path) -> bytes:
     from PIL import Image
 
-    small = Image.fromarray(read_picture(path.parent, path.name).pixels)
+    small = Image.fromarray(read_image(path.parent, path.name).pixels)
     small.thumbnail((_SIDE, _SIDE))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=_QUALITY)

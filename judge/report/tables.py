@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from judge.masking.overlap import DetectorRow
+from judge.masking.measured import DetectorRow
 from judge.measure import Result
 from judge.report.table import (
     COUNT,
@@ -156,7 +156,7 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table[DetectorRow]:
         Column("AP", lambda row: row.precision, NUMBER),
         Column("AP50", lambda row: row.precision_50, NUMBER),
         Column("detections/people", lambda row: f"{row.people}/{row.of}"),
-        Column("images", lambda row: row.pictures, COUNT),
+        Column("images", lambda row: row.images, COUNT),
     ]
     note = "Shares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks."
     return Table(tuple(columns), tuple(rows), notes=(note,))

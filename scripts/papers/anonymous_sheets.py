@@ -11,7 +11,7 @@ from pathlib import Path
 from judge.corpus.rating_sheet import Sheet, picture_questions, picture_sheet, sheet_csv
 from judge.corpus.ratings import read_ratings
 from judge.errors import JudgeError
-from judge.masking.images import read_picture
+from judge.masking.images import read_image
 from judge.report.rating_page import rating_page
 from judge.utils.files import write_whole, writing
 
@@ -51,7 +51,7 @@ def _small(folder: Path, name: str) -> bytes:
     """A picture as a JPEG for the page."""
     from PIL import Image
 
-    picture = Image.fromarray(read_picture(folder, name).pixels)
+    picture = Image.fromarray(read_image(folder, name).pixels)
     picture.thumbnail((_SIDE, _SIDE))
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=_QUALITY)

@@ -27,7 +27,7 @@ from anonymous_sheets import csv_text, read_votes, write_sheets
 
 from judge.commands.console import one_line_errors, show_progress
 from judge.errors import JudgeError, require
-from judge.masking.images import encode, list_pictures
+from judge.masking.images import encode, list_images
 from judge.masking.instances import Pixels
 from judge.types import Progress
 from judge.utils.files import write_whole, writing
@@ -203,7 +203,7 @@ def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str
     Raises:
         JudgeError: as ``read_votes``; ``out`` is taken; no picture is kept.
     """
-    names = list_pictures(folder / "images")
+    names = list_images(folder / "images")
     votes = read_votes(answers, names, folder / "images")
     kept = {name: of for name, of in votes.items() if 2 * sum(of) > len(of)}
     if not kept:
@@ -286,7 +286,7 @@ def world_command(
 def sheet_command(images: Annotated[Path, typer.Option(help="what the step images made")]) -> None:
     """The two filter questions about each picture: pages that work offline, and tables."""
     with one_line_errors():
-        pages = write_sheets(list_pictures(images / "images"), images / "images", images)
+        pages = write_sheets(list_images(images / "images"), images / "images", images)
         print(f"{len(pages)} rating pages are in {images}: send {pages[0].name} ... to raters, who send a table back")
 
 

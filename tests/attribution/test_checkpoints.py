@@ -16,9 +16,9 @@ from judge.attribution.captioner_views import AnswerViews, WordViews
 from judge.attribution.captioner_words import ExplainedCaptioner, explain_captions, first_word
 from judge.attribution.maps import METHODS, MapSettings, View, attribute, baselines, grad_cam, gradient_shap
 from judge.judges.hf_models import load_captioner
-from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
 from judge.masking.instances import Pixels
+from judge.masking.masked_images import MaskedImages
 from judge.text.lexicon import Lexicon, load_lexicon
 
 __all__ = ["checkpoint"]
@@ -170,7 +170,7 @@ def test_words_are_found_where_they_stand() -> None:
 def test_captions_without_a_word_have_no_map(checkpoint: Checkpoints, tmp_path: Path) -> None:
     for image in range(6):
         (tmp_path / f"{image}.png").write_bytes(encode(np.asarray(Pictures().read(str(image)))))
-    pictures = HiddenPictures(tmp_path, {str(image): f"{image}.png" for image in range(6)})
+    pictures = MaskedImages(tmp_path, {str(image): f"{image}.png" for image in range(6)})
     model, images = str(checkpoint("git")), list(pictures.names)
     settings = MapSettings(("grad-cam",))
     explain = partial(explain_captions, model, images, pictures, settings=settings, device=CPU)

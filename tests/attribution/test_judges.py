@@ -26,9 +26,9 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
-from judge.masking.hidden import find_hidden
-from judge.masking.images import read_picture
+from judge.masking.images import read_image
+from judge.masking.masked_images import find_hidden
+from judge.masking.people import Hiding
 from judge.measure import Job
 from judge.report.attributed import read_attributed
 from judge.report.page import Contents, make_page
@@ -56,7 +56,7 @@ class Trained:
         self.jobs = self.train("segment", [*JUDGES, f"hf:{self.captioner}", "sat-caption-only"])
         self.plain = self.train("none", ["sat"])
         truth = GroundTruth.read(self.instances)
-        names = {truth.image_id(name): name for name in truth.pictures}
+        names = {truth.image_id(name): name for name in truth.images}
         self.pictures = find_hidden(
             self.images, {str(int(i or 0)): n for i, n in names.items()}, detector=truth, hiding=Hiding(), regions=True
         )
@@ -217,9 +217,9 @@ def test_people_are_drawn_on_demand_alone(trained: Trained, tmp_path: Path) -> N
     drawn = {}
     for name in ("hidden", "shown"):
         (path,) = (tmp_path / name / "maps").iterdir()
-        drawn[name] = read_picture(path.parent, path.name).pixels[: 6 * SIZE, : 6 * SIZE : 6][::6]
+        drawn[name] = read_image(path.parent, path.name).pixels[: 6 * SIZE, : 6 * SIZE : 6][::6]
     picture = trained.pictures.names["1"]
-    plain = read_picture(trained.images, picture).pixels
+    plain = read_image(trained.images, picture).pixels
     assert np.array_equal(drawn["shown"], plain)
     assert np.array_equal(drawn["hidden"], trained.pictures.read("1"))
     assert not np.array_equal(drawn["hidden"], plain)

@@ -226,7 +226,7 @@ def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
     from judge.masking.people import hidden_region
 
     truth = GroundTruth.read(world.folder / "instances.json").only((PERSON,))
-    names = {str(truth.image_id(name)): name for name in truth.pictures}
+    names = {str(truth.image_id(name)): name for name in truth.images}
     pictures = pd.read_parquet(run / "pictures.parquet")
     assert set(pictures["image_id"]) == set(pd.read_parquet(run / "examples.parquet")["image_id"])
     for image, data in pictures.itertuples(index=False):
