@@ -345,13 +345,9 @@ def make_plan(config: RunConfig) -> Plan:
 
 
 def with_precision(config: S) -> S:
-    """The settings with the precision that "auto" or the launch stands for: it decides numbers, and is written down."""
-    found: str = config.precision or launch_precision()
-    if found == "auto":
-        from judge.training.precision import find_precision
-
-        found = in_main_process(find_precision)
-    return config.model_copy(update={"precision": found}) if config.precision or found != "no" else config
+    """The settings with the launch's precision, which decides numbers and is saved with the run."""
+    found = config.precision or launch_precision()
+    return config.model_copy(update={"precision": found}) if found != "no" else config
 
 
 def make_setup(config: RunConfig) -> TrainingSetup:
