@@ -187,9 +187,8 @@ def command(config: AblateDetectorsConfig) -> None:
     detectors.json, contact_sheet.png and ablate.yaml in --out. Exit code 1: some images could not be read.
     """
     from judge.masking.images import SHEET_NAME
-    from judge.report.ablations import agreement_lines, detector_scores
+    from judge.report.ablations import agreement_lines, detector_scores, detector_table
     from judge.report.render import print_table
-    from judge.report.tables import detector_table
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:

@@ -17,6 +17,7 @@ from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import known_pictures
 from judge.config import AnonymousConfig
 from judge.corpus import check_owners, refuse_unread
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.rating_sheet import (
     ITEM,
     RATER,
@@ -28,14 +29,13 @@ from judge.corpus.rating_sheet import (
     sheet_csv,
 )
 from judge.corpus.ratings import Ratings, read_ratings
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import Anonymous, PeopleRow, Rated, anonymous_json, human_scores_csv
-from judge.report.caveats import text_notes
 from judge.report.rating_page import rating_page
 from judge.report.saved_run import SavedRun, read_run
 from judge.report.table import Table, how_many
+from judge.report.warnings import text_notes
 from judge.statistics.correlation import correlate
 from judge.statistics.naming import (
     HumanScore,

@@ -178,7 +178,7 @@ def command(
             _anonymous(out, seed=seed, images=images or 300)
             return
         from judge.report.directory import REPORT
-        from judge.report.result import print_result
+        from judge.report.printing import print_result
 
         with show_progress() as progress:
             found = run_demo(out, seed=seed, images=images or 1200, progress=progress)

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from judge.corpus.columns import columns_of
-from judge.corpus.entries import records
 from judge.corpus.files import read_document
 from judge.corpus.rating_sheet import ITEM, RATER, Item, Question, Sheet, plain
-from judge.corpus.tables import Row
+from judge.corpus.records import Row, records
 from judge.errors import JudgeError, nearest
 from judge.types import IntArray
 from judge.utils.cells import unguard

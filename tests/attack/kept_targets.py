@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from detector_samples import FakeDetector, tiny_onnx, tiny_yolo
-from report.test_attributed import write as write_attributions
+from report.test_attribution import write as write_attributions
 
 from attack.targets import Target
 from judge.captioning.notes import Notes
@@ -22,7 +22,7 @@ from judge.masking.cache import Cached
 from judge.masking.folder import Finished, Row
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.measured import MaskStatistics
-from judge.report.attributed import read_attributed
+from judge.report.attribution import read_attribution
 from judge.utils.kept import telling
 from judge.utils.listed import read_list, write_list
 
@@ -54,7 +54,7 @@ def store_targets() -> dict[str, Target]:
         "masked": Target(_write_masked, kept(_read_masked), "log"),
         "judges": Target(_write_judges, kept(_write_judges)),
         "list": Target(lambda folder: write_list(folder, "run"), read_list, ".caption-judge"),
-        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attributed, "**/*.*"),
+        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attribution, "**/*.*"),
     }
 
 

@@ -22,9 +22,9 @@ from _verb_sets import (
 
 from judge import ba_mals, dpa, evaluate
 from judge.calibration.world import CLASSES
+from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import read_captions
+from judge.corpus.tasks import read_tasks
 from judge.metrics.counted.dpa import Dpa
 from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from helpers import fault_of, judge
-from judge.masking.detectors.weights import read_weights
 
 from judge.config import RunConfig, make_config, read_settings
 from judge.corpus.shards import find_shards, read_shards
 from judge.errors import JudgeError
+from judge.masking.detectors.weights import read_weights
 from judge.report.saved_run import read_run
 from judge.utils.listed import read_list
 from judge.utils.locks import Lock
