@@ -70,10 +70,11 @@ def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
         JudgeError: a scene outside the world; a picture too small; a negative seed.
     """
     _check(scene, size)
-    from judge.calibration.drawing.composition import compose
+    from judge.calibration.drawing import draw_scene
 
-    canvas, pixels, labels = compose(scene, size, seed=seed)
-    things = (Thing(label, canvas.mask(number), foreground=number == 1) for number, label in enumerate(labels, start=1))
+    pixels, masks = draw_scene(scene, size, seed=seed)
+    labels = [PERSON, *scene.tasks, *[PERSON] * len(masks)]
+    things = [Thing(label, mask, foreground=place == 0) for place, (label, mask) in enumerate(zip(labels, masks))]
     # A bystander may be hidden altogether.
     return Drawing(pixels, tuple(thing for thing in things if thing.mask.any()))
 
