@@ -6,8 +6,10 @@ The whole of it in three lines::
     corpus = Corpus.read(human="captions_human.json", captions=["nic_plus.json"], labels="gender.csv")
     print(evaluate(corpus, metrics=["lic", "leakage"]).table())
 
-Counted metrics are functions on arrays too: :func:`ba_mals`, :func:`dba`, :func:`multi`, :func:`dpa`, :func:`ratio` and
-:func:`error`. Names load on first use, so that ``import judge`` and ``judge --help`` stay quick.
+Metrics are functions on arrays too. Learned ones read the probabilities of your own judges: :func:`lic`,
+:func:`leakage`, :func:`imagecaptioner2`, :func:`dbac` and :func:`dpac`. Counted ones read labels: :func:`ba_mals`,
+:func:`dba`, :func:`multi`, :func:`dpa`, :func:`ratio` and :func:`error`. Names load on first use, so that
+``import judge`` and ``judge --help`` stay quick.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from judge.metrics.counted.multi import multi as multi
     from judge.metrics.counted.ratio_error import error as error
     from judge.metrics.counted.ratio_error import ratio as ratio
+    from judge.statistics.learned import dbac as dbac
+    from judge.statistics.learned import dpac as dpac
+    from judge.statistics.learned import imagecaptioner2 as imagecaptioner2
+    from judge.statistics.learned import leakage as leakage
+    from judge.statistics.learned import lic as lic
     from judge.text.lexicon import Lexicon as Lexicon
     from judge.text.lexicon import load_lexicon as load_lexicon
 
@@ -46,9 +53,14 @@ _HOMES = {
     "ba_mals": "judge.metrics.counted.ba",
     "contingency": "judge.metrics.counted.contingency",
     "dba": "judge.metrics.counted.dba",
+    "dbac": "judge.statistics.learned",
+    "dpac": "judge.statistics.learned",
     "dpa": "judge.metrics.counted.dpa",
     "error": "judge.metrics.counted.ratio_error",
     "evaluate": "judge.commands.evaluate",
+    "imagecaptioner2": "judge.statistics.learned",
+    "leakage": "judge.statistics.learned",
+    "lic": "judge.statistics.learned",
     "load_lexicon": "judge.text.lexicon",
     "multi": "judge.metrics.counted.multi",
     "ratio": "judge.metrics.counted.ratio_error",

@@ -1,6 +1,38 @@
-"""``python -m judge``."""
+"""The ``judge`` command, and ``python -m judge``.
 
-from judge.cli import main
+Nothing here is slow to import, so that an interrupt is reported in one line from the start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from judge.utils.launch import launched
+from judge.utils.signals import heed_signals, interrupted_by, leave_signals, tell_interrupt
+from judge.utils.streams import guard_streams
+
+
+def main(*command: str) -> None:
+    """Run the command line, or ``command``, the words of one."""
+    guard_streams()
+    heed_signals()
+    if launched():
+        from judge.utils.parallel import end_with
+
+        end_with(os.getppid())
+    try:
+        from judge.commands.app import app
+
+        app(list(command) or None, prog_name="judge" if command else None)
+    except (Exception, KeyboardInterrupt) as error:
+        if not (number := interrupted_by(error)):
+            raise
+        tell_interrupt(number)
+        sys.exit(128 + number)
+    finally:
+        leave_signals()
+
 
 if __name__ == "__main__":
     main()

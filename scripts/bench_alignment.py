@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from judge.cli.shared import one_line_errors
+from judge.commands.console import one_line_errors
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.text.alignment import UNKNOWN, align, is_special

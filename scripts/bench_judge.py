@@ -52,9 +52,9 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.hidden import HiddenPictures
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.accelerator import make_accelerator
 from judge.training.features import PictureCache
 from judge.training.feeding import Feed
+from judge.training.launch import make_accelerator
 from judge.training.losses import Truth, make_optimiser, weighted_loss
 from judge.training.member import Member
 from judge.training.network_judge import NetworkJudge

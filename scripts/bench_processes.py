@@ -32,8 +32,7 @@ from judge.captioning.writer import Writing
 from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.masking.hidden import HiddenPictures
-from judge.training.accelerator import make_accelerator
-from judge.training.processes import end_launch, gather, share_out
+from judge.training.launch import end_launch, gather, make_accelerator, share_out
 
 ROOT = Path(__file__).parents[1]
 SIZE = 160

@@ -18,7 +18,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from judge.cli.shared import one_line_errors
+from judge.commands.console import one_line_errors
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from judge.cli import main
+from judge.__main__ import main
 
 if __name__ == "__main__":
     main("caption", *sys.argv[1:])

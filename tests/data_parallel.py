@@ -24,10 +24,8 @@ from training.test_trainer import KilledError, Normed, Plain
 
 from judge.errors import JudgeError
 from judge.judges import Blueprint, Recipe, Sharing
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import end_launch, gather, in_main_process, is_sharded, make_accelerator, share_out
 from judge.training.network_judge import NetworkJudge
-from judge.training.processes import end_launch, gather, in_main_process, share_out
-from judge.training.sharding import is_sharded
 from judge.training.trainer import Trainer
 from judge.types import Sample
 

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from judge import measure
-from judge.cli import app
+from judge.commands.app import app
 from judge.errors import JudgeError
 
 made = measure.summarise

@@ -19,7 +19,7 @@ from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from judge.calibration.grammar import WorldFiles
-from judge.cli import app
+from judge.commands.app import app
 from judge.corpus import Corpus
 from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError

@@ -12,11 +12,11 @@ from typing import Any
 
 import fault_in_main  # noqa: F401 - its line about intervals
 
-from judge.cli import app
-from judge.training import processes
+from judge.commands.app import app
+from judge.training import launch
 
-leave = processes.end_launch
-processes.end_launch = lambda: None
+leave = launch.end_launch
+launch.end_launch = lambda: None
 
 
 def run(arguments: list[str]) -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     ]
     for number, arguments in enumerate(commands, start=1):
         if number == len(commands):
-            processes.end_launch = leave
+            launch.end_launch = leave
         run(arguments)
 
 

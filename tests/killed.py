@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from judge.cli import app
+from judge.commands.app import app
 from judge.training import trainer
 
 

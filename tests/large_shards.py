@@ -25,9 +25,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from judge.judges import Recipe
 from judge.judges.hf_models import Captioner, pass_again, tune
 from judge.judges.huggingface import AnswerJudge
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import make_accelerator, shard
 from judge.training.losses import make_optimiser
-from judge.training.sharding import shard
 
 WORLD, BATCH, TOKENS = 2, 8, 640
 

@@ -18,10 +18,8 @@ from torch import nn
 
 from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
 from judge.judges.hf_models import load_captioner
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import in_main_process, is_sharded, make_accelerator
 from judge.training.network_judge import NetworkJudge
-from judge.training.processes import in_main_process
-from judge.training.sharding import is_sharded
 from judge.training.trainer import Trainer
 
 TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]

@@ -17,7 +17,7 @@ from helpers import judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.cli import app
+from judge.commands.app import app
 from judge.config import RunConfig, make_config
 from judge.judges import find_judge
 from judge.metrics import find_metric, spell_out

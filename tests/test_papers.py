@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from test_docs import parse
 
-from judge.cli.options import resolve
+from judge.commands.options import resolve
 from judge.config import Settings, make_config
 from judge.errors import JudgeError
 from judge.types import Interval

@@ -86,5 +86,5 @@ def test_a_launch_that_starts_one_process_for_two_is_refused(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     line = refusal("evaluate", *command[-3:])
-    assert "several processes were asked for, and this one is alone" in line
+    assert "several processes were requested, and this one is alone" in line
     assert not list(tmp_path.glob("out*"))

@@ -11,9 +11,9 @@ import sys
 from functools import partialmethod
 from pathlib import Path
 
-from judge.cli import app
+from judge.commands.app import app
 from judge.judges.sat import ShowAttendTell
-from judge.training import processes
+from judge.training import launch
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
 
@@ -21,14 +21,14 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
 def main() -> None:
     """A command that fails ends the process, as it would alone."""
     between = sys.argv.index("then")
-    leave, processes.end_launch = processes.end_launch, lambda: None
+    leave, launch.end_launch = launch.end_launch, lambda: None
     after, sys.argv[:] = sys.argv[between + 1 :], [str(SCRIPT), *sys.argv[1:between]]
     try:
         runpy.run_path(str(SCRIPT), run_name="__main__")
     except SystemExit as ended:
         if ended.code:
             raise
-    processes.end_launch = leave
+    launch.end_launch = leave
     ShowAttendTell.__init__ = partialmethod(ShowAttendTell.__init__, dropout=0.0)
     app(["evaluate", *after])
 

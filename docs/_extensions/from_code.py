@@ -23,7 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 import judge
-from judge.cli import app as cli
+from judge.commands.app import app as cli
 from judge.judges import FILES, Blueprint, find_judge
 from judge.metrics import METRICS
 

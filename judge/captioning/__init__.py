@@ -26,8 +26,14 @@ from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
 from judge.masking.detectors.weights import choose_device
 from judge.masking.hidden import HiddenPictures
-from judge.training.accelerator import make_accelerator, repeat_exactly
-from judge.training.processes import gather, in_main_process, share_out, together
+from judge.training.launch import (
+    gather,
+    in_main_process,
+    make_accelerator,
+    make_deterministic,
+    raise_together,
+    share_out,
+)
 from judge.types import Progress
 from judge.utils.files import fingerprint_of, write_whole, writing
 from judge.utils.hub import quiet
@@ -75,15 +81,15 @@ def caption_pictures(
             not writable.
     """
     accelerator = make_accelerator() if launched() else None
-    repeat_exactly()
-    with together():
+    make_deterministic()
+    with raise_together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
     images, size = list(pictures.names), writing.pictures_at_a_time(place)
     writing = replace(writing, caption_batch=size)
     key = _key(model, images, writing, place)
     if accelerator:
         key = gather(key)[0]  # Times of files are local to a machine: the main process's count.
-    with together():
+    with raise_together():
         kept = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
     noted = kept.entries | in_main_process(lambda: kept.entries)
     batches = [images[start : start + size] for start in range(0, len(images), size)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from judge.commands.ablate_masks import metrics_with_images, open_ablation, run_each, write_ablation
+from judge.commands.console import say, show_progress, tell_failures
 from judge.commands.evaluate import with_precision
 from judge.commands.pictures import choose_hiding, open_detector, picture_names, read_truth
 from judge.commands.unread import tell_unread
@@ -181,3 +182,31 @@ def _entry(row: DetectorRow) -> dict[str, object]:
     finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     counted = {"people_found": row.people, "people": row.of, "pictures": row.pictures}
     return {"detector": row.detector, **finite, **intervals, **counted}
+
+
+def command(config: AblateDetectorsConfig) -> None:
+    """Compare detectors with ground truth: what each finds of people and, with captions, what judges then measure.
+
+    Takes the settings file and the options of judge evaluate; without --human, only detectors are compared. Leaves
+    detectors.json, contact_sheet.png and ablate.yaml in --out. Exit code 1: some images could not be read.
+    """
+    from judge.masking.images import SHEET_NAME
+    from judge.report.ablations import agreement_lines, detector_scores
+    from judge.report.render import print_table
+    from judge.report.tables import detector_table
+    from judge.utils.launch import is_main_process
+
+    with show_progress() as progress:
+        found = ablate_detectors(config, progress=progress)
+    if not is_main_process():
+        return
+    if not found.rows:
+        tell_failures(found.failures, len(found.failures), "read")
+    print_table(detector_table(found.rows))
+    if found.results:
+        print_table(detector_scores(found.results))
+        for line in agreement_lines(found.agreements, next(iter(found.results))):
+            say(line)
+        say("")
+    say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
+    tell_failures(found.failures, len(found.failures) + found.rows[0].pictures, "read")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.commands.caption import caption
+from judge.commands.console import say, show_progress
 from judge.commands.evaluate import run, with_precision
 from judge.commands.unread import tell_unread
 from judge.config import (
@@ -32,7 +33,7 @@ from judge.metrics.scores import SCORES
 from judge.report.ablations import MaskRow, variant_notes
 from judge.report.directory import line_row
 from judge.report.tables import lines_of
-from judge.training.processes import in_main_process
+from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.folders import ResumableFolder
@@ -226,3 +227,21 @@ def _entry(row: MaskRow, attribute: str) -> dict[str, Any]:
     changes = {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
     shifts = {"over_chance": row.over_chance, "over_original": row.over_original}
     return changes | line_row(row.line, attribute) | shifts
+
+
+def command(config: AblateMasksConfig) -> None:
+    """Vary what is hidden in the images, from captioners and from judges, and measure each time.
+
+    Takes the settings file and the options of judge evaluate. A captioner given with --model captions the masked
+    images anew; for one given with --captions, only the judges see less. Leaves masks.json and ablate.yaml in --out.
+    """
+    from judge.report.ablations import mask_table
+    from judge.report.render import print_table
+    from judge.utils.launch import is_main_process
+
+    with show_progress() as progress:
+        found = ablate_masks(config, progress=progress)
+    if is_main_process():
+        print_table(mask_table(*found))
+        say("")
+        say(f"The results are in {config.out}")

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+from judge.commands.console import say, show_progress
 from judge.commands.labels import choose_lexicon, labels_of
 from judge.config import AlignConfig, listed
 from judge.corpus import Corpus
@@ -207,3 +208,24 @@ def _write(found: Sequence[Alignment], vectors: Vectors, delta: float, settings:
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / PLOT).write_bytes(curve_png(found, delta))
+
+
+def command(config: AlignConfig) -> None:
+    """Align human captions with each captioner's vocabulary, and see what that leaves of them.
+
+    Leaves the aligned captions (aligned/NAME.json, COCO's format), substitutions.csv, delta_curve.csv and .png,
+    alignment.json and align.yaml in --out.
+    """
+    from judge.report.alignment import alignment_table
+    from judge.report.render import print_table
+
+    with show_progress() as progress:
+        found = align_captions(config, progress=progress)
+    print_table(alignment_table(found.alignments))
+    say("")
+    say(f"Shares of people's words and tokens; contextual: below a cosine distance of {found.delta:g}.")
+    say("Of lacking: of people's tokens that the captioner never uses, the share that finds a word that it does.")
+    say(f"METEOR: aligned against original captions, both masked. Vectors: {found.vectors}.")
+    for line in found.notes:
+        say(f"NOTE: {line}")
+    say(f"The results are in {config.out}; look at {config.out / PLOT}")

@@ -24,6 +24,7 @@ from judge.commands.attribute_pictures import (
     make_explaining,
     picture_methods,
 )
+from judge.commands.console import say, show_progress
 from judge.commands.labels import labels_of
 from judge.commands.saved_judges import open_saved
 from judge.config import AttributeConfig, PictureMethod, make_config
@@ -266,3 +267,29 @@ def _examples(found: Sequence[_Explained]) -> list[ShadedCaption]:
                     name = one.question.saved.judge
                     made.append(ShadedCaption(name, attributed.method, sample.image_id, *about, sample.words, amounts))
     return made
+
+
+def command(config: AttributeConfig) -> None:
+    """Find which words of captions, and which parts of pictures, a trained judge's answers come from.
+
+    Captions and pictures are masked as in its training. With --model, where a captioner looked when it said a word of
+    the attribute. Leaves attribution.json, words.csv, pictures.csv, attribute.yaml and maps/ in --out.
+    """
+    from judge.report.attribution import map_table
+    from judge.report.render import open_console, print_table
+    from judge.report.shading import print_shaded
+
+    with show_progress() as progress:
+        found = attribute(config, progress=progress)
+    console = open_console()
+    for one in found.examples:
+        heading = f"{one.judge}, {one.method}: image {one.image}, p({one.explained}) = {one.probability:.3f}"
+        print_shaded(heading, one.words, one.contributions, console)
+    if found.examples:
+        say("Orange, +: the word speaks for the class; blue, -: against it.")
+    if found.pictures:
+        print_table(map_table(found.pictures), console)
+    say(f"{found.captions} captions of {found.images} images, by {', '.join(dict.fromkeys(found.judges))}")
+    for line in found.notes:
+        say(f"NOTE: {line}")
+    say(f"The results are in {config.out}")

@@ -20,6 +20,7 @@ from judge.calibration.response import NOTHING, Calibration, Key, calibrate
 from judge.calibration.source import Source
 from judge.calibration.trials import WHOLE, Design, Trial, all_images, draw_trials
 from judge.calibration.world import CLASSES
+from judge.commands.console import say, show_progress
 from judge.commands.demo import QUICK
 from judge.commands.evaluate import make_setup, read_corpus, with_precision
 from judge.commands.labels import choose_lexicon
@@ -37,7 +38,7 @@ from judge.metrics import find_metric, spell_out
 from judge.report.calibration import calibration_json, draw_calibration, title
 from judge.text.lexicon import Lexicons
 from judge.text.unions import load_tasks
-from judge.training.processes import in_main_process
+from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.folders import ResumableFolder
@@ -284,3 +285,27 @@ def _finish(
         pd.DataFrame(rows).drop(columns="seconds").to_parquet(folder.partial / "trials.parquet", index=False)
         folder.log("finished", seconds={title(row): round(row.seconds, 2) for row in found})
     folder.publish()
+
+
+def command(config: CalibrateConfig) -> None:
+    """Measure metrics on data whose amplification is known: your own human captions, changed by known doses.
+
+    People's captions are measured against other people's, with nothing amplified, and with doses of stereotypes (A->T,
+    T->A) or of changes that are no bias. Metrics that use images are measured on drawn scenes, whose simulated
+    captioners have such doses: a trial takes 90 seconds of one core or more, and each detector has trials of its own.
+    Leaves a table, a figure of response curves and calibration.json in --out.
+    """
+    from judge.report.calibration import calibration_tables, verdict
+    from judge.report.render import open_console, print_table, print_text
+    from judge.utils.launch import is_main_process
+
+    # A trial of a large judge takes minutes.
+    with show_progress(period=3600) as progress:
+        found = calibrate_metrics(config, progress=progress)
+    if is_main_process():
+        for table in calibration_tables(found):
+            print_table(table)
+            say("")
+        for row in found:
+            print_text(verdict(row), open_console())
+        say(f"Everything is in {config.out}")

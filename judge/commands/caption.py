@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from judge.commands.captioner_checkpoints import settings_beside
+from judge.commands.console import say, show_progress, tell_failures
 from judge.commands.pictures import prepare_masking, refuse_unmasked
 from judge.config import CaptionConfig, listed
 from judge.corpus.ids import canonical_id
@@ -18,7 +19,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import holds, list_pictures
 from judge.masking.measured import tell_masks
-from judge.training.processes import in_main_process
+from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import resolved, sweep, writing
 from judge.utils.locks import is_left, short
@@ -193,3 +194,24 @@ def _finish(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str],
     with suppress(OSError):  # The captions are there: notes that may not go do no harm.
         for file in notes_files(notes):
             file.unlink()
+
+
+def command(config: CaptionConfig) -> None:
+    """Caption a folder of images with any checkpoint that transformers loads; nothing is sampled.
+
+    Leaves COCO results in --out and the settings beside it. A killed run goes on where it was. Exit code 1: some
+    images could not be captioned; five are named for each fault.
+    """
+    from judge.utils.launch import is_main_process
+
+    with show_progress() as progress:
+        found = caption(config, progress=progress)
+    if not is_main_process():
+        return
+    if found.captions:
+        say(f"{found.captions} pictures captioned; the captions are in {config.out}")
+    for line in found.notes:
+        say(f"NOTE: {line}")
+    if found.empty:
+        say(f"NOTE: {found.empty} captions are empty")
+    tell_failures(found.failures, found.captions + len(found.failures), "captioned")

@@ -105,7 +105,7 @@ def add_captions(
     Raises:
         JudgeError: in every process; none could be captioned; see ``caption_pictures``.
     """
-    from judge.training.processes import in_main_process
+    from judge.training.launch import in_main_process
 
     if directory is not None:
         in_main_process(partial(_begin, directory))
@@ -136,7 +136,7 @@ def _caption(
     """One captioner's captions, written as well if the run has a folder."""
     from judge.captioning import caption_pictures, caption_records
     from judge.captioning.writer import Writing
-    from judge.training.processes import in_main_process
+    from judge.training.launch import in_main_process
 
     how = Writing(caption_batch=config.caption_batch, precision="bf16" if config.precision == "bf16" else "no")
     notes = directory.store / f"{name}.captions" if directory else None

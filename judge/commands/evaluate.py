@@ -15,6 +15,7 @@ from judge.commands.captioner_checkpoints import (
     pictures_to_caption,
     stand_ins,
 )
+from judge.commands.console import say, show_progress
 from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given, unused
 from judge.commands.pictures import RunPictures
 from judge.commands.unread import unread
@@ -37,7 +38,7 @@ from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.products import AND
-from judge.training.processes import in_main_process
+from judge.training.launch import in_main_process
 from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
 from judge.types import Doubt, Progress
@@ -385,3 +386,23 @@ def make_setup(config: RunConfig) -> TrainingSetup:
         features=config.features,
         masking=config.model_dump(mode="json", include=MASKING) if config.images else {},
     )
+
+
+def command(config: RunConfig) -> None:
+    """Measure how much captioners amplify the bias of human captions.
+
+    Prints a table and leaves in --out: report.html (a page to look at), run.yaml (settings), metrics.json, log.jsonl,
+    scores.parquet (judges' answers), counts.parquet (counts of captions), replicates.parquet (values on parts of the
+    data, for intervals and tests) and examples.parquet.
+    """
+    from judge.report.directory import REPORT
+    from judge.report.result import print_result
+    from judge.utils.launch import is_main_process
+
+    with show_progress() as progress:
+        result = run(config, progress=progress)
+    if is_main_process():
+        print_result(result, folder=config.out, verbose=config.verbose)
+        assert config.out, "the command has a default"
+        say("")
+        say(f"The results are in {config.out}; look at {config.out / REPORT}")

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from judge.commands.console import say
 from judge.commands.saved_judges import WEIGHTS, open_saved
 from judge.config import ExportConfig
 from judge.errors import JudgeError, require
@@ -94,3 +95,14 @@ def _push(config: ExportConfig) -> str:
         mend = f"log in (hf auth login), and upload {config.out}, which is whole: hf upload {name} {config.out}"
         raise JudgeError(what, where=f"--push-to-hub {name}", mend=mend) from error
     return str(repository)
+
+
+def command(config: ExportConfig) -> None:
+    """Make a folder to share of a judge that judge train left: weights, what they say, a model card.
+
+    judge predict takes the folder, or its name on the Hugging Face hub, for --judge-weights.
+    """
+    found = export(config)
+    say(f"judge '{found.judge}' is in {config.out}; README.md leaves the license to you")
+    if found.address:
+        say(f"uploaded to {found.address}")

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from judge.commands.console import say, show_progress, tell_failures
 from judge.commands.pictures import Correlated, picture_names, prepare_masking, refuse_unmasked
 from judge.config import MaskConfig, listed
 from judge.errors import JudgeError
@@ -142,3 +143,36 @@ def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:
     rows.to_parquet(folder / TABLE_NAME, index=False)
     (folder / SHEET_NAME).write_bytes(encode(masked.sheet()))
     (folder / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+
+
+def command(config: MaskConfig) -> None:
+    """Hide people or objects in a folder of images, at the same size and without loss.
+
+    Leaves the masked images, masks.parquet, contact_sheet.png, mask.yaml and log.jsonl in --out. Exit code 1: some
+    images could not be masked; five are named for each fault.
+    """
+    from judge.masking.images import SHEET_NAME
+    from judge.masking.measured import tell_masks
+
+    with show_progress() as progress:
+        found = mask(config, progress=progress)
+    rows, failures = found.masked.rows, found.masked.failures
+    if not rows:
+        tell_failures(failures, len(failures), "masked")
+    if correlated := found.correlated:
+        say(
+            f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} pictures with it are "
+            f"{correlated.class_})"
+        )
+    with_any = sum(row.look.share > 0 for row in rows)
+    say(
+        f"{len(rows)} pictures masked; {with_any} ({with_any / len(rows):.1%}) hold {' or '.join(found.hidden)}; "
+        f"{sum(row.look.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
+    )
+    measured = [tell_masks(found.masks)] if found.masks["recall"] is not None else []
+    for line in (*measured, *found.doubts):
+        say(f"NOTE: {line}")
+    if found.left_out:
+        say(f"NOTE: {found.left_out} pictures of the folder are not in the instances file; they were left out")
+    say(f"They are in {config.out}; look at {config.out / SHEET_NAME}")
+    tell_failures(failures, len(rows) + len(failures), "masked")

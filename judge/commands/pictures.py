@@ -299,7 +299,7 @@ class RunPictures:
         Raises:
             JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``find_hidden``.
         """
-        from judge.training.processes import in_main_process
+        from judge.training.launch import in_main_process
 
         found = in_main_process(lambda: self._hidden(image_ids))
         if image_ids:

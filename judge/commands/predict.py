@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from judge.commands.asked import read_asked
+from judge.commands.console import say, show_progress
 from judge.config import PredictConfig
 from judge.metrics.scores import guessed
 from judge.training.asking import ask
@@ -49,6 +50,23 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
     names = answers.target.classes
     rows = sorted(
         (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(true) if yes))
-        for sample, row, true in zip(samples, answers.probabilities.tolist(), guessed(answers).tolist(), strict=True)
+        for sample, row, true in zip(
+            samples,
+            answers.probabilities.tolist(),
+            guessed(answers.probabilities, answers.target.kind).tolist(),
+            strict=True,
+        )
     )
     return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], rows)
+
+
+def command(config: PredictConfig) -> None:
+    """Ask a judge that judge train left about captions it never saw: the probability of each class.
+
+    Captions and pictures are masked as in its training. Leaves a CSV file: a row per caption, as the judge read it.
+    """
+    with show_progress() as progress:
+        found = predict(config, progress=progress)
+    say(f"judge '{found.judge}': {found.captions} captions of {found.images} images; the answers are in {config.out}")
+    for line in found.notes:
+        say(f"NOTE: {line}")

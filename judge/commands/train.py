@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.commands.captioner_checkpoints import models_to_caption
+from judge.commands.console import say, show_progress
 from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.labels import choose_lexicons
 from judge.commands.pictures import RunPictures
@@ -148,3 +149,22 @@ def _entry(folder: Path, job: Job) -> dict[str, Any]:
         "best_epoch": history.best,
         "losses": asdict(history),
     }
+
+
+def command(config: TrainConfig) -> None:
+    """Train the judges of a run, on one or many processes; judge evaluate then scores them.
+
+    Takes the settings file and the options of judge evaluate. Leaves each judge's answers and weights, and
+    judges.json, in --checkpoints. Judges that are there already are reused; a killed run goes on where it was.
+    """
+    from judge.utils.launch import is_main_process
+
+    with show_progress() as progress:
+        found = train_judges(config, progress=progress)
+    if is_main_process():
+        before = f" ({found.taken_over} were there)" if found.taken_over else ""
+        say(f"{found.files} judges{before}, {found.seconds:.0f} s; they are in {config.checkpoints}")
+        say(f"{config.checkpoints / INDEX} says whose judge each file is")
+        for line in found.notes:
+            say(f"NOTE: {line}")
+        say(f"Score them with judge evaluate, the same file and options, and --checkpoints {config.checkpoints}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from judge.commands.console import say, show_progress
 from judge.config import TrainDetectorConfig, listed
-from judge.errors import require
+from judge.errors import JudgeError, require
 from judge.types import Progress
 from judge.utils.output_file import OutputFile
 
@@ -31,3 +33,22 @@ def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> T
         return train_detector(
             recipe, config.images, listed(config.instances), config.out, new=not config.overwrite, progress=progress
         )
+
+
+def command(config: TrainDetectorConfig) -> None:
+    """Train a small detector from scratch, or fine-tune given weights, on any images with instances.
+
+    Leaves one file that --weights takes. It holds tensors only: reading it runs no code.
+    """
+    from judge.masking.measured import LEAST
+
+    with show_progress() as progress:
+        found = train(config, progress=progress)
+    recall = found.overlap.recall
+    held = "no pixel to find" if math.isnan(recall) else f"{recall:.1%} of the pixels found"
+    say(f"Trained on {found.pictures} pictures in {found.seconds:.0f} s; in {found.held_out} held out: {held}")
+    if recall < LEAST:
+        what = f"finds {recall:.1%} of the pixels in held-out images, so it would hide nobody"
+        mend = "train longer (--epochs), on more images, or from given weights (--start)"
+        raise JudgeError(f"{what}; its weights are kept", where=str(found.path), mend=mend)
+    say(f"The weights are in {found.path}; use them with --detector {config.kind} --weights {found.path}")

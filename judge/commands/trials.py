@@ -199,7 +199,7 @@ def measure_trial(work: Work) -> tuple[str, list[Row]]:
 
 def _pictures(work: Work) -> dict[str, Any]:
     """Settings of a trial on drawn scenes: its pictures, and what is made of them, once for all trials of the draw."""
-    from judge.training.processes import in_main_process
+    from judge.training.launch import in_main_process
 
     world, folder = work.trial.world, work.store / _SCENES
     assert world is not None

@@ -26,8 +26,8 @@ from judge.statistics.contributions import image_contributions
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
+from judge.training.launch import in_main_process
 from judge.training.members import train_members
-from judge.training.processes import in_main_process
 from judge.training.setup import TrainingSetup, name_members
 from judge.types import Labels, Progress
 

@@ -127,7 +127,7 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[s
     least 1/2; the mean over labels of the binary cross-entropy.
     """
     names, judged = predictions.target.classes, Judged.of(samples, predictions)
-    tables = shown(samples, len(names)), guessed(predictions)
+    tables = shown(samples, len(names)), guessed(predictions.probabilities, predictions.target.kind)
     answers, predicted = ([_join(names, row) for row in table] for table in tables)
     return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}
 

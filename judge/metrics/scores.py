@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from judge.types import BoolArray, FloatArray, Predictions, Sample
+from judge.types import BoolArray, FloatArray, Predictions, Sample, TargetKind
 
 # What a judge that is chosen among several seeds notes beside its predictions.
 VALIDATION_LOSS = "validation loss"
@@ -39,12 +39,24 @@ class Judged:
 
     @classmethod
     def of(cls, samples: Sequence[Sample], predictions: Predictions) -> Self:
-        """What ``predictions`` say of ``samples``; a loss is infinite where p is 0."""
-        found, truth = predictions.probabilities, shown(samples, len(predictions.target.classes))
-        one = predictions.target.kind == "attribute"
+        """The scores' input for ``predictions`` of ``samples``."""
+        truth = shown(samples, len(predictions.target.classes))
+        return cls.of_arrays(truth, predictions.probabilities, predictions.target.kind)
+
+    @classmethod
+    def of_arrays(cls, truth: BoolArray, probabilities: FloatArray, kind: TargetKind) -> Self:
+        """The scores' input for a judge's ``probabilities``, [N, A], where ``truth`` holds, [N, A].
+
+        A loss is infinite where a probability of the truth is 0.
+        """
+        one = kind == "attribute"
         with np.errstate(divide="ignore"):
-            logs = np.log(found[truth])[:, None] if one else np.where(truth, np.log(found), np.log1p(-found))
-        correct = (guessed(predictions) == truth).all(axis=1)
+            logs = (
+                np.log(probabilities[truth])[:, None]
+                if one
+                else np.where(truth, np.log(probabilities), np.log1p(-probabilities))
+            )
+        correct = (guessed(probabilities, kind) == truth).all(axis=1)
         return cls(np.exp(logs.sum(axis=1)), correct, np.asarray(-logs.mean(axis=1)))
 
 
@@ -56,12 +68,11 @@ def shown(samples: Sequence[Sample], classes: int) -> BoolArray:
     return table
 
 
-def guessed(predictions: Predictions) -> BoolArray:
-    """What a judge takes for true, [N, A]: the most probable class, of equals the first; tasks of at least 1/2."""
-    found = predictions.probabilities
-    if predictions.target.kind == "tasks":
-        return np.asarray(found >= 0.5)
-    return np.asarray(np.arange(found.shape[1]) == found.argmax(axis=1)[:, None])
+def guessed(probabilities: FloatArray, kind: TargetKind) -> BoolArray:
+    """The classes that a judge predicts, [N, A]: the most probable one, the first of equals; tasks of at least 1/2."""
+    if kind == "tasks":
+        return np.asarray(probabilities >= 0.5)
+    return np.asarray(np.arange(probabilities.shape[1]) == probabilities.argmax(axis=1)[:, None])
 
 
 def centre(values: FloatArray) -> FloatArray:

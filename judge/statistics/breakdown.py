@@ -233,7 +233,7 @@ class _Counted:
             return np.moveaxis(np.asarray(parts @ self.of_label), -1, 0)
         sides = [sums.reshape(len(self.tasks), -1, *sums.shape[1:]) for sums in (human, generated)]
         tables = self.held.read(sides[0].sum(axis=0)), self.held.read(sides[1].sum(axis=0))
-        pieces = map(self.held.flatten, self.counted.freeze(*tables).pieces(*tables))
+        pieces = (table.sums() for table in self.counted.freeze(*tables).pieces(*tables))
         human_part, generated_part = (
             np.einsum("s...,ts...->t...", piece, side) for piece, side in zip(pieces, sides, strict=True)
         )

@@ -66,7 +66,7 @@ def take_apart(counted: CountedMetric, held: CountedRows) -> Pieces | None:
     frozen = counted.freeze(truth, predicted)
     if not hasattr(frozen, "pieces"):
         return None
-    human, generated = (held.flatten(of) for of in frozen.pieces(truth, predicted))
+    human, generated = (of.sums() for of in frozen.pieces(truth, predicted))
     return Pieces(frozen, float(frozen.compare(truth, predicted).value), human, generated)
 
 

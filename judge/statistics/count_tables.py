@@ -6,18 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy.sparse import csr_array, hstack, vstack
+from scipy.sparse import vstack
 
 from judge.evidence import mention_table
 from judge.metrics import Metric
-from judge.metrics.counted.contingency import ContingencyTable
+from judge.metrics.counted.contingency import ContingencyTable, Sparse, added
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
 from judge.statistics.intervals import Rows
 from judge.types import BoolArray, FloatArray, IntArray
-
-Sparse = csr_array[np.float64, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,25 +36,14 @@ class CountedRows:
     names: tuple[str, ...]
 
     def read(self, sums: FloatArray) -> ContingencyTable:
-        """Sums, [S, ...], as tables with the leading axes [...]."""
-        classes, labels = self.shape
-        moved = np.moveaxis(sums, 0, -1)
-        fields = np.split(moved, np.cumsum([classes * labels, classes, labels, 1]), axis=-1)
-        together = fields[0].reshape(*moved.shape[:-1], classes, labels)
-        return ContingencyTable(together, fields[1], fields[2], fields[3][..., 0], fields[4][..., 0])
+        """Sums of ``rows``, [S, ...], as tables with the leading axes [...]."""
+        return ContingencyTable.of_sums(sums, self.shape)
 
     @property
     def label_columns(self) -> slice:
         """Where a row's labels stand among its sums."""
         start = self.shape[0] * self.shape[1] + self.shape[0]
         return slice(start, start + self.shape[1])
-
-    @staticmethod
-    def flatten(table: ContingencyTable) -> FloatArray:
-        """What :meth:`read` reads: tables with the leading axes [...] as [S, ...]."""
-        leading = table.samples.shape
-        fields = table.together, table.attribute, table.tasks, table.samples, table.blank
-        return np.moveaxis(np.concatenate([of.reshape(*leading, -1) for of in fields], axis=-1), -1, 0)
 
 
 def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[str, list[str]]:
@@ -121,12 +107,12 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
         truth, predicted = (replace(side, named=side.annotated) for side in (truth, predicted))
     if not len(truth.image):
         return None
-    tables = [(named, _sparse(labels)) for named, labels in counted.terms(truth, predicted)]
+    tables = counted.terms(truth, predicted)
     image = np.concatenate([truth.image, predicted.image])
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
     shape = tables[0][0].shape[1], tables[0][1].shape[1]
     return CountedRows(
-        Rows(vstack([_flatten(*terms) for terms in tables], format="csr"), image, generated),
+        Rows(vstack([_added(*terms) for terms in tables], format="csr"), image, generated),
         shape,
         tuple(images),
         truth,
@@ -169,13 +155,6 @@ def _take(side: CaptionTable, rows: IntArray, image: IntArray) -> CaptionTable:
     return replace(side, image=image, annotated=side.annotated[rows], named=side.named[rows], labels=side.labels[rows])
 
 
-def _sparse(table: npt.NDArray[np.generic] | Sparse) -> Sparse:
-    return table if isinstance(table, csr_array) else csr_array(np.asarray(table, dtype=np.float64))
-
-
-def _flatten(named: BoolArray | FloatArray, labels: Sparse) -> Sparse:
-    """What each row adds to the fields of a ContingencyTable, in their order, [C, S]."""
-    blank = ~(named.any(axis=1) | np.asarray(labels.sum(axis=1) > 0))
-    together = [labels.multiply(_sparse(column[:, None])) for column in named.T]
-    others = [_sparse(named), labels, _sparse(np.ones((len(named), 1))), _sparse(blank[:, None])]
-    return csr_array(hstack([*together, *others]))
+def _added(named: BoolArray | FloatArray, labels: BoolArray | FloatArray | Sparse) -> Sparse:
+    """What each row adds to a table; blank are rows without any class and any counted label."""
+    return added(named, labels, ~(named.any(axis=1) | np.asarray(labels.sum(axis=1) > 0)))

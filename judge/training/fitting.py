@@ -139,8 +139,8 @@ def build_judge(
     if blueprint.judge is not None:
         return blueprint.judge(member.target)
     assert recipe is not None
-    from judge.training.accelerator import make_accelerator
     from judge.training.feature_store import FeatureStore
+    from judge.training.launch import make_accelerator
     from judge.training.network_judge import NetworkJudge
     from judge.training.trainer import Trainer
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, cast
 
 from judge.evidence import Slot
 from judge.training.fitting import fit_jointly, fit_member
+from judge.training.launch import gather, raise_together
 from judge.training.member import Member
-from judge.training.processes import fail_together, gather, together
 from judge.training.setup import TrainingSetup, name_members
 from judge.training.stacks import fit_stacked
 from judge.training.store import load_batch, store_batch
@@ -65,7 +65,7 @@ def train_members(
     setup = setup.precompute(members, progress)
     keys = name_members(members, setup)
     if launched():
-        from judge.training.accelerator import make_accelerator
+        from judge.training.launch import make_accelerator
 
         make_accelerator(mixed_precision=setup.mixed_precision)
         # Names may hold what is local to a machine, such as times of files: the main process's count everywhere.
@@ -142,7 +142,7 @@ def _share(batches: Sequence[Batch], setup: TrainingSetup) -> tuple[list[Batch],
     """Batches that all processes of a launch train together, and this process's part of the others."""
     if not launched():
         return [], list(batches)
-    from judge.training.accelerator import make_accelerator
+    from judge.training.launch import make_accelerator
 
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
     shared = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
@@ -154,9 +154,8 @@ def _launched(
     shared: Sequence[Batch], own: Sequence[Batch], setup: TrainingSetup, work: Callable[..., Done]
 ) -> list[Done]:
     """Everybody's results, in every process."""
-    with fail_together():
-        mine = [work(batch, setup) for batch in shared]
-    with together():
+    mine = [work(batch, setup) for batch in shared]
+    with raise_together():
         mine += [work(batch, setup) for batch in own]
     return list(chain.from_iterable(gather(mine)))
 

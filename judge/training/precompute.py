@@ -10,11 +10,10 @@ from pathlib import Path
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Resizer
 from judge.masking.detectors.weights import choose_device
-from judge.training.accelerator import make_accelerator, repeat_exactly
 from judge.training.feature_store import FeatureStore
 from judge.training.features import CaptionCache, FeatureCache, PictureCache, PixelCache
+from judge.training.launch import gather, make_accelerator, make_deterministic, raise_together
 from judge.training.member import Member, one_by_one
-from judge.training.processes import gather, together
 from judge.types import Progress, Words
 from judge.utils.launch import launched
 
@@ -110,19 +109,19 @@ def _cache(
 def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None) -> FeatureStore | None:
     """Compute what a cache lacks, each process of a launch its share; None where there is nothing to keep."""
     accelerator = make_accelerator() if launched() else None
-    repeat_exactly()
+    make_deterministic()
     rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
-    with together():
+    with raise_together():
         # All look for what is missing before any computes: what one finds another must not pass over.
         cache = make()
         missing = cache.missing() if cache else []
         lacking = cache is None or (isinstance(cache, PixelCache) and not cache.has_room())
     if any(gather(lacking)) or cache is None:
         return None
-    with together():
+    with raise_together():
         device = accelerator.device if accelerator else choose_device(None)
         cache.compute(cache.share(missing, rank, world), device=device, progress=progress)
-    with together():
+    with raise_together():
         # What others have computed is there, unless their machine has a disk of its own.
         cache.compute(cache.missing() if launched() else [], device=device, progress=progress)
         return cache.open()

@@ -13,9 +13,9 @@ from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Materials
 from judge.masking.hidden import HiddenPictures
-from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import save_weights
 from judge.training.feature_store import FeatureStore
+from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.network_judge import NetworkJudge
 from judge.training.precompute import precompute

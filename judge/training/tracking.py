@@ -34,7 +34,7 @@ def tracking(
     from accelerate import Accelerator
     from accelerate.utils import LoggerType
 
-    from judge.training.accelerator import make_accelerator
+    from judge.training.launch import make_accelerator
 
     where = f"--log-with {','.join(names)}"
     cpu = make_accelerator().device.type == "cpu"

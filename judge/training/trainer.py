@@ -19,18 +19,17 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, DistributedType
+from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Network, Recipe, Sharing
 from judge.training.checkpoint import Checkpoint, History, read_history
 from judge.training.feeding import Fed, Feed, Piece, cut_up, workers_watched
+from judge.training.launch import gather, is_sharded, shard, uses_fsdp
 from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, sums_of, to_probabilities, weighted_loss
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
-from judge.training.processes import gather
-from judge.training.sharding import is_sharded, shard
 from judge.training.steps import Steps
 from judge.training.telling import Reporter
 from judge.types import FloatArray, Sample, Target
@@ -71,7 +70,7 @@ class Trainer:
     """Trains one network at a time.
 
     Args:
-        accelerator: from :func:`~judge.training.accelerator.make_accelerator`.
+        accelerator: from :func:`~judge.training.launch.make_accelerator`.
         sharing: "members": this process trains alone, other processes train other members;
             "data": all processes train this one, each on its share of every batch.
         checkpoint: file that makes an interrupted training resumable from an epoch's end; None for none.
@@ -97,7 +96,7 @@ class Trainer:
     ) -> None:
         self.accelerator = accelerator
         self.parallel = sharing == "data" and accelerator.num_processes > 1
-        self.sharded = self.parallel and accelerator.distributed_type == DistributedType.FSDP
+        self.sharded = self.parallel and uses_fsdp()
         self.rank = accelerator.process_index if self.parallel else 0
         self.world = accelerator.num_processes if self.parallel else 1
         self.checkpoint, self.seconds = checkpoint, seconds

@@ -23,7 +23,7 @@ from _job import Job, Size, is_recipe
 from _ours import Column, Ours, Value, by_captioner
 from _published import Published, Row, read_published
 
-from judge.cli.shared import one_line_errors, say, show_progress
+from judge.commands.console import one_line_errors, say, show_progress
 from judge.config import RunConfig
 from judge.errors import JudgeError
 from judge.measure import Result

@@ -25,7 +25,7 @@ import typer
 import yaml
 from anonymous_sheets import csv_text, read_votes, write_sheets
 
-from judge.cli.shared import one_line_errors, show_progress
+from judge.commands.console import one_line_errors, show_progress
 from judge.errors import JudgeError, require
 from judge.masking.images import encode, list_pictures
 from judge.masking.instances import Pixels

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from judge.cli import app
+from judge.commands.app import app
 from judge.errors import JudgeError
 from judge.judges import Batch
 from judge.judges.recurrent import RecurrentClassifier

@@ -88,7 +88,7 @@ def measure(seconds: float, before: set[str], temporary: Path) -> Loop:
 
 def demo(place: Path, images: int) -> Callable[[], None]:
     """``judge demo`` as the command line does it."""
-    from judge.cli import app
+    from judge.commands.app import app
 
     def run() -> None:
         with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):

@@ -18,11 +18,11 @@ from typing import Any
 
 import judge.commands
 from attack.kills import SIGNALS, Attack
-from judge.cli import main
+from judge.__main__ import main
 
 STEP = "itself, at a step"
 _STEPS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
-_LIBRARIES = "torch sklearn.linear_model transformers cv2 timm pyarrow.parquet matplotlib.figure judge.cli.commands"
+_LIBRARIES = "torch sklearn.linear_model transformers cv2 timm pyarrow.parquet matplotlib.figure judge.commands.app"
 
 
 def load() -> None:

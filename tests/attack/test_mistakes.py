@@ -718,7 +718,7 @@ def test_a_mistake_is_mended_by_its_line(place: Path, tmp_path: Path, mistake: M
 
 
 def test_there_are_sixty_of_every_command() -> None:
-    from judge.cli import app
+    from judge.commands.app import app
 
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     names |= {group.name for group in app.registered_groups}

@@ -26,7 +26,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import Hiding
 from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.instances import BoolMask
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.network_judge import NetworkJudge
 from judge.training.precompute import precompute

@@ -27,9 +27,9 @@ from judge.judges.linear import LinearJudge
 from judge.judges.readers import load_reader
 from judge.judges.recurrent import build_vocabulary, number_words
 from judge.text.alignment import UNKNOWN
-from judge.training.accelerator import make_accelerator
 from judge.training.asking import open_self_trained
 from judge.training.checkpoint import save_tensors
+from judge.training.launch import make_accelerator
 from judge.training.network_judge import NetworkJudge
 from judge.training.saved import Saved, read_saved
 from judge.training.trainer import Trainer

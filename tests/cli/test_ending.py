@@ -145,9 +145,9 @@ def test_a_second_signal_ends_at_once_and_one_at_the_end_is_silent(tmp_path: Pat
     """A command that takes its time to end; and one that is done, but whose interpreter is not."""
     code = """
 import sys, time
-from judge.cli import main
-from judge.cli.commands import app
-import judge.cli.demo, atexit
+from judge.__main__ import main
+from judge.commands.app import app
+import judge.commands.demo, atexit
 def slow():
     try:
         print("there", flush=True)

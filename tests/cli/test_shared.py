@@ -8,7 +8,7 @@ import pytest
 import typer
 from helpers import judge
 
-from judge.cli import shared
+from judge.commands import console as shared
 from judge.errors import JudgeError
 from judge.utils.kept import ToldInLog
 

@@ -16,7 +16,7 @@ from helpers import GENDER, done_well, make_samples, refusal
 from judge.evidence import Preparation
 from judge.judges import Recipe, find_judge
 from judge.text.lexicon import load_lexicon
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import make_accelerator
 from judge.training.network_judge import NetworkJudge
 from judge.training.trainer import Trainer
 from judge.utils.listed import LIST

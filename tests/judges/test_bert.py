@@ -34,8 +34,8 @@ from judge.errors import JudgeError
 from judge.judges import Features, Materials, find_judge
 from judge.judges.bert import BatchNorm
 from judge.judges.readers import READER, PretrainedClassifier, load_reader
-from judge.training.accelerator import make_accelerator
 from judge.training.features import CaptionCache
+from judge.training.launch import make_accelerator
 from judge.training.members import train_members
 from judge.training.network_judge import NetworkJudge
 from judge.training.setup import Member, TrainingSetup, name_members

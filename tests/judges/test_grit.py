@@ -21,7 +21,7 @@ from judge.judges.recurrent import build_vocabulary
 from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
 from judge.masking.regions import MOST
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.precompute import precompute
 from judge.training.trainer import Trainer

@@ -30,8 +30,8 @@ from judge.judges.hf_pixels import make_processor
 from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge, read_for
 from judge.judges.prompts import Prompt, make_prompt
-from judge.training.accelerator import make_accelerator
 from judge.training.features import PixelCache
+from judge.training.launch import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 from judge.utils.hub import quiet

@@ -19,7 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, Tuning, find_judge, huggingface
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import make_accelerator
 from judge.training.losses import make_optimiser
 from judge.training.member import Member
 from judge.training.members import train_members

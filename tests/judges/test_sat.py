@@ -16,7 +16,7 @@ from judge.judges.cloze import question_of
 from judge.judges.prompts import Prompt, make_prompt
 from judge.judges.recurrent import build_vocabulary
 from judge.judges.sat import ShowAttendTell
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import make_accelerator
 from judge.training.network_judge import NetworkJudge
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample, Target

@@ -26,7 +26,7 @@ from judge.judges.encoders import EncoderClassifier
 from judge.judges.grit import GridsAndRegions
 from judge.judges.readers import FrozenEncoder, load_reader
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
-from judge.training.accelerator import make_accelerator
+from judge.training.launch import make_accelerator
 from judge.training.memory import most_that_fit
 from judge.training.network_judge import NetworkJudge
 from judge.training.trainer import Trainer

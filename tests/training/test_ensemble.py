@@ -23,10 +23,10 @@ from judge.corpus.splits import Split
 from judge.judges import Blueprint, Materials, find_judge, stacked
 from judge.judges.stacked import draw_kept
 from judge.training import stacks
-from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import read_history
 from judge.training.ensemble import Ensemble
 from judge.training.feeding import cut_up
+from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.members import train_members
 from judge.training.network_judge import NetworkJudge

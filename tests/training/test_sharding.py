@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from judge.training.sharding import find_units
+from judge.training.launch import find_units
 
 SCRIPT = Path(__file__).parents[1] / "large_shards.py"
 WEIGHTS = 7.06e9  # Of LLaVA-1.5-7B.

@@ -26,9 +26,9 @@ from judge.judges import NOTHING, Answering, Batch, Blueprint, Materials, Recipe
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
 from judge.training import trainer
-from judge.training.accelerator import make_accelerator
 from judge.training.checkpoint import Checkpoint, read_history
 from judge.training.ensemble import Ensemble
+from judge.training.launch import make_accelerator
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, watched
@@ -432,7 +432,7 @@ def test_a_launch_that_gave_one_process_is_refused(monkeypatch: pytest.MonkeyPat
     """What `accelerate launch` leaves behind with MULTI_CPU and --num_processes 2: one process, no RANK."""
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    assert "several processes were asked for, and this one is alone" in fault_of(make_accelerator)
+    assert "several processes were requested, and this one is alone" in fault_of(make_accelerator)
 
 
 @pytest.mark.parametrize(("device", "sharded", "size"), [("cpu", False, 8), ("cuda", False, "auto"), ("cuda", True, 8)])

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csc_array, csr_array, hstack
 
 from judge.types import BoolArray, Direction, FloatArray, IntArray
-from judge.utils.parallel import thread_pools
 
-# Rows that are counted at once: single precision counts them exactly, they fit the processor's cache, and BLAS takes
-# one thread for them. Twice as many, and its threads wait for each other (20 times slower on two busy cores).
-_ROWS = 4096
+Sparse: TypeAlias = csr_array[np.float64, tuple[int, int]]
+Sets = tuple[tuple[int, ...], ...]
 
-# Of so many labels all pairs are counted at once, by their products; of more, one label at a time is quicker.
-_NARROW = 128
-
-# More sets of labels, or columns made of labels, than these are refused: they were not meant (ids given as labels).
+# More sets of labels, or columns made of labels, are refused: they are a mistake, such as ids given as labels.
 _SETS = 250_000
 _WIDEST = 1 << 16
+# Sets whose members are multiplied at once, so that memory stays small.
+_CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +39,36 @@ class ContingencyTable:
     tasks: FloatArray
     samples: FloatArray
     blank: FloatArray
+
+    @classmethod
+    def of_sums(cls, sums: FloatArray, shape: tuple[int, int]) -> ContingencyTable:
+        """Sums of the rows of :func:`added`, [S, ...], as tables of ``shape`` (A, L) with the leading axes [...]."""
+        classes, labels = shape
+        moved = np.moveaxis(sums, 0, -1)
+        fields = np.split(moved, np.cumsum([classes * labels, classes, labels, 1]), axis=-1)
+        together = fields[0].reshape(*moved.shape[:-1], classes, labels)
+        return cls(together, fields[1], fields[2], fields[3][..., 0], fields[4][..., 0])
+
+    def sums(self) -> FloatArray:
+        """The inverse of :meth:`of_sums`: [S, ...]."""
+        leading = self.samples.shape
+        fields = self.together, self.attribute, self.tasks, self.samples, self.blank
+        return np.moveaxis(np.concatenate([of.reshape(*leading, -1) for of in fields], axis=-1), -1, 0)
+
+
+def added(classes: BoolArray | FloatArray, labels: BoolArray | FloatArray | Sparse, blank: BoolArray) -> Sparse:
+    """What each sample adds to the fields of a :class:`ContingencyTable`, in their order, [N, S].
+
+    Args:
+        classes: [N, A].
+        labels: [N, L].
+        blank: samples without any class and any label, [N].
+    """
+    of_labels = labels if isinstance(labels, csr_array) else csr_array(np.asarray(labels, dtype=np.float64))
+    of_classes = csr_array(np.asarray(classes, dtype=np.float64))
+    together = [of_labels.multiply(of_classes[:, [index]]) for index in range(of_classes.shape[1])]
+    ones = csr_array(np.ones((len(classes), 1)))
+    return csr_array(hstack([*together, of_classes, of_labels, ones, csr_array(blank[:, None], dtype=np.float64)]))
 
 
 def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
@@ -140,7 +168,7 @@ def contingency(
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _count(classes, labels) if weights is None else _weigh(classes, labels, weights)
+    return _count(classes, labels, _blank(classes, labels), weights)
 
 
 def label_sets(
@@ -177,97 +205,45 @@ def set_contingency(
     ``blank`` still counts samples without any class and any label.
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
-    whole = contingency(classes, labels, weights=weights)
-    together = np.empty((*whole.together.shape[:-1], len(sets)))
-    per_set = np.empty((*whole.tasks.shape[:-1], len(sets)))
-    groups: dict[tuple[int, ...], list[int]] = {}
-    pairs: list[int] = []
-    narrow = weights is None and labels.shape[1] <= _NARROW
-    for index, members in enumerate(sets):
-        (pairs if narrow and len(members) == 2 else groups.setdefault(members[:-1], [])).append(index)
-    if pairs:
-        members_of = np.array([sets[index] for index in pairs]).T
-        together[:, pairs] = of_class = _pairs(labels, members_of, *classes.T)
-        one_each = bool((classes.sum(axis=1) == 1).all())
-        per_set[pairs] = of_class.sum(axis=0) if one_each else _pairs(labels, members_of, slice(None))[0]
-    columns = _columns(labels) if any(groups) else labels.T
-    # Sets that differ in their last label are counted at once, among the samples that have the others.
-    for shared, chosen in groups.items():
-        last = [sets[index][-1] for index in chosen]
-        if shared:
-            rows = np.flatnonzero(columns[shared[0]])
-            for label in shared[1:]:
-                rows = rows[columns[label][rows]]
-            low = min(last)
-            near = [label - low for label in last]
-            few = classes[rows], labels[:, low : max(last) + 1][rows]
-            drawn = None if weights is None else np.asarray(weights)[..., rows]
-            part = _count(*few) if drawn is None else _weigh(*few, drawn)
-            together[..., chosen], per_set[..., chosen] = part.together[..., near], part.tasks[..., near]
-        else:
-            together[..., chosen], per_set[..., chosen] = whole.together[..., last], whole.tasks[..., last]
-    return ContingencyTable(together, whole.attribute, per_set, whole.samples, whole.blank)
+    same_samples(attribute=classes, tasks=labels)
+    return _count(classes, holding(labels, sets), _blank(classes, labels), weights)
 
 
-def _pairs(labels: BoolArray, pairs: IntArray, *choices: BoolArray | slice) -> FloatArray:
-    """Samples that have both labels of each pair, for each choice of samples, [S, P]. A pair of one label counts it."""
-    counted = np.empty((len(choices), len(pairs[0])))
-    with thread_pools().limit(limits=1, user_api="blas"):  # Several threads wait for each other: three times slower.
-        for row, choice in zip(counted, choices, strict=True):
-            chosen = labels[choice]
-            both = np.zeros((labels.shape[1], labels.shape[1]))
-            for start in range(0, len(chosen), _ROWS):
-                block = chosen[start : start + _ROWS].astype(np.float32)
-                both += block.T @ block
-            row[:] = both[pairs[0], pairs[1]]
-    return counted
+def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
+    """Which samples, [N, L], have all labels of each set, [N, len(sets)] of 0 and 1."""
+    columns = csc_array(labels, dtype=np.float64)
+    parts = [_products(columns, sets[start : start + _CHUNK]) for start in range(0, len(sets), _CHUNK)]
+    return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
 
 
-def _columns(labels: BoolArray) -> BoolArray:
-    """The transpose [L, N], contiguous in memory; block by block, which is four times as fast as numpy."""
-    turned = np.empty(labels.shape[::-1], dtype=np.bool_)
-    for start in range(0, len(labels), _ROWS):
-        turned[:, start : start + _ROWS] = labels[start : start + _ROWS].T
-    return turned
+def _products(columns: csc_array, sets: Sequence[tuple[int, ...]]) -> csc_array:
+    """:func:`holding` of few sets: products of columns, all sets' first labels by their second ones and so on."""
+    longest = max(map(len, sets))
+    members = np.array([[*labels, *[labels[-1]] * (longest - len(labels))] for labels in sets])
+    held = columns[:, members[:, 0]]
+    for place in range(1, longest):
+        held = held.multiply(columns[:, members[:, place]])
+    return csc_array(held)
 
 
-def _weigh(classes: BoolArray, labels: BoolArray, weights: npt.ArrayLike) -> ContingencyTable:
-    """The counts of resamples: a few matrix products."""
-    drawn = np.asarray(weights, dtype=np.float64)
+def _blank(classes: BoolArray, labels: BoolArray) -> BoolArray:
+    return np.asarray(~(classes.any(axis=1) | labels.any(axis=1)))
+
+
+def _count(
+    classes: BoolArray, labels: BoolArray | Sparse, blank: BoolArray, weights: npt.ArrayLike | None
+) -> ContingencyTable:
+    """The counts of samples, each counted as often as ``weights`` say, [..., N]."""
+    drawn = np.ones(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
     if not drawn.ndim or drawn.shape[-1] != len(classes):
         raise ValueError(f"weights: one for each of {len(classes)} samples is needed, got shape {drawn.shape}")
-    together = np.zeros((*drawn.shape[:-1], classes.shape[1], labels.shape[1]))
-    for index in range(classes.shape[1]):  # Each sample is looked at once for each class it has, not for every class.
-        rows = np.flatnonzero(classes[:, index])
-        together[..., index, :] = drawn[..., rows] @ labels[rows].astype(np.float64)
-    neither = ~(classes.any(axis=1) | labels.any(axis=1))
-    return ContingencyTable(
-        together,
-        drawn @ classes.astype(np.float64),
-        drawn @ labels.astype(np.float64),
-        drawn.sum(axis=-1),
-        drawn[..., neither].sum(axis=-1),
-    )
-
-
-def _count(classes: BoolArray, labels: BoolArray) -> ContingencyTable:
-    """The counts of all samples, block by block."""
-    together = np.zeros((classes.shape[1], labels.shape[1]))
-    per_class, per_label, blank = np.zeros(classes.shape[1]), np.zeros(labels.shape[1]), 0
-    for start in range(0, len(classes), _ROWS):
-        left, right = (array[start : start + _ROWS].astype(np.float32) for array in (classes, labels))
-        # Of zeros and ones nothing is invalid: BLAS has raised that flag, under load, and not again of the same ones.
-        with np.errstate(invalid="ignore"):
-            together += left.T @ right
-            ones = np.ones(len(left), dtype=np.float32)
-            per_class += ones @ left
-            per_label += ones @ right
-            blank += int(np.count_nonzero((left.sum(axis=1) + right @ np.ones(right.shape[1], dtype=np.float32)) == 0))
-    return ContingencyTable(together, per_class, per_label, np.asarray(float(len(classes))), np.asarray(float(blank)))
+    sums = np.asarray(added(classes, labels, blank).T @ drawn.reshape(-1, len(classes)).T)
+    shape = classes.shape[1], labels.shape[1]
+    return ContingencyTable.of_sums(sums.reshape((-1, *drawn.shape[:-1])), shape)
 
 
 def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
-    """The label sets of samples, by their bits."""
+    """The label sets of samples."""
     rows, counted = np.unique(np.packbits(labels, axis=1), axis=0, return_counts=True)
     held = np.unpackbits(rows, axis=1, count=labels.shape[1])
     sizes = held.sum(axis=1)
@@ -277,23 +253,13 @@ def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
 
 def _subsets(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
     """All sets of labels that samples have, each grown from a smaller one; it stops when they are too many."""
-    if most == 2 and labels.shape[1] <= _NARROW:
-        pairs = np.array(np.triu_indices(labels.shape[1]))
-        held = _pairs(labels, pairs, slice(None))[0] >= max(1, least)
-        return [(first,) if first == second else (first, second) for first, second in pairs[:, held].T.tolist()]
-    sizes = np.concatenate(
-        [part.sum(axis=1, dtype=np.int32) for part in np.array_split(labels, -(-len(labels) // _ROWS))]
-    )
-    frequent = np.flatnonzero(_count(labels[:, :0], labels).tasks >= max(1, least))
-    found: list[tuple[int, ...]] = [(int(label),) for label in frequent] if most else []
-    rows = labels[sizes > 1]  # Only these have larger sets.
-    columns = _columns(rows)
-    grown = [(members, np.flatnonzero(columns[members[0]])) for members in found if len(rows) and most > 1]
+    found: list[tuple[int, ...]] = []
+    grown: list[tuple[tuple[int, ...], IntArray]] = [((), np.arange(len(labels)))] if most else []
     while grown and len(found) <= _SETS:
         members, holders = grown.pop()
-        after = members[-1] + 1
-        held = rows[holders, after:]
-        for label in np.flatnonzero(held.sum(axis=0, dtype=np.int32) >= max(1, least)).tolist():
+        after = members[-1] + 1 if members else 0
+        held = labels[holders, after:]
+        for label in np.flatnonzero(held.sum(axis=0) >= max(1, least)).tolist():
             found.append((*members, after + label))
             if len(members) + 1 < most:
                 grown.append((found[-1], holders[held[:, label]]))
@@ -318,16 +284,10 @@ def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generi
 
 
 def _as_bool(name: str, array: npt.NDArray[np.generic]) -> BoolArray:
-    """0 and 1 as bool, checked block by block."""
-    if array.dtype == np.bool_:
-        return np.asarray(array, dtype=np.bool_)
-    held = np.empty(array.shape, dtype=np.bool_)
-    for start in range(0, len(array), _ROWS):
-        block = array[start : start + _ROWS]
-        held[start : start + _ROWS] = block
-        if (held[start : start + _ROWS] != block).any():
-            raise ValueError(f"{name}: a multi-hot array holds 0 and 1 only")
-    return held
+    held = array.astype(np.bool_, copy=False)
+    if array.dtype != np.bool_ and (held != array).any():
+        raise ValueError(f"{name}: a multi-hot array holds 0 and 1 only")
+    return np.asarray(held)
 
 
 def _spread(array: npt.NDArray[np.generic], width: int) -> BoolArray:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.metrics.counted.association import mean, mean_slope, variance
-from judge.metrics.counted.contingency import Train, label_sets, read_samples, set_contingency
+from judge.metrics.counted.contingency import Sets, Train, holding, label_sets, read_samples, set_contingency
 from judge.metrics.counted.dba import Dba
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
 from judge.types import BoolArray, Direction, FloatArray
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-Sets = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +64,7 @@ class Multi(Dba):
             name = "multi-at" if self.direction == "A->T" else "multi-ta"
             what = "images show more than 250,000 sets of objects"
             raise JudgeError(what, where=f"--metrics {name}", mend=f"use {name}:pairs") from error
-        return [(self.side_terms(side)[0], _holding(side.labels, sets)) for side in (truth, predicted)]
+        return [(self.side_terms(side)[0], holding(side.labels, sets)) for side in (truth, predicted)]
 
     def columns(self, truth: CaptionTable, names: Sequence[str]) -> list[tuple[str, ...]]:
         """The sets of labels."""
@@ -153,15 +148,3 @@ def multi(
     found = frozen.compare(truth, predicted)
     before, after = frozen.shares(truth, predicted)
     return MultiAmplification.of(found, variance=float(metric.variance(after - before, found.pairs)), sets=sets)
-
-
-def _holding(labels: BoolArray, sets: Sets) -> csr_array[np.float64, tuple[int, int]]:
-    """Which rows have all labels of each set, [C, M]."""
-    from scipy.sparse import csr_array
-
-    if not sets:
-        return csr_array((len(labels), 0))
-    rows = [np.flatnonzero(labels[:, list(members)].all(axis=1)) for members in sets]
-    columns = np.repeat(np.arange(len(sets)), [len(of) for of in rows])
-    cells = np.concatenate(rows), columns
-    return csr_array((np.ones(len(columns)), cells), shape=(len(labels), len(sets)))

@@ -9,21 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from judge.metrics.amplification import AMPLIFICATIONS, NEUTRAL, log_mean
-from judge.metrics.counted.contingency import ContingencyTable, divide
+from judge.metrics.counted.contingency import ContingencyTable, Sparse, divide
 from judge.types import BoolArray, Direction, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Against = Literal["people", "annotation"]
 LabelKind = Literal["words", "objects"]
 # The classes and the labels that rows add to a table: [C, A] and [C, L].
-Terms: TypeAlias = "tuple[BoolArray | FloatArray, BoolArray | FloatArray | csr_array[np.float64, tuple[int, int]]]"
+Terms: TypeAlias = tuple[BoolArray | FloatArray, BoolArray | FloatArray | Sparse]
 
 
 class Compared(NamedTuple):

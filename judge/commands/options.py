@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from inspect import Parameter, Signature, getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperArgument, TyperCommand
 from typer.main import get_command
 
-from judge.cli.shared import one_line_errors
+from judge.commands.console import one_line_errors
 from judge.errors import JudgeError
 
 if TYPE_CHECKING:
@@ -21,26 +22,42 @@ S = TypeVar("S", bound="Settings")
 METAVARS = {int: "N", float: "X", Path: "PATH"}
 
 
-def add_command(app: typer.Typer, name: str, body: Callable[[Any], None]) -> None:
-    """Add a command that gives ``body`` its settings (the class in its annotation), from a YAML file and options.
+def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
+    """Add a command that is imported when it is used.
 
-    Options are made when they are asked for, since settings are slow to import: ``judge --help`` needs none.
+    Its function either takes settings (``config``), which are read from a YAML file and options, or is Typer's own.
+
+    Args:
+        app: the group that the command belongs to.
+        name: of the command.
+        place: module of :mod:`judge.commands`; ``module:function`` where the function is not called ``command``.
+        summary: for the group's ``--help``.
     """
 
     class Command(TyperCommand):
+        loaded = False
+
         def get_params(self, ctx: Any) -> list[Any]:
-            if not self.params:
+            if not self.loaded:
+                module, _, function = place.partition(":")
+                body = getattr(import_module(f"judge.commands.{module}"), function or "command")
+                # Rich would keep the docstring's line breaks.
+                paragraphs = [" ".join(paragraph.split()) for paragraph in str(getdoc(body)).split("\n\n")]
+                self.help = "\n\n".join(paragraphs)
                 made = typer.Typer(add_completion=False)
-                made.command()(_with_options(body))
+                made.command()(_with_options(body) if "config" in body.__annotations__ else body)
                 command = get_command(made)
-                self.params, self.callback = command.params, command.callback
+                self.params, self.callback, self.loaded = command.params, command.callback, True
             params: list[Any] = super().get_params(ctx)
-            params[-1].rich_help_panel, params[-1].metavar = "Output", ""  # --help
+            if self.params and self.params[0].name == "file":
+                params[-1].rich_help_panel, params[-1].metavar = "Output", ""  # --help
             return params
 
-    # Rich would keep the docstring's line breaks.
-    paragraphs = [" ".join(paragraph.split()) for paragraph in str(getdoc(body)).split("\n\n")]
-    app.command(name, cls=Command, help="\n\n".join(paragraphs), no_args_is_help=True)(lambda: None)
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            self.no_args_is_help = any(isinstance(param, TyperArgument) for param in self.get_params(ctx))
+            return super().parse_args(ctx, args)
+
+    app.command(name, cls=Command, help=summary)(lambda: None)
 
 
 def _with_options(body: Callable[[Any], None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""All commands. Libraries that load slowly are imported inside them."""
+"""The command line: all commands. Each is imported when it is used, since its libraries load slowly."""
 
 from __future__ import annotations
 
@@ -11,25 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from judge.cli.ablate_detectors import ablate_detectors
-from judge.cli.ablate_masks import ablate_masks
-from judge.cli.align import align
-from judge.cli.anonymous import anonymous
-from judge.cli.attribute import attribute
-from judge.cli.calibrate import calibrate
-from judge.cli.caption import caption
-from judge.cli.compare import compare
-from judge.cli.data import data_check, data_list, data_show
-from judge.cli.demo import demo
-from judge.cli.evaluate import evaluate
-from judge.cli.export import export
-from judge.cli.mask import mask
-from judge.cli.options import add_command
-from judge.cli.predict import predict
-from judge.cli.report import report
-from judge.cli.shared import told_in_one_line
-from judge.cli.train import train
-from judge.cli.train_detector import train_detector
+from judge.commands.console import told_in_one_line
+from judge.commands.options import add_command
 from judge.errors import JudgeError
 from judge.utils.files import check_names
 from judge.utils.launch import is_main_process, tells_fault
@@ -115,25 +98,25 @@ trains = typer.Typer(
 ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
 recipes = typer.Typer(help="Data recipes: list them, show one, check the files in a folder.", no_args_is_help=True)
 
-app.command()(demo)
-add_command(app, "evaluate", evaluate)
-app.command(no_args_is_help=True)(compare)
-app.command(no_args_is_help=True)(report)
 app.add_typer(trains, name="train")
-add_command(trains, "judges", train)
-add_command(trains, "detector", train_detector)
-add_command(app, "predict", predict)
-add_command(app, "attribute", attribute)
-add_command(app, "export", export)
-add_command(app, "caption", caption)
-add_command(app, "calibrate", calibrate)
-add_command(app, "mask", mask)
-add_command(app, "align", align)
-add_command(app, "anonymous", anonymous)
 app.add_typer(ablates, name="ablate")
-add_command(ablates, "detectors", ablate_detectors)
-add_command(ablates, "masks", ablate_masks)
 app.add_typer(recipes, name="data")
-recipes.command("list")(data_list)
-recipes.command("show", no_args_is_help=True)(data_show)
-recipes.command("check", no_args_is_help=True)(data_check)
+add_command(app, "demo", "demo", "Measure a small drawn world whose true amplification is known. Needs no download.")
+add_command(app, "evaluate", "evaluate", "Measure how much captioners amplify the bias of human captions.")
+add_command(app, "compare", "compare", "Compare the captioners of several finished runs.")
+add_command(app, "report", "report", "Report finished runs: a page, Markdown or LaTeX tables, or a model card section.")
+add_command(trains, "judges", "train", "Train the judges of a run; judge evaluate then scores them.")
+add_command(trains, "detector", "train_detector", "Train a small detector from scratch, or fine-tune given weights.")
+add_command(app, "predict", "predict", "Apply a trained judge to new captions: the probability of each class.")
+add_command(app, "attribute", "attribute", "Explain a trained judge's answers by words and by parts of images.")
+add_command(app, "export", "export", "Make a folder to share of a trained judge: weights, settings, a model card.")
+add_command(app, "caption", "caption", "Caption a folder of images with any checkpoint that transformers loads.")
+add_command(app, "calibrate", "calibrate", "Measure metrics on your own captions, changed by known doses.")
+add_command(app, "mask", "mask", "Hide people or objects in a folder of images.")
+add_command(app, "align", "align", "Align human captions with each captioner's vocabulary.")
+add_command(app, "anonymous", "anonymous", "Count captions that name an attribute which cannot be seen.")
+add_command(ablates, "detectors", "ablate_detectors", "Compare detectors with ground truth.")
+add_command(ablates, "masks", "ablate_masks", "Vary what is hidden in the images, and measure each time.")
+add_command(recipes, "list", "data:data_list", "List the recipes: data sets, who may get them, and their attributes.")
+add_command(recipes, "show", "data:data_show", "Show a recipe: files, licence, access, labels and commands.")
+add_command(recipes, "check", "data:data_check", "Check the files in a folder against a recipe.")

@@ -38,7 +38,7 @@ def one_line_errors(*, shared: bool = False) -> Iterator[None]:
         check_launch(shared=shared)
         yield
         if shared_store() is not None:
-            from judge.training.processes import end_launch
+            from judge.training.launch import end_launch
 
             end_launch()
     if fault := output_fault():

@@ -1,0 +1,191 @@
+"""Learned metrics as functions on arrays: from the probabilities of judges to amplification.
+
+Each sample is an image with one held-out caption of either side. The caller masks and aligns captions and trains
+judges, as ``judge evaluate`` does; the values are those of ``judge evaluate`` for one judge and one caption a side.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from judge.metrics import METRICS
+from judge.metrics.counted.contingency import hot, same_samples
+from judge.metrics.priors import PriorForm
+from judge.metrics.scores import SCORES, Judged
+from judge.statistics.judged import Statistic
+from judge.types import BoolArray, Direction, FloatArray, TargetKind
+
+
+class LearnedAmplification(NamedTuple):
+    """A learned metric of arrays.
+
+    Attributes:
+        value: the amplification, a fraction; NaN where a side has no value, or the metric has one side.
+        human: the score of the judge of human captions.
+        generated: the score of the judge of generated captions.
+    """
+
+    value: float
+    human: float
+    generated: float
+
+
+def lic(
+    y: npt.ArrayLike, human_probabilities: npt.ArrayLike, generated_probabilities: npt.ArrayLike
+) -> LearnedAmplification:
+    """LIC (Hirota et al., CVPR 2022, eq. 9-11): probability of the true class where it is the most probable one.
+
+    Classes count equally. The judge of human captions is right in one of two cases, that of generated ones in both:
+
+        >>> found = lic([0, 1], [[0.6, 0.4], [0.8, 0.2]], [[1.0, 0.0], [0.2, 0.8]])
+        >>> round(found.value, 4), found.human, found.generated
+        (0.6, 0.3, 0.9)
+
+    Args:
+        y: annotated class of each image, [N], from 0.
+        human_probabilities: probabilities of the judge of human captions, [N, K].
+        generated_probabilities: probabilities of the judge of generated captions, [N, K].
+
+    Raises:
+        ValueError: arrays of other values or shapes.
+    """
+    return _measure("lic", (y, human_probabilities), (y, generated_probabilities))
+
+
+def leakage(
+    y: npt.ArrayLike, human_probabilities: npt.ArrayLike, generated_probabilities: npt.ArrayLike
+) -> LearnedAmplification:
+    """Leakage (Wang et al. 2019; LIC, eq. 4-6): difference of accuracies, classes counting equally.
+
+    Arguments and errors are those of :func:`lic`.
+    """
+    return _measure("leakage", (y, human_probabilities), (y, generated_probabilities))
+
+
+def imagecaptioner2(
+    y: npt.ArrayLike,
+    human_probabilities: npt.ArrayLike,
+    generated_probabilities: npt.ArrayLike,
+    *,
+    ratio: bool = False,
+) -> LearnedAmplification:
+    """ImageCaptioner2 (Abdelrahman et al., AAAI 2024, eq. 1-2): mean probability of the true class.
+
+    Args:
+        y: as of :func:`lic`, like the other arguments.
+        human_probabilities: [N, K].
+        generated_probabilities: [N, K].
+        ratio: whether the sides are divided instead of subtracted.
+
+    Raises:
+        ValueError: arrays of other values or shapes.
+    """
+    name = "imagecaptioner2-ratio" if ratio else "imagecaptioner2"
+    return _measure(name, (y, human_probabilities), (y, generated_probabilities))
+
+
+def dbac(
+    y: npt.ArrayLike,
+    human_probabilities: npt.ArrayLike,
+    generated_probabilities: npt.ArrayLike,
+    human_mentions: npt.ArrayLike,
+    generated_mentions: npt.ArrayLike,
+    direction: Direction = "A->T",
+    *,
+    prior: PriorForm = "joint",
+) -> LearnedAmplification:
+    """DBAC (Nair et al., WACV 2026): normalised difference of omega, one over the mean loss times the mean prior.
+
+    "A->T": judges guess the image's class, and w = P(t)/P(a) with the tasks t that the caption names. "T->A":
+    judges guess the tasks of the image, and w = P(a^)/P(T) with the class a^ that the caption names; captions that name
+    none, or several, are left out.
+
+    Args:
+        y: the truth: classes, [N] ("A->T"), or tasks, multi-hot [N, L] ("T->A").
+        human_probabilities: answers of the judge of human captions: of the classes, [N, K], or of each task, [N, L].
+        generated_probabilities: the same of the judge of the captioner's captions.
+        human_mentions: tasks that human captions name, multi-hot [N, L], or classes, multi-hot [N, K] or one each, [N].
+        generated_mentions: the same of generated captions.
+        direction: "A->T" or "T->A".
+        prior: how frequent a set of tasks is: ``joint`` or ``product`` (:func:`judge.metrics.priors.set_frequency`).
+
+    Raises:
+        ValueError: arrays of other values or shapes, or another direction.
+    """
+    sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
+    return _measure(_directed("dbac", direction), *sides, prior=prior)
+
+
+def dpac(
+    y: npt.ArrayLike,
+    human_probabilities: npt.ArrayLike,
+    generated_probabilities: npt.ArrayLike,
+    human_mentions: npt.ArrayLike,
+    generated_mentions: npt.ArrayLike,
+    direction: Direction = "A->T",
+    *,
+    prior: PriorForm = "joint",
+) -> LearnedAmplification:
+    """DPAC (Nair et al. 2025, eq. 9-11): normalised difference of psi, the mean of p(true) times the prior.
+
+    Arguments and errors are those of :func:`dbac`.
+    """
+    sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
+    return _measure(_directed("dpac", direction), *sides, prior=prior)
+
+
+def _directed(name: str, direction: Direction) -> str:
+    if direction not in ("A->T", "T->A"):
+        raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
+    return f"{name}-{'at' if direction == 'A->T' else 'ta'}"
+
+
+def _measure(name: str, *sides: tuple[npt.ArrayLike, ...], prior: PriorForm = "joint") -> LearnedAmplification:
+    """The row ``name`` of METRICS; each side: truth, probabilities and, for priors, mentions."""
+    metric = METRICS[name]
+    truths = hot("y", *(side[0] for side in sides))
+    said = hot("mentions", *(side[2] for side in sides)) if metric.prior else truths
+    tables = [
+        _captions(metric.target, metric.score, truth, np.asarray(side[1], dtype=np.float64), mentions)
+        for side, truth, mentions in zip(sides, truths, said, strict=True)
+    ]
+    statistic = Statistic(metric, pd.concat(tables), prior=prior)
+    sums = [np.asarray(statistic.rows(table).table.sum(axis=0)) for table in tables]
+    found = statistic(*sums)
+    return LearnedAmplification(float(found.value), float(found.human.value), float(found.generated.value))
+
+
+def _captions(
+    target: TargetKind, score: str, truth: BoolArray, probabilities: FloatArray, mentions: BoolArray
+) -> pd.DataFrame:
+    """The captions of one side as :class:`Statistic` reads them."""
+    if probabilities.ndim != 2 or probabilities.shape[1] < truth.shape[1]:
+        raise ValueError(f"probabilities: [N, {truth.shape[1]}] are needed, got shape {probabilities.shape}")
+    same_samples(y=truth, probabilities=np.asarray(probabilities, dtype=np.bool_), mentions=mentions)
+    if not (np.isfinite(probabilities) & (probabilities >= 0) & (probabilities <= 1)).all():
+        raise ValueError("probabilities are not all in [0, 1]")
+    if target == "attribute" and (truth.sum(axis=1) != 1).any():
+        raise ValueError("y: one class a sample is needed")
+    wide = np.pad(truth, ((0, 0), (0, probabilities.shape[1] - truth.shape[1])))
+    scores = SCORES[score].quantity(Judged.of_arrays(wide, probabilities, target))
+    names = _joined(mentions)
+    return pd.DataFrame(
+        {
+            "side": "",
+            "image_id": np.arange(len(truth)),
+            "named": names,
+            "tasks": names,
+            "answer": _joined(truth),
+            "n": 1.0,
+            "q": scores,
+        }
+    )
+
+
+def _joined(table: BoolArray) -> list[str]:
+    """The columns that hold in each row, as names joined by "|"."""
+    return ["|".join(map(str, np.flatnonzero(row))) for row in table]
