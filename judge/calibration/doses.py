@@ -38,10 +38,13 @@ NOTHING = "none"
 LEAST = 10
 """How often captions must name a task, so that it is drawn and goes with a class."""
 # Words that a phrase begins with.
-_STARTS = frozenset(
-    "above across against along and around as at atop behind beneath beside by during for from in inside into near "
-    "next off on onto outside over past through to toward towards under underneath while with".split()
-)
+# fmt: off
+_STARTS = frozenset({
+    "above", "across", "against", "along", "and", "around", "as", "at", "atop", "behind", "beneath", "beside", "by",
+    "during", "for", "from", "in", "inside", "into", "near", "next", "off", "on", "onto", "outside", "over", "past",
+    "through", "to", "toward", "towards", "under", "underneath", "while", "with",
+})
+# fmt: on
 
 
 @dataclass(frozen=True, eq=False)

@@ -280,9 +280,8 @@ class _Body:
             pen.polygon(look.hem, -0.09, -0.53, 0.09, -0.53, 0.19, -0.2, -0.19, -0.2)
         if self.around:
             pen.oval(look.around, 0, -0.83, 0.14, 0.168)
-        pen.polygon(
-            look.top, -0.08, -0.75, 0.08, -0.75, 0.13, -0.7, 0.09, -0.52, 0.11, -0.4, -0.11, -0.4, -0.09, -0.52, -0.13, -0.7
-        )  # fmt: skip
+        for side in sides:
+            side.polygon(look.top, 0, -0.75, 0.08, -0.75, 0.13, -0.7, 0.09, -0.52, 0.11, -0.4, 0, -0.4)
         for side, (x, y) in zip(sides, self.hands, strict=True):
             elbow = (0.11 + x) / 2 + 0.06, (y - 0.69) / 2 + 0.03
             side.line(look.arms, 0.062, 0.11, -0.69, *elbow, x, y)
