@@ -429,7 +429,6 @@ class MaskConfig(PictureSettings):
     essential = ("images", "instances", "detector", "weights", "mode", "hide", "fill", "out", "overwrite")
 
     mode: Mode = option("segment", "how much of each instance is hidden: the upper part, the mask, or the box")
-    batch_size: int = option(8, "images per batch", ge=1)
     format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
     workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
     out: Path = option(..., "folder for the masked images", "runs/masked")
@@ -572,31 +571,6 @@ class ExportConfig(SavedJudgeSettings):
     push_to_hub: str | None = option(None, "name on the Hugging Face hub to upload the folder to, as NAME/JUDGE")
     public: bool = option(False, "let everybody see a repository that --push-to-hub makes")
     out: Path = option(..., "folder for the judge", "runs/judge")
-
-
-class TrainDetectorConfig(Settings):
-    """Options of ``judge train detector``."""
-
-    command = "judge train detector"
-    panel = "Training"
-    essential = ("kind", "images", "instances", "categories", "start", "out", "overwrite")
-
-    kind: Literal["yolo", "maskrcnn"] = option(..., "detector: yolo (Ultralytics, AGPL-3.0) or maskrcnn (torchvision)")
-    images: Path = option(..., IMAGES)
-    instances: Files = option(..., INSTANCES, repeated="PATH")
-    categories: Annotated[tuple[str, ...] | None, BeforeValidator(_split_text)] = option(
-        None, "categories to detect, comma-separated", "all of the file"
-    )
-    start: str | None = option(None, "weights to start from", "none: a small network from scratch")
-    trust_weights: Path | None = option(None, TRUST)
-    epochs: int = option(40, "passes over the images", ge=0)
-    batch_size: int = option(8, "images per step", ge=1)
-    learning_rate: float | None = option(None, "highest learning rate", "the detector's own", gt=0, lt=1)
-    image_size: int = option(160, "pixels of an image's longer side, a multiple of 32")
-    validation: float = option(0.1, "share of the images held out", ge=0, lt=1)
-    seed: Seed = option(0, "seed of weights, split, order and flips")
-    device: str | None = option(None, *DEVICE)
-    out: Path = option(..., "file for the weights", "checkpoints/detector.safetensors")
 
 
 class AligningSettings(Settings):

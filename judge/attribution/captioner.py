@@ -13,8 +13,8 @@ from judge.attribution.pictures import Explaining, Explanation
 from judge.captioning.writer import Writer, Writing
 from judge.judges.hf_models import Captioner, load_captioner
 from judge.judges.hf_prompts import processing
-from judge.masking.hidden import HiddenPictures
 from judge.masking.instances import Pixels
+from judge.masking.masked_images import MaskedImages
 from judge.text.lexicon import Lexicon
 from judge.text.tokens import tokenize
 from judge.types import Progress
@@ -93,7 +93,7 @@ def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
 def explain_captions(
     model: str,
     images: Sequence[str],
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     lexicon: Lexicon,
     how: Explaining,
     *,

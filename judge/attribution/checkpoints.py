@@ -26,8 +26,7 @@ from judge.judges.hf_models import Captioner
 from judge.judges.hf_pixels import PIXELS
 from judge.judges.hf_prompts import go_on, lay_out, processing, usual_prompt
 from judge.judges.huggingface import AnswerJudge
-from judge.masking.instances import Pixels
-from judge.masking.regions import Box
+from judge.masking.instances import Box, Pixels
 from judge.types import FloatArray, Sample, Target
 from judge.utils.hub import quiet
 

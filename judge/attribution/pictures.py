@@ -13,8 +13,8 @@ from judge.attribution.methods import METHODS, SAMPLES, Method, attribute
 from judge.attribution.views import BackboneViews, View, Views
 from judge.errors import JudgeError
 from judge.judges.huggingface import AnswerJudge
-from judge.masking.hidden import HiddenPictures
 from judge.masking.instances import Pixels
+from judge.masking.masked_images import MaskedImages
 from judge.training.feature_store import FeatureStore
 from judge.training.restoring import check_features, restore
 from judge.training.saved import Saved, describe_features
@@ -100,7 +100,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
 def explain_guesses(
     saved: Saved,
     samples: Sequence[Sample],
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     how: Explaining,
     *,
     device: torch.device,

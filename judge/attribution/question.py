@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.asking import ask
 from judge.training.saved import Saved
 from judge.types import FloatArray, IntArray, Labels, Predictions, Progress, Sample
@@ -34,7 +34,7 @@ class Question:
     answers: Predictions
     explained: IntArray
     features: Path
-    pictures: HiddenPictures | None = None
+    pictures: MaskedImages | None = None
 
     @property
     def probabilities(self) -> FloatArray:
@@ -78,7 +78,7 @@ def pose(
     parts: Sequence[Sequence[Sample]],
     *,
     features: Path,
-    pictures: HiddenPictures | None = None,
+    pictures: MaskedImages | None = None,
     labels: Labels | None = None,
     progress: Progress | None = None,
 ) -> tuple[Question, list[str]]:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from judge.attribution.odds import log_odds
 from judge.attribution.placement import Placement, stretched
 from judge.judges.grit import GridsAndRegions
-from judge.masking.instances import Pixels
-from judge.masking.regions import Box
+from judge.masking.instances import Box, Pixels
 from judge.types import FloatArray, Sample, Target
 
 

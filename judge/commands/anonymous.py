@@ -29,10 +29,10 @@ from judge.report.anonymous import (
     naming_table,
     score_table,
 )
-from judge.report.caveats import text_notes
 from judge.report.render import open_console, print_table, print_text
 from judge.report.saved_run import read_run
 from judge.report.table import Table, how_many
+from judge.report.warnings import text_notes
 from judge.statistics.correlation import correlate
 from judge.statistics.naming import HumanScore, compare_lexicon, human_score, measure_naming
 from judge.statistics.raters import krippendorff_alpha

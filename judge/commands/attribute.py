@@ -275,9 +275,8 @@ def command(config: AttributeConfig) -> None:
     Captions and pictures are masked as in its training. With --model, where a captioner looked when it said a word of
     the attribute. Leaves attribution.json, words.csv, pictures.csv, attribute.yaml and maps/ in --out.
     """
-    from judge.report.attribution import map_table
+    from judge.report.attribution import map_table, print_shaded
     from judge.report.render import open_console, print_table
-    from judge.report.shading import print_shaded
 
     with show_progress() as progress:
         found = attribute(config, progress=progress)

@@ -16,10 +16,10 @@ from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import RunPictures, known_pictures, open_detector
 from judge.config import AttributeConfig, PictureMethod, RunConfig, make_config
 from judge.errors import JudgeError, require
-from judge.masking.folder import Hiding
-from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import encode
 from judge.masking.instances import PERSON, BoolMask
+from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.people import Hiding
 from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Progress, Sample
@@ -49,7 +49,7 @@ class PictureMaps:
         most: pictures that are drawn, of each judge.
     """
 
-    people: HiddenPictures
+    people: MaskedImages
     plain: bool = False
     most: int = 0
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -85,11 +85,11 @@ class PictureMaps:
 
     def _draw(self, one: Explanation, where: BoolMask, folder: Path, name: str) -> None:
         from judge.attribution.overlay import sheet
-        from judge.masking.images import read_picture
+        from judge.masking.images import read_image
 
         people = self.people
         file = people.names[one.image_id]
-        plain = read_picture(people.folder, file, max_pixels=people.max_pixels)
+        plain = read_image(people.folder, file, max_pixels=people.max_pixels)
         shown = plain.pixels if self.plain else people.read(one.image_id)
         share = share_outside(one.mass, where)
         told = "-" if share is None else f"{share:.2f}"
@@ -123,7 +123,7 @@ def make_explaining(methods: Sequence[PictureMethod]) -> Explaining:
 
 def find_people(
     config: AttributeConfig, detector: str | None, names: Mapping[str, str], progress: Progress | None
-) -> HiddenPictures:
+) -> MaskedImages:
     """Where people are in pictures, pixel by pixel, whatever was hidden from judges.
 
     Args:
@@ -137,7 +137,7 @@ def find_people(
     """
     assert config.images is not None
     name = config.detector if "detector" in config.model_fields_set or not detector else detector
-    found = open_detector(name, config, (PERSON,), progress=progress)
+    found = open_detector(name, config, (PERSON,))
     hiding = Hiding((PERSON,), threshold=config.threshold)
     return find_hidden(
         config.images, names, detector=found, hiding=hiding, max_pixels=config.max_pixels, progress=progress
@@ -150,7 +150,7 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     weights: str,
     samples: Sequence[Sample],
     explained: Sequence[int],
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     how: Explaining,
     *,
     folder: Path,
@@ -204,9 +204,9 @@ def explain_captioner(
     truth = RunPictures(make_config({**given, "human": "-"}, RunConfig, where="--images")).truth
     names = known_pictures(config.images, truth)
     if truth is not None:
-        names = {image: name for image, name in names.items() if name in set(truth.pictures)}
+        names = {image: name for image, name in names.items() if name in set(truth.images)}
     people = find_people(config, None, names, progress)
-    plain = HiddenPictures(config.images, people.names, max_pixels=config.max_pixels)
+    plain = MaskedImages(config.images, people.names, max_pixels=config.max_pixels)
     maps = PictureMaps(people, config.show_people, config.maps)
     found = explain_captions(
         config.model, list(plain.names), plain, lexicon, how, device=choose_device(None), progress=progress

@@ -23,7 +23,7 @@ from judge.corpus.reading import ReadOptions, parse_captions
 from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
 from judge.errors import JudgeError, nearest
 from judge.masking.archives import SUFFIXES
-from judge.masking.images import list_pictures
+from judge.masking.images import list_images
 from judge.report.recipes import DataCheck, FileCheck, ReadyUse, counts
 from judge.report.table import how_many
 from judge.text.lexicon import Lexicon, load_lexicon, shipped_lexicons
@@ -225,7 +225,7 @@ def _images(path: Path, seen: _Seen) -> list[str]:
         JudgeError: it holds no picture, or not all of them.
     """
     there = set()
-    pictures = list_pictures(path)
+    pictures = list_images(path)
     for name in pictures:
         try:
             there.add(canonical_id(name))

@@ -142,7 +142,7 @@ def command(
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with one_line_errors():
         from judge.report.directory import REPORT
-        from judge.report.result import print_result
+        from judge.report.printing import print_result
 
         with show_progress() as progress:
             found = run_demo(out, seed=seed, images=images, progress=progress)

@@ -396,7 +396,7 @@ def command(config: RunConfig) -> None:
     data, for intervals and tests) and examples.parquet.
     """
     from judge.report.directory import REPORT
-    from judge.report.result import print_result
+    from judge.report.printing import print_result
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:

@@ -20,8 +20,8 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target,
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from judge.masking.hidden import HiddenPictures
     from judge.masking.instances import Pixels
+    from judge.masking.masked_images import MaskedImages
 
 Batch = Mapping[str, Any]
 Sharing = Literal["members", "data"]
@@ -178,7 +178,7 @@ class Materials:
             filled in by the trainer.
     """
 
-    pictures: HiddenPictures | None = None
+    pictures: MaskedImages | None = None
     prompt: Prompt | None = None
     answering: Answering = "restricted"
     backbone: str | None = None

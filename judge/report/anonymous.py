@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from judge.corpus.ratings import Sheet
-from judge.report.consistency import INTERVAL_NOTE
+from judge.report.detail_tables import INTERVAL_NOTE
 from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, how_many, names
 from judge.statistics.correlation import Correlation
 from judge.statistics.naming import CaptionShare, HumanScore, Naming

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from judge.errors import JudgeError
 from judge.judges import Backbone, FrozenReader, RegionBackbone, Resizer
 from judge.judges.hf_prompts import processing
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.feature_store import FeatureStore, digest, name_words
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Progress, Words
@@ -221,7 +221,7 @@ class PictureCache(FeatureCache):
     SHARD, BATCH, KIND, WORK = 256, 16, "picture", "computing features of pictures"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
-    def __init__(self, backbone: Backbone, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(backbone, keys, folder)
         self.backbone, self.pictures = backbone, pictures
         if isinstance(backbone, RegionBackbone):
@@ -254,7 +254,7 @@ class PixelCache(FeatureCache):
     OPTION, MEND = "--judge", "take a smaller one"
     DTYPE, AXES = np.uint8, 4
 
-    def __init__(self, resizer: Resizer, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, resizer: Resizer, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(resizer, keys, folder)
         self.resizer, self.pictures = resizer, pictures
 

@@ -12,7 +12,7 @@ from torch import nn
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Materials
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.checkpoint import save_weights
 from judge.training.feature_store import FeatureStore
 from judge.training.launch import make_accelerator
@@ -30,7 +30,7 @@ def open_network(
     samples: Sequence[Sample],
     *,
     features: Path,
-    pictures: HiddenPictures | None = None,
+    pictures: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[NetworkJudge, list[str]]:
     """A trained network, and what it needs of some samples.

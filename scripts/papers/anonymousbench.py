@@ -27,7 +27,7 @@ from judge.commands.console import one_line_errors, show_progress
 from judge.corpus.entries import records
 from judge.corpus.files import read_document
 from judge.errors import JudgeError, require
-from judge.masking.images import encode, list_pictures
+from judge.masking.images import encode, list_images
 from judge.masking.instances import Pixels
 from judge.types import Progress
 from judge.utils.cells import rows_csv
@@ -205,7 +205,7 @@ def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str
     Raises:
         JudgeError: as ``read_votes``; ``out`` is taken; no image is kept.
     """
-    names = list_pictures(folder / "images")
+    names = list_images(folder / "images")
     votes = read_votes(answers, names)
     kept = {name: of for name, of in votes.items() if 2 * sum(of) > len(of)}
     if not kept:
@@ -299,7 +299,7 @@ def sheet_command(images: Annotated[Path, typer.Option(help="what the step image
         path = images / "rating.csv"
         if path.exists():
             raise JudgeError("is there already", where=str(path), mend="have it filled in, or move it away")
-        rows = [[name, "", ""] for name in list_pictures(images / "images")]
+        rows = [[name, "", ""] for name in list_images(images / "images")]
         with writing(path):
             write_whole(path, rows_csv(SHEET_COLUMNS, rows).encode())
         print(f"{len(rows)} images are in {path}: raters write yes or no into 'human' and 'anonymous'")

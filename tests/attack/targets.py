@@ -28,7 +28,7 @@ from judge.corpus.reading import ReadOptions, read_captions
 from judge.corpus.recipes import read_recipe, shipped_recipes
 from judge.masking import archives
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import list_pictures, read_picture
+from judge.masking.images import list_images, read_image
 from judge.text.lexicon import load_lexicon
 from judge.text.vectors import load_vectors
 from judge.types import Captions
@@ -148,8 +148,8 @@ def settings(kind: type[config.Settings], path: Path) -> object:
 
 def pictures(folder: Path) -> None:
     archives._find.cache_clear()
-    for name in list_pictures(folder):
-        read_picture(folder, name)
+    for name in list_images(folder):
+        read_image(folder, name)
 
 
 def file(read: Callable[[Path], object], content: bytes | str | Any, name: str = "file") -> Target:

@@ -18,9 +18,9 @@ from judge.attribution.methods import METHODS, attribute, baselines, grad_cam, g
 from judge.attribution.pictures import Explaining
 from judge.attribution.views import View
 from judge.judges.hf_models import load_captioner
-from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
 from judge.masking.instances import Pixels
+from judge.masking.masked_images import MaskedImages
 from judge.text.lexicon import Lexicon, load_lexicon
 
 __all__ = ["checkpoint"]
@@ -172,7 +172,7 @@ def test_words_are_found_where_they_stand() -> None:
 def test_captions_without_a_word_have_no_map(checkpoint: Checkpoints, tmp_path: Path) -> None:
     for image in range(6):
         (tmp_path / f"{image}.png").write_bytes(encode(np.asarray(Pictures().read(str(image)))))
-    pictures = HiddenPictures(tmp_path, {str(image): f"{image}.png" for image in range(6)})
+    pictures = MaskedImages(tmp_path, {str(image): f"{image}.png" for image in range(6)})
     model, images = str(checkpoint("git")), list(pictures.names)
     how = Explaining(("grad-cam",))
     explain = partial(explain_captions, model, images, pictures, how=how, device=CPU)

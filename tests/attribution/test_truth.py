@@ -23,9 +23,9 @@ from judge.calibration.world import Parameters
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, find_judge
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
-from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.instances import BoolMask
+from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.people import Hiding
 from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.network_judge import NetworkJudge
@@ -62,7 +62,7 @@ class Scenes:
         names = {scene.image_id: f"{int(scene.image_id):012d}.png" for scene in world.scenes}
         hiding = Hiding(fill="mean")
         self.people = find_hidden(self.folder / "scenes" / "images", names, detector=truth, hiding=hiding)
-        self.seen = self.people if self.hide else HiddenPictures(self.people.folder, names)
+        self.seen = self.people if self.hide else MaskedImages(self.people.folder, names)
 
     @cached_property
     def judge(self) -> NetworkJudge:

@@ -26,8 +26,8 @@ from judge.config import RunConfig
 from judge.corpus import recipes
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result
-from judge.report.caveats import warnings
-from judge.report.citations import bibliography
+from judge.report.page import bibliography
+from judge.report.warnings import warnings
 
 IMAGES = 96
 FAST = ["--metrics", "lic", "--judge", "linear", "--protocol", "crossfit", "--folds", "2", "--refits", "0"]

@@ -26,7 +26,7 @@ from judge.calibration.world import Captioner
 from judge.captioning.notes import Notes
 from judge.errors import JudgeError
 from judge.masking.cache import Cached
-from judge.masking.instances import Picture
+from judge.masking.instances import LoadedImage
 from judge.training.asking import open_self_trained
 from judge.training.checkpoint import Checkpoint, load_predictions, save_predictions
 from judge.training.features import CaptionCache, FeatureCache
@@ -279,8 +279,8 @@ def test_a_read_error_is_told_and_removes_nothing(
     features = CaptionCache(Mock(key="reader"), [(key,) for key in keys], tmp_path / "features")
     features._keep([*features.keys.values()][:2], np.ones((2, 1, 3), dtype=np.float32))
     detector = FakeDetector(lambda _: ())
-    picture = Picture("a", np.zeros((4, 4, 3), dtype=np.uint8))
-    Cached(detector, tmp_path / "detections").detect([picture])
+    picture = LoadedImage("a", np.zeros((4, 4, 3), dtype=np.uint8))
+    Cached(detector, tmp_path / "detections").detect(picture)
     noted = tmp_path / "noted"
     (noted / "images").mkdir(parents=True)
     (noted / "images" / "1.png").touch()
@@ -299,7 +299,7 @@ def test_a_read_error_is_told_and_removes_nothing(
         for reads in (
             lambda: is_sound(begun),
             features.missing,
-            lambda: Cached(detector, tmp_path / "detections").detect([picture]),
+            lambda: Cached(detector, tmp_path / "detections").detect(picture),
             lambda: load_predictions(begun),
             lambda: is_noted(noted, "key"),
         ):

@@ -25,7 +25,7 @@ from judge.metrics.counted.ba import Ba
 from judge.metrics.counted.dba import Dba
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
-from judge.report.caveats import warnings
+from judge.report.warnings import warnings
 from judge.statistics.counted import summarise_counts
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize

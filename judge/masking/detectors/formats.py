@@ -1,4 +1,4 @@
-"""Masks of other tools in the shape of COCO instances: COCO results, a folder of PNG masks, a folder of YOLO labels."""
+"""Masks of other tools as COCO instances: COCO results, a folder of PNG masks, a folder of YOLO labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from judge.corpus.files import Document, read_document
 from judge.corpus.ids import canonical_id
 from judge.errors import JudgeError
 from judge.masking.categories import read_names
-from judge.masking.images import list_pictures
+from judge.masking.images import list_images
 from judge.masking.instances import PERSON
 from judge.text.lexicon import load_lexicon
 from judge.utils.yaml_files import read_text
@@ -26,15 +26,18 @@ _CLASSES = "classes.txt"  # As LabelImg leaves it beside its labels.
 
 
 def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | None) -> tuple[Document, bool]:
-    """What ``--instances`` names as COCO's ``{"images", "annotations", "categories"}``, and whether it lists images.
+    """The file or folder of ``--instances`` as COCO's ``{"images", "annotations", "categories"}``.
 
-    Only COCO instances do. Else an image is found by its id among ``images``; one without a record, or without a file
-    of labels, is one in which nothing was found, and one without a mask file is not listed.
+    COCO instances list their images. For other formats, images are found by id in ``images``: an image without a record
+    or a label file is one in which nothing was found; an image without a mask file is not listed.
 
     Args:
         path: a file, or a folder.
         images: the folder of images.
         names: class id -> name (``--class-names``).
+
+    Returns:
+        The document, and whether the file itself lists the images.
 
     Raises:
         JudgeError: a path that cannot be read; no such format; no folder of images where one is needed.
@@ -63,7 +66,7 @@ def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | No
         if images is None:
             what, mend = "lists no images", "give their folder with --images"
         raise JudgeError(what, where=f"--instances {path}", mend=mend)
-    shown = {canonical_id(name): name for name in list_pictures(images)}
+    shown = {canonical_id(name): name for name in list_images(images)}
     value = {
         "images": [{"id": key, "file_name": name} for key, name in shown.items() if not masks or key in masks],
         "annotations": rows,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from judge.errors import shortened, some
-from judge.masking.measured import tell_masks
+from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of, pair_notes
 from judge.statistics.comparisons import PRIOR_ONLY
@@ -97,9 +97,9 @@ def _prior_only(result: Result) -> Iterator[str]:
 def _masked(run: Mapping[str, Any]) -> Iterator[str]:
     """What masks hid from judges of images, measured."""
     of_each = [(name, entry["masks"]) for name, entry in run["captioners"].items() if "masks" in entry]
-    yield from (f"{names}: {line}" for names, line in alike((name, tell_masks(masks)) for name, masks in of_each))
+    yield from (f"{names}: {line}" for names, line in alike((name, describe_masks(masks)) for name, masks in of_each))
     if masks := run.get("masks"):
-        yield tell_masks(masks)
+        yield describe_masks(masks)
 
 
 def _texts(run: Mapping[str, Any]) -> Iterator[str]:

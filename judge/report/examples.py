@@ -1,4 +1,4 @@
-"""Examples as a page shows them: a card for every image of every row."""
+"""Examples as a page shows them: a card for every image that was chosen for a row of the table."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Caption:
-    """A caption of a card: whose it is, as written and as read, and what the judge said."""
+class ExampleCaption:
+    """A caption of a card: its side and author, as written and as read, and the judge's answer."""
 
     side: str
     who: str
@@ -55,7 +55,7 @@ class Caption:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class ExampleCard:
     """An image of a row of the table.
 
     Attributes:
@@ -63,12 +63,12 @@ class Card:
         what: what the image adds, in words.
         chosen: why it is shown.
         contribution: to the row's value.
-        difference: mean probability of the truth from the captioner's captions less that from people's; 0 where no
-            judge was asked.
+        difference: mean probability of the truth from the captioner's captions less that from human ones; 0 where no
+            judge answered.
         class_, tasks: of the image.
         image_id: where ids are shown.
-        picture: the class of its picture in the page's style; "" without.
-        captions: people's, then the captioner's.
+        picture: the CSS class of the image itself; "" where it is not shown.
+        captions: human captions, then the captioner's.
     """
 
     captioner: str
@@ -81,14 +81,14 @@ class Card:
     tasks: tuple[str, ...]
     image_id: str
     picture: str
-    captions: tuple[Caption, ...]
+    captions: tuple[ExampleCaption, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """All cards, what they can be filtered by, and image id -> the name of its picture."""
+    """All cards, what they can be filtered by, and image id -> the CSS class of the image."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[ExampleCard, ...]
     pictures: Mapping[str, str]
     captioners: tuple[str, ...]
     rows: tuple[str, ...]
@@ -102,42 +102,49 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
 
     Args:
         result: with examples.
-        pictures: image id -> a picture, of some images.
+        pictures: image id -> JPEG, of some images.
         names: whether ids of images are shown.
     """
     table = result.examples
     if not len(table):
         return None
-    images = [image for image in dict.fromkeys(table["image_id"]) if image in pictures]
-    known = {image: f"pic{number}" for number, image in enumerate(images)}
+    known = {
+        image: f"pic{number}" for number, image in enumerate(i for i in table["image_id"].unique() if i in pictures)
+    }
     cards = tuple(_cards(table, known, names=names))
-    captioners, rows = (tuple(dict.fromkeys(getattr(card, name) for card in cards)) for name in ("captioner", "title"))
-    classes = tuple(sorted({card.class_ for card in cards}))
-    tasks = tuple(sorted({task for card in cards for task in card.tasks}))
-    return Examples(cards, known, captioners, rows, classes, tasks, shaded=bool(table["words"].any()))
+    return Examples(
+        cards,
+        known,
+        captioners=tuple(dict.fromkeys(card.captioner for card in cards)),
+        rows=tuple(dict.fromkeys(card.title for card in cards)),
+        classes=tuple(sorted({card.class_ for card in cards})),
+        tasks=tuple(sorted({task for card in cards for task in card.tasks})),
+        shaded=bool(table["words"].any()),
+    )
 
 
-def _largest(table: pd.DataFrame) -> float:
-    """The size of what a word adds that few of the page exceed."""
+def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> Iterator[ExampleCard]:
+    # The contribution of a word that few words of the page exceed has the strongest shade.
     sizes = sorted(abs(float(value)) for text in table["words"].unique() for value in text.split())
-    return sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
-
-
-def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> Iterator[Card]:
-    largest = _largest(table)
+    largest = sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
     shown: dict[tuple[Any, ...], list[Mapping[Any, Any]]] = {}
     for row in table.to_dict("records"):
         shown.setdefault(tuple(row[name] for name in CARD), []).append(row)
     for key, rows in shown.items():
         captioner, metric, judge, chosen, _ = map(str, key)
         first, image = rows[0], str(rows[0]["image_id"])
-        yield Card(
+        value = float(first["contribution"])
+        sides = [
+            [row["probability"] for row in rows if row["side"] == side and not math.isnan(row["probability"])]
+            for side in _WHO
+        ]
+        yield ExampleCard(
             captioner,
             name_row(find_metric(metric), judge),
-            _what(first["contribution"], chosen),
+            _WHAT[chosen].format(verb="takes away" if value < 0 else "adds", amount=_amount(abs(value))),
             chosen,
-            float(first["contribution"]),
-            _difference(rows),
+            value,
+            fmean(sides[1]) - fmean(sides[0]) if all(sides) else 0.0,
             str(first["class"]),
             tuple(name for name in str(first["tasks"]).split("|") if name),
             image if names else "",
@@ -146,20 +153,8 @@ def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> 
         )
 
 
-def _difference(rows: Sequence[Mapping[Any, Any]]) -> float:
-    """``Card.difference``."""
-    asked = [row for row in rows if not math.isnan(row["probability"])]
-    sides = [[row["probability"] for row in asked if row["side"] == side] for side in ("human", "generated")]
-    return fmean(sides[1]) - fmean(sides[0]) if all(sides) else 0.0
-
-
-def _what(value: float, chosen: str) -> str:
-    """What an image adds, in words; amounts have no sign, which the words have."""
-    return _WHAT[chosen].format(verb="takes away" if value < 0 else "adds", amount=_amount(abs(value)))
-
-
 def _amount(size: float) -> str:
-    """Two digits that count, without an exponent: 0.0045."""
+    """Two significant digits, without an exponent: 0.0045."""
     digits = 1 - math.floor(math.log10(size)) if size else 1
     return f"{size:.{max(0, digits)}f}"
 
@@ -178,9 +173,9 @@ def words_of(words: Sequence[str], amounts: Sequence[float], largest: float) -> 
         yield Word(word, is_special(word), word == UNKNOWN, value, share)
 
 
-def _caption(row: Mapping[Any, Any], largest: float) -> Caption:
+def _caption(row: Mapping[Any, Any], largest: float) -> ExampleCaption:
     read, amounts = str(row["read"]).split(), list(map(float, str(row["words"]).split()))
     words = tuple(words_of(read, amounts, largest))
     probability = None if math.isnan(row["probability"]) else float(row["probability"])
     answer = "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"])
-    return Caption(row["side"], _WHO[row["side"]], str(row["caption"]), words, probability, answer)
+    return ExampleCaption(row["side"], _WHO[row["side"]], str(row["caption"]), words, probability, answer)
