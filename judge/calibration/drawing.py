@@ -127,22 +127,23 @@ class Pen:
 
     def sketch(self, drawing: Sequence[Any], rng: np.random.Generator) -> None:
         """An entry of ``drawings.yaml``, which says how to read it."""
-        file = _drawings()
-        palette: dict[str, Colour] = {name: tuple(colours[0]) for name, colours in file["palette"].items()}
+        palette, things = _drawings()["palette"], _drawings()["things"]
+        known = {name: tuple(colours[0]) for name, colours in palette.items()}
         for step in drawing:
             if isinstance(step, dict):
                 for name, colours in step.items():
-                    palette[name] = _pick(rng, file["palette"][colours] if isinstance(colours, str) else colours)
+                    known[name] = _pick(rng, palette[colours] if isinstance(colours, str) else colours)
                 continue
             kind, *rest = step
             if kind in {"row", "strew"}:
-                name, *box, number = rest
-                corners = np.array(box).reshape(2, 2)
-                places = np.linspace(*corners, number) if kind == "row" else rng.uniform(*corners, size=(number, 2))
+                name, left, top, right, bottom, number = rest
+                places = np.linspace((left, top), (right, bottom), number)
+                if kind == "strew":
+                    places = rng.uniform((left, top), (right, bottom), size=(number, 2))
                 for x, y in places.tolist():
-                    self.at(x, y).sketch(file["things"][name], rng)
+                    self.at(x, y).sketch(things[name], rng)
             else:
-                getattr(self, kind)(*(_colour(one, palette) if isinstance(one, str) else one for one in rest))
+                getattr(self, kind)(*(_colour(one, known) if isinstance(one, str) else one for one in rest))
 
     def _place(self, points: Sequence[float]) -> list[tuple[float, float]]:
         side = -self.scale if self.flip else self.scale
@@ -159,12 +160,12 @@ def _drawings() -> Mapping[str, Any]:
     return data
 
 
-def _colour(text: str, palette: Mapping[str, Colour]) -> Colour:
+def _colour(text: str, palette: Mapping[str, Sequence[int]]) -> Colour:
     name, _, factor = text.partition("*")
     return _shade(palette[name], float(factor or 1))
 
 
-def _shade(colour: Colour, factor: float) -> Colour:
+def _shade(colour: Sequence[int], factor: float) -> Colour:
     red, green, blue = (min(255, round(part * factor)) for part in colour)
     return red, green, blue
 
