@@ -185,7 +185,7 @@ Seed = Annotated[int, Field(ge=0, le=2**31)]
 Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]
 Hide = Literal["person", "object", "both"]
-Method = Literal["occlusion", "integrated-gradients", "exact", "grad-cam", "gradient-shap"]
+Method = Literal["occlusion", "exact", "grad-cam", "gradient-shap"]
 PictureMethod = Literal["grad-cam", "gradient-shap"]
 # Options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
@@ -301,7 +301,7 @@ class LabelSettings(Settings):
     @property
     def attribute_name(self) -> str:
         """The attribute's name; of several, that of their product."""
-        from judge.text.products import AND
+        from judge.text.combined import AND
 
         return AND.join(self.attributes)
 
@@ -538,8 +538,7 @@ class AttributeConfig(StartedSettings, AskingSettings):
     )  # fmt: skip
     methods: Annotated[tuple[Method, ...], _list_or_text(_lower_names)] = option(
         (),
-        "comma-separated: of words occlusion, integrated-gradients, exact (linear); of pictures grad-cam, "
-        "gradient-shap",
+        "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
         "all that the judge allows",
     )
     labels: LabelFiles = option(
@@ -717,8 +716,8 @@ class TrainingSettings(Settings):
     )  # fmt: skip
     decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
     clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
-    precision: Annotated[Literal["no", "bf16", "fp16", "auto"] | None, _NoIsAWord] = option(
-        None, "mixed precision; auto: bf16 where it is faster here, else no", "Accelerate's setting"
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, _NoIsAWord] = option(
+        None, "mixed precision", "Accelerate's setting"
     )
     sharing: Literal["members", "data"] | None = option(
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"

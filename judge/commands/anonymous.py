@@ -14,8 +14,8 @@ from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import known_pictures
 from judge.config import AnonymousConfig
 from judge.corpus import check_owners, refuse_unread
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.ratings import CAPTION, ITEM, RATER, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import (

@@ -34,8 +34,8 @@ from judge.masking.instances import PERSON
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.report.calibration import calibration_json, draw_calibration, title
+from judge.text.combined import load_tasks
 from judge.text.lexicon import Lexicons
-from judge.text.unions import load_tasks
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of

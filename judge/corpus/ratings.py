@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from judge.corpus.columns import columns_of
-from judge.corpus.entries import records
 from judge.corpus.files import read_document
+from judge.corpus.records import records
 from judge.errors import JudgeError, nearest
 from judge.types import Captions, IntArray
 from judge.utils.cells import rows_csv, unguard

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive

@@ -15,7 +15,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from judge.attribution.mass import AttributionScore
+from judge.attribution.people import AttributionScore
 from judge.errors import FAULTS, JudgeError, printable
 from judge.masking.images import read_image
 from judge.report.examples import Word, words_of

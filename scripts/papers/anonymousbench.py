@@ -24,8 +24,8 @@ import typer
 import yaml
 
 from judge.commands.console import one_line_errors, show_progress
-from judge.corpus.entries import records
 from judge.corpus.files import read_document
+from judge.corpus.records import records
 from judge.errors import JudgeError, require
 from judge.masking.images import encode, list_images
 from judge.masking.instances import Pixels

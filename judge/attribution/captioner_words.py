@@ -1,4 +1,4 @@
-"""Where a captioner looked in plain pictures when it said a word of the attribute."""
+"""Where a captioner looked in an image when it wrote a word of the attribute."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from PIL import Image
 
-from judge.attribution.checkpoints import WordViews
-from judge.attribution.pictures import Explaining, Explanation
+from judge.attribution.captioner_views import WordViews
+from judge.attribution.maps import ImageExplanation, MapSettings
 from judge.captioning.writer import Writer, Writing
 from judge.judges.hf_models import Captioner, load_captioner
 from judge.judges.hf_prompts import processing
@@ -22,7 +22,7 @@ from judge.utils.hub import quiet
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AttributeWord:
     """A word of the attribute in a caption that a captioner wrote.
 
     Attributes:
@@ -30,7 +30,7 @@ class Said:
         word: the lexicon's entry.
         class_: the class that it names.
         before: the tokens that the captioner wrote before it.
-        token: the first of its own.
+        token: the word's first token.
     """
 
     caption: str
@@ -41,27 +41,27 @@ class Said:
 
 
 class ExplainedCaptioner:
-    """A captioner, asked for captions and then for its reasons.
+    """A captioner that writes captions, and views of the images for their words.
 
     Args:
         captioner: as it is loaded.
         lexicon: the attribute's words.
         device: to compute on.
-        where: what users typed to name it, for messages.
+        where: how the user named it, for messages.
     """
 
     def __init__(self, captioner: Captioner, lexicon: Lexicon, device: torch.device, where: str) -> None:
         self.captioner, self.lexicon = captioner, lexicon
-        # Greedy, as captions are by default: each word is the most probable one after those before it.
+        # Greedy, the default of captions: each word is the most probable one after those before it.
         self.writer = Writer(captioner, Writing(), device)
         self.views = WordViews(captioner, device, where)
 
-    def say(self, pixels: Pixels) -> Said | None:
-        """The first word of the picture's caption that names a class; None where none does."""
+    def write(self, pixels: Pixels) -> AttributeWord | None:
+        """The first word of the image's caption that names a class; None where none does."""
         with quiet():
             with processing("picture"):
-                asked = self.writer.ask(Image.fromarray(pixels))
-            written = self.writer.tokens([asked])[0].tolist()
+                given = self.writer.ask(Image.fromarray(pixels))
+            written = self.writer.tokens([given])[0].tolist()
         if self.captioner.layout != "causal":
             begun = self.views.begun(pixels)
             written = written[len(begun) :] if written[: len(begun)] == begun else written
@@ -71,18 +71,18 @@ class ExplainedCaptioner:
             return None
         start, word, class_ = found
         place = next(place for place in range(len(written)) if len(self._text(written[: place + 1])) > start)
-        return Said(caption, word, class_, tuple(written[:place]), written[place])
+        return AttributeWord(caption, word, class_, tuple(written[:place]), written[place])
 
     def _text(self, tokens: Sequence[int]) -> str:
         return " ".join(self.captioner.tokenizer.decode(tokens, skip_special_tokens=True).split())
 
 
 def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
-    """Where in a caption the first entry that names a class begins, the entry, and its class."""
+    """The first entry of the lexicon in a caption that names a class: where it begins, the entry, and its class."""
     words = tokenize(caption)
     text, places, at = caption.lower(), [], 0
     for word in words:
-        # A word that is spelt in another way there (an apostrophe's form) begins where the last one ended.
+        # A word spelt differently in the caption (an apostrophe's form) begins where the last one ended.
         at = max(at, text.find(word, at))
         places.append(at)
         at += len(word) if text.startswith(word, at) else 0
@@ -95,26 +95,26 @@ def explain_captions(
     images: Sequence[str],
     pictures: MaskedImages,
     lexicon: Lexicon,
-    how: Explaining,
+    settings: MapSettings,
     *,
     device: torch.device,
     progress: Progress | None = None,
-) -> Iterator[Explanation]:
-    """Where a captioner looked when it said a word of the attribute; pictures of which it says none have no map.
+) -> Iterator[ImageExplanation]:
+    """Maps of the first word of the attribute in each image's caption; images without one have no map.
 
-    What is explained is the log-probability of the word's first token after the picture and the tokens before it.
+    They explain the log-probability of the word's first token, given the image and the tokens before it.
 
     Args:
         model: folder of a checkpoint, or its name on the hub.
-        images: ids of the pictures.
-        pictures: as they are; nothing is hidden.
+        images: ids of the images.
+        pictures: the images, with nothing hidden.
         lexicon: the attribute's words.
-        how: maps are made.
+        settings: how maps are made.
         device: to compute on.
-        progress: called with the pictures explained.
+        progress: called with the number of images explained.
 
     Raises:
-        JudgeError: no such captioner; a picture at fault; a family that a method cannot explain.
+        JudgeError: no such captioner; an unusable image; a family that a method cannot explain.
     """
     where = f"--model {model}"
     explained = ExplainedCaptioner(load_captioner(model, where=where), lexicon, device, where)
@@ -122,11 +122,11 @@ def explain_captions(
         if progress:
             progress("explaining words", number, len(images))
         pixels = pictures.read(image)
-        said = explained.say(pixels)
-        if said is None:
+        word = explained.write(pixels)
+        if word is None:
             continue
-        view = explained.views.view(pixels, said.before, said.token)
+        view = explained.views.view(pixels, word.before, word.token)
         with torch.no_grad():
             value = float(view.scores(view.shown)[0, 0])
-        for method, mass in how.maps(view, pixels, 0, image):
-            yield Explanation(image, said.caption, said.word, value, method, mass)
+        for method, mass in settings.maps(view, pixels, 0, image):
+            yield ImageExplanation(image, word.caption, word.word, value, method, mass)
