@@ -37,8 +37,7 @@ from helpers import table_bytes
 from mutations import damaged_records, outcome
 
 from judge.corpus.labels import read_labels
-from judge.corpus.rating_sheet import sheet_csv
-from judge.corpus.ratings import read_ratings
+from judge.corpus.ratings import read_ratings, sheet_csv
 from judge.corpus.tasks import read_tasks
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.text.vectors.files import read_file
