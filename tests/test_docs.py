@@ -32,7 +32,7 @@ PAGES = sorted(
 )
 SCRIPTS = {
     "scripts/evaluate.py": ["evaluate"],
-    "scripts/train.py": ["train", "judges"],
+    "scripts/train.py": ["train"],
     "scripts/caption.py": ["caption"],
 }
 

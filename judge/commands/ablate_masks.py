@@ -25,7 +25,7 @@ from judge.config import (
     make_config,
 )
 from judge.errors import JudgeError
-from judge.masking.measured import tell_masks
+from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
@@ -62,7 +62,7 @@ def run_each(
         kept = None if config.checkpoints else store
         results[name] = run(one, store=kept, progress=_named(progress, name), examples=False)
         if masks := results[name].run.get("masks"):
-            logging.getLogger(__name__).info("NOTE: %s: %s", name, tell_masks(masks))
+            logging.getLogger(__name__).info("NOTE: %s: %s", name, describe_masks(masks))
     return results
 
 

@@ -16,14 +16,14 @@ from judge.commands.console import one_line_errors, say
 from judge.commands.pictures import RunPictures
 from judge.config import RunConfig, make_config, parse_settings
 from judge.errors import JudgeError
-from judge.masking.thumbnails import make_thumbnails
-from judge.report.attributed import Attributed, read_attributed
-from judge.report.captioner_card import captioner_card
+from judge.masking.masked_images import make_thumbnails
+from judge.report.attribution import SavedAttribution, read_attribution
+from judge.report.cards import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import Contents, make_page
+from judge.report.printing import latex_report, markdown_report
 from judge.report.saved_run import SavedRun
 from judge.report.several_runs import join_runs, read_runs
-from judge.report.text_report import latex_report, markdown_report
 from judge.utils.files import TEMPORARY, remove_empty, resolved, writing
 from judge.utils.outputs import Lock, OutputFile
 
@@ -189,10 +189,10 @@ def _page(saved: SavedRun, shown: Shown, figures: Path | None) -> str:
         return make_page(contents, figures)
 
 
-def _attributed(shown: Shown) -> Attributed | None:
+def _attributed(shown: Shown) -> SavedAttribution | None:
     if shown.attributions is None:
         return None
-    found = read_attributed(shown.attributions)
+    found = read_attribution(shown.attributions)
     return found if shown.images else replace(found, maps=())
 
 

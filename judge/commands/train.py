@@ -19,7 +19,7 @@ from judge.commands.pictures import RunPictures
 from judge.commands.unread import unread
 from judge.config import TrainConfig
 from judge.errors import FAULTS, JudgeError
-from judge.masking.measured import tell_masks
+from judge.masking.measured import describe_masks
 from judge.measure import Job, train
 from judge.measure.description import describe_labels
 from judge.report.notes import class_notes
@@ -99,7 +99,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     if is_main_process():
         _write_index(config.checkpoints, work.jobs)
     kept = {job.member.key for job in work.jobs} & before
-    masks = [tell_masks(pictures.masks["masks"]), *pictures.notes] if pictures.masks else []
+    masks = [describe_masks(pictures.masks["masks"]), *pictures.notes] if pictures.masks else []
     notes = [*class_notes(describe_labels(work.truth.labels)), *corpus.notes, *unread(config), *masks]
     return Training(work.jobs, len(kept), time.monotonic() - started, notes)
 

@@ -20,8 +20,8 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target,
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from judge.masking.hidden import HiddenPictures
     from judge.masking.instances import Pixels
+    from judge.masking.masked_images import MaskedImages
 
 Batch = Mapping[str, Any]
 Sharing = Literal["members", "data"]
@@ -141,19 +141,6 @@ class FrozenReader(Protocol):
         ...
 
 
-class Resizer(Protocol):
-    """What makes tensors of one shape of pictures, without weights."""
-
-    @property
-    def key(self) -> str:
-        """What its tensors depend on: its settings, library version."""
-        ...
-
-    def prepare(self, pixels: Pixels) -> Tensor:
-        """A picture [H, W, 3] uint8 -> [3, S, S] uint8."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What judges are given beside their samples.
@@ -178,7 +165,7 @@ class Materials:
             filled in by the trainer.
     """
 
-    pictures: HiddenPictures | None = None
+    pictures: MaskedImages | None = None
     prompt: Prompt | None = None
     answering: Answering = "restricted"
     backbone: str | None = None
@@ -333,8 +320,6 @@ class Blueprint:
         regions: whether that is a :class:`RegionBackbone`.
         reader: likewise, the frozen network that reads captions for a judge without a backbone; None for none. Equal
             makers make the same reader, which then reads once for all judges that have it.
-        pixels: what resizes pictures for a judge that has neither, once for all; None (also for what it makes) where
-            each is read anew whenever it is seen.
         fingerprint: what its numbers depend on beside name and materials: the weights that it starts from.
         tuned: recipes of their own for ways of tuning.
         blanked: modalities that it is denied, to find where bias enters ("sat-image-only").
@@ -354,7 +339,6 @@ class Blueprint:
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
     reader: Callable[[Materials], FrozenReader] | None = None
-    pixels: Callable[[Materials], Resizer | None] | None = None
     fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()

@@ -18,7 +18,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.output import OutputLayer
-from judge.judges.scan import final_states
 from judge.judges.stacked import Parts, StackedRecurrent
 from judge.text.alignment import UNKNOWN
 from judge.types import Sample, Target, Words
@@ -50,7 +49,8 @@ class RecurrentClassifier(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
         embedded = self.dropout(self.embedding(batch["tokens"]))
-        logits: Tensor = self.output(self.dropout(final_states(self.encoder, pack(embedded, batch))))
+        _, (states, _) = self.encoder(pack(embedded, batch))
+        logits: Tensor = self.output(self.dropout(torch.cat([states[-2], states[-1]], dim=1)))
         return logits
 
 

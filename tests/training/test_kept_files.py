@@ -22,7 +22,7 @@ from judge.calibration.world import Captioner
 from judge.captioning.notes import Notes
 from judge.errors import JudgeError
 from judge.masking.cache import Cached
-from judge.masking.instances import Picture
+from judge.masking.instances import LoadedImage
 from judge.training.checkpoint import is_sound, load_predictions
 from judge.training.features import CaptionCache, FeatureCache
 from judge.utils.outputs import ResumableFolder
@@ -184,8 +184,8 @@ def test_a_read_error_is_told_and_removes_nothing(
     features = CaptionCache(Mock(key="reader"), [(key,) for key in keys], tmp_path / "features")
     features._keep([*features.keys.values()][:2], np.ones((2, 1, 3), dtype=np.float32))
     detector = FakeDetector(lambda _: ())
-    picture = Picture("a", np.zeros((4, 4, 3), dtype=np.uint8))
-    Cached(detector, tmp_path / "detections").detect([picture])
+    picture = LoadedImage("a", np.zeros((4, 4, 3), dtype=np.uint8))
+    Cached(detector, tmp_path / "detections").detect(picture)
     work = ResumableFolder(tmp_path / "run", what="run", command="judge evaluate")
     work.begin()
     (work.store / "judge").write_bytes(b"finished")
@@ -200,7 +200,7 @@ def test_a_read_error_is_told_and_removes_nothing(
         for reads in (
             lambda: is_sound(begun),
             features.missing,
-            lambda: Cached(detector, tmp_path / "detections").detect([picture]),
+            lambda: Cached(detector, tmp_path / "detections").detect(picture),
             lambda: load_predictions(begun),
         ):
             line = fault_of(reads)
