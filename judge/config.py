@@ -301,7 +301,7 @@ class LabelSettings(Settings):
     @property
     def attribute_name(self) -> str:
         """The attribute's name; of several, that of their product."""
-        from judge.text.products import AND
+        from judge.text.combined import AND
 
         return AND.join(self.attributes)
 
@@ -619,14 +619,14 @@ class AnonymousConfig(TextSettings):
     captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", min_length=1)
     images: Path | None = option(None, f"{IMAGES}: those of the benchmark; captions of others are left out")
     ratings: Annotated[tuple[Path, ...], _list_or_text(_paths)] = option(
-        (), "sheet that a rater filled in, saved by rating.html or as rating.csv", repeated="FILE"
+        (), "rating.csv that a rater filled in", repeated="FILE"
     )
     where: dict[str, str] = option(
         {}, "keep records of caption tables whose COLUMN holds TEXT; all must have that column", repeated="COLUMN=TEXT"
     )
     run: Path | None = option(None, "folder of a finished judge evaluate, whose metrics are compared with the ratings")
     sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", ge=1)
-    seed: Seed = option(0, "seed of the sheet's sample and order, and of tests by sign changes")
+    seed: Seed = option(0, "seed of the sheet's sample and order")
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
     out: Path = option(..., RESULTS, "runs/anonymous")
 

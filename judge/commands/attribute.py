@@ -30,7 +30,7 @@ from judge.commands.saved_judges import open_saved
 from judge.config import AttributeConfig, PictureMethod, make_config
 from judge.errors import JudgeError
 from judge.report.attribution import MapRow
-from judge.text.products import AND
+from judge.text.combined import AND
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv

@@ -11,7 +11,7 @@ from judge.commands.captioner_checkpoints import settings_beside
 from judge.commands.console import say, show_progress, tell_failures
 from judge.commands.pictures import prepare_masking, refuse_unmasked
 from judge.config import CaptionConfig, listed
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.masking.categories import read_names
 from judge.masking.detectors import Failures

@@ -21,11 +21,10 @@ from judge.commands.pictures import RunPictures
 from judge.commands.unread import unread
 from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, listed, make_config
 from judge.corpus import Corpus
+from judge.corpus.attributes import parts_of
+from judge.corpus.captions import ReadOptions
 from judge.corpus.human_scores import read_human_scores
-from judge.corpus.objects import read_tasks
-from judge.corpus.products import parts_of
-from judge.corpus.reading import ReadOptions
-from judge.corpus.shards import headers_once
+from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, shortened, some
 from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
@@ -36,8 +35,8 @@ from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
+from judge.text.combined import AND
 from judge.text.lexicon import Lexicon, Lexicons
-from judge.text.products import AND
 from judge.training.launch import in_main_process
 from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
@@ -305,11 +304,6 @@ def open_checkpoints(folder: Path) -> set[str]:
 
 def read_corpus(config: RunConfig) -> Corpus:
     """Read the files that ``config`` names."""
-    with headers_once():
-        return _read_corpus(config)
-
-
-def _read_corpus(config: RunConfig) -> Corpus:
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)

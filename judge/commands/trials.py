@@ -13,9 +13,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from judge.calibration.drawn import write_scenes
-from judge.calibration.response import NOTHING
-from judge.calibration.trials import WHOLE, Trial
+from judge.calibration.doses import NOTHING
+from judge.calibration.trials import WHOLE, Trial, write_scenes
 from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.report.notes import left_out_of

@@ -11,12 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.columnar import BYTES, faults, is_picture
 from judge.corpus.columns import ROW_NUMBERS, detect, id_column, wanted_columns
-from judge.corpus.datasets import Part, find_parts, read_rows
-from judge.corpus.entries import place_of
-from judge.corpus.harness import row_number
-from judge.corpus.ids import canonical_id
+from judge.corpus.datasets import BYTES, Part, faults, find_parts, is_image, read_rows
+from judge.corpus.layouts import row_number
+from judge.corpus.records import canonical_id, place_of
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
 from judge.errors import JudgeError
 from judge.utils.limits import PICTURE, refuse_large
@@ -205,7 +203,7 @@ class DatasetImages(Archive):
 
 def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
     """Name and image id of every row of a file."""
-    rows = [row for found in read_rows(part, source=source, wanted=wanted_columns()) for row in found]
+    rows = list(read_rows(part, source=source, wanted=wanted_columns()))
     column = id_column(rows, source=source, option="a column image_id") if rows else ""
     for place, row in enumerate(rows):
         name = row.get(column)
@@ -258,7 +256,7 @@ def _image_columns(part: Part, path: Path) -> list[str]:
         else:
             with pa.memory_map(str(regular(part.path))) as file, pa.ipc.open_stream(file) as reader:
                 schema = reader.schema
-        return [field.name for field in schema if is_picture(field.type)]
+        return [field.name for field in schema if is_image(field.type)]
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -63,12 +63,13 @@ class Cached:
         Raises:
             JudgeError: they cannot be read.
         """
-        with suppress(FileNotFoundError):
-            try:
-                with opened(path) as file:
-                    return tuple(map(_instance, unseal(file.read(), self._seal_key(path))))
-            except DamagedError as error:
-                tell_damaged(path, str(error))
+        try:
+            with opened(path) as file:
+                return tuple(map(_instance, unseal(file.read(), self._seal_key(path))))
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            tell_damaged(path, str(error))
         return None
 
     def _seal_key(self, path: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, nearest
 from judge.masking.instances import PERSON
 from judge.types import Doubt

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
-from judge.masking.detectors import Detector, Failures, collected, detect_images
+from judge.masking.detectors import Detector, Failures, collected
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import ImageFormat, checksum_of, encode, path_inside, read_bytes
+from judge.masking.images import ImageFormat, checksum_of, encode, path_inside, read_bytes, read_image
 from judge.masking.instances import Pixels
 from judge.masking.measured import MaskStatistics
 from judge.masking.people import Hiding
@@ -186,29 +186,21 @@ class MaskFolder:
             return Masked([row])
         if self.announce:
             self.announce([target])
-        # The lock admits one image at a time: networks use all cores, and memory, by themselves.
-        found = detect_images(
-            self.images,
-            [name],
-            self.detector,
-            failures=done.failures,
-            max_pixels=self.max_pixels,
-            lock=self._detecting,
-        )
-        for image, [instances] in found:
-            with collected(done.failures, name):
-                pixels, region = self.hiding.apply(image, instances)
-                path = self.out / target
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(encode(pixels, self.kind))
-                known = self.truth.known(image) if self.truth else None
-                measured = MaskStatistics.of(self.hiding, instances, region, known, turned=image.turned)
-                row = Row(name, target, measured)
-                if self.finished:
-                    self.finished.add(self.images, row)
-                done.rows.append(row)
-                if shown:
-                    done.tiles.append(before_and_after(name, image.pixels, pixels, region))
+        with collected(done.failures, name):
+            image = read_image(self.images, name, max_pixels=self.max_pixels)
+            with self._detecting:  # One image at a time: networks use all cores, and memory, by themselves.
+                instances = self.detector.detect(image)
+            pixels, region = self.hiding.apply(image, instances)
+            path = self.out / target
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode(pixels, self.kind))
+            known = self.truth.known(image) if self.truth else None
+            measured = MaskStatistics.of(self.hiding, instances, region, known, turned=image.turned)
+            done.rows.append(Row(name, target, measured))
+            if self.finished:
+                self.finished.add(self.images, done.rows[0])
+            if shown:
+                done.tiles.append(before_and_after(name, image.pixels, pixels, region))
         return done
 
 

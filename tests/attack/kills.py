@@ -82,7 +82,6 @@ CASES = {
     "mask": Case(f"mask{_SEEN} --batch-size 4 --workers 2 --out out"),
     "align": Case(f"align {_TEXT} --meteor 20 --out out"),
     "demo": Case("demo --images 200 --out out", costly=True),
-    "demo-anonymous": Case("demo --anonymous --images 200 --out out"),
     "calibrate": Case(f"calibrate {_MANY} --metrics lic,error{_DOSES} --workers 2 --out out"),
     "report": Case("report ../inputs/run --out out.html --figures figures"),
     "page": Case("report out --no-examples --overwrite", starts={"out": "run"}),

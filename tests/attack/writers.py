@@ -104,7 +104,7 @@ class Writers:
                           "--out", place / "attributed"],
             "ablate": ["ablate", "detectors", "--images", inputs / "pictures", *hides[:2], "--detectors", "gt",
                        "--resamples", 100, "--out", place / "ablated"],
-            "demo": ["demo", "--anonymous", "--images", 200, "--out", place / "demo"],
+            "demo": ["demo", "--images", 200, "--out", place / "demo"],
             "train-seen": ["train", *both, *seen, "--metrics", "imagecaptioner2", "--judge", "sat", *once,
                            "--image-size", 64, "--checkpoints", place / "kept"],
         }  # fmt: skip

@@ -31,7 +31,7 @@ from judge.captioning.writer import Writer, Writing
 from judge.commands.caption import caption
 from judge.commands.evaluate import run
 from judge.config import CaptionConfig, RunConfig, make_config
-from judge.corpus.reading import read_captions
+from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import read_labels
 from judge.corpus.pickles import load_pickle
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judge.corpus import Corpus
-from judge.corpus.reading import REFUSALS, ReadOptions, read_captions
+from judge.corpus.captions import REFUSALS, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.types import Side
@@ -209,7 +209,7 @@ def test_other_shared_captions(shared: Path) -> None:
 
 
 def test_imports_stay_light() -> None:
-    code = "import sys, judge.corpus.coco, judge.corpus.reading, judge.corpus.labels; print(*sys.modules)"
+    code = "import sys, judge.corpus.captions, judge.corpus.labels; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "pandas", "pyarrow", "openpyxl"} & set(loaded)
     assert len(REFUSALS) > 5
@@ -219,7 +219,7 @@ def test_both_sides_of_one_file_are_told_apart(tmp_path: Path) -> None:
     """LIC's files hold both; of a table whose captioner's column has another name people's would be read twice."""
     table = tmp_path / "both.csv"
     table.write_text("image_id,caption,model_text\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
-    with pytest.raises(JudgeError, match="captions of 'mine' are people's own"):
+    with pytest.raises(JudgeError, match="captions of 'mine' are the human ones"):
         Corpus.read(human=table, captions={"mine": table})
     table.write_text("image_id,caption,prediction\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
     assert Corpus.read(human=table, captions={"mine": table}).generated[0].by_image == {

@@ -23,7 +23,7 @@ from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.commands.report import open_runs
 from judge.corpus import Corpus
-from judge.corpus.products import multiply_labels
+from judge.corpus.attributes import multiply_labels
 from judge.measure import Result
 from judge.measure.refits import COLUMNS
 from judge.measure.table import settings_of, with_parts

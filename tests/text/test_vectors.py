@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.text.alignment import align, find_gaps, is_special
 from judge.text.lexicon import load_lexicon

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.entries import records
 from judge.corpus.files import Document, read_document
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id, records
 from judge.errors import JudgeError
 from judge.masking.categories import read_names
 from judge.masking.images import list_images
