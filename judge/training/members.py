@@ -19,7 +19,6 @@ from judge.training.fitting import fit_jointly, fit_member
 from judge.training.launch import gather, raise_together
 from judge.training.member import Member
 from judge.training.setup import TrainingSetup, name_members
-from judge.training.stacks import fit_stacked
 from judge.training.store import load_batch, store_batch
 from judge.training.telling import Reporter, listening
 from judge.types import Predictions, Progress
@@ -192,6 +191,8 @@ def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> di
     reporters = [Reporter.of(folder, member) for member in firsts]
     if any(answers is None for answers in kept):
         if setup.stacks(firsts[0].judge):
+            from judge.training.stacked import fit_stacked
+
             found = kept = fit_stacked(firsts, kept, setup, reporters)
         elif firsts[0].judge.joint is None:
             found = [fit_member(firsts[0], setup, reporters[0])]
