@@ -25,7 +25,7 @@ from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
 from judge.masking.detectors.weights import choose_device
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.launch import (
     gather,
     in_main_process,
@@ -51,7 +51,7 @@ class Captioned:
 
 def caption_pictures(
     model: str,
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     writing: Writing,
     *,
     device: str | None = None,
@@ -116,7 +116,7 @@ def _joined(parts: Sequence[Captioned]) -> Captioned:
 
 
 def _find_noted(
-    pictures: HiddenPictures, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
+    pictures: MaskedImages, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
 ) -> Iterator[Captioned]:
     """The noted captions of each batch, of images that have not changed."""
     images = {image for image, _ in noted}
@@ -130,7 +130,7 @@ def _find_noted(
 
 
 def _caption(
-    model: str, pictures: HiddenPictures, writing: Writing, device: torch.device, batches: Sequence[Sequence[str]]
+    model: str, pictures: MaskedImages, writing: Writing, device: torch.device, batches: Sequence[Sequence[str]]
 ) -> Iterator[tuple[dict[str, tuple[str, str]], Failures]]:
     """Of each batch image -> (its key, its caption), and errors; while one is captioned, the next is read."""
     if not batches:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judge.errors import JudgeError
-from judge.utils.tensors import DamagedTensorsError, read_cached, read_notes, read_tensors, warn_damaged, write_tensors
+from judge.utils.files import warn_damaged
+from judge.utils.tensors import DamagedTensorsError, read_cached, read_notes, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,6 @@ network (architecture, weights, size): epochs, seeds, folds, sides and later run
 from __future__ import annotations
 
 import hashlib
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,37 +25,35 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, Blueprint, FrozenReader, Materials, RegionBackbone, Resizer
-from judge.judges.hf_prompts import processing
+from judge.judges import Backbone, Blueprint, FrozenReader, Materials, RegionBackbone
 from judge.masking.detectors.weights import choose_device
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
-from judge.training.launch import gather, make_accelerator, make_deterministic, raise_together
+from judge.training.launch import make_accelerator, make_deterministic, raise_together
 from judge.training.member import Member, one_by_one
 from judge.types import Progress, Sample, Words
-from judge.utils.files import writing
+from judge.utils.files import warn_damaged, writing
 from judge.utils.launch import launched
 from judge.utils.parallel import usable_cores
-from judge.utils.tensors import DamagedTensorsError, read_notes, warn_damaged, write_tensors
+from judge.utils.tensors import DamagedTensorsError, read_notes, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
 _OPEN = 128  # Files open at a time; a process may usually have 1,024.
 _NAME = "features"  # Of the tensor in each file.
 _checked: dict[tuple[Path, int, int], list[str]] = {}  # File, time and size -> keys, of files that were read whole.
-Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader] | Callable[[Materials], Resizer | None]
+Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
 @dataclass
 class FeatureStore:
-    """Features of images or captions, [N, P, D] float16, or resized images, [N, 3, S, S] uint8, read from files.
+    """Features of images or captions, [N, P, D] float16, read from files.
 
     Attributes:
-        shape: positions of an image, and features of each: (P, D); a caption has one position. Resized: (3, S, S).
+        shape: positions of an image, and features of each: (P, D); a caption has one position.
         places: image id, or name of a caption's words -> (file, row).
         key: of the network, and of the boxes that it takes.
         regions: how many of the positions, the last ones, are regions of things rather than of the grid.
         captions: whether the features are of captions.
-        dtype: of the numbers.
     """
 
     shape: tuple[int, ...]
@@ -64,7 +61,6 @@ class FeatureStore:
     key: str
     regions: int = 0
     captions: bool = False
-    dtype: type[np.generic] = np.float16
     _open: dict[Path, Any] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -72,12 +68,12 @@ class FeatureStore:
         return {**self.__dict__, "_open": {}}
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] or [B, 3, S, S]; zeros for a sample without an image.
+        """[B, P, D]; zeros for a sample without an image.
 
         Raises:
             JudgeError: a file is gone, or damaged since the run began.
         """
-        rows = np.zeros((len(samples), *self.shape), dtype=self.dtype)
+        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, sample in enumerate(samples):
             key = name_words(sample.words) if self.captions else sample.image
             if key is not None:
@@ -124,11 +120,10 @@ class FeatureCache(ABC):
     OPTION: ClassVar[str]  # Names the network, in messages.
     WORK: ClassVar[str]
     MEND: ClassVar[str]
-    DTYPE: ClassVar[type[np.generic]] = np.float16
     regions = 0
 
-    def __init__(self, network: Backbone | FrozenReader | Resizer, keys: Mapping[str, str], folder: Path) -> None:
-        self.network, self.keys, self.batch, self.key = network, keys, self.BATCH, network.key
+    def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
+        self.network, self.keys, self.key = network, keys, network.key
         self.folder = folder / hashlib.blake2b(f"{_FORMAT} {network.key}".encode(), digest_size=12).hexdigest()
         self._where = f"--features {folder}"
         with writing(self._where):
@@ -189,7 +184,7 @@ class FeatureCache(ABC):
         path, _ = next(iter(places.values()))
         shape = tuple(_open_slices(path).get_shape()[1:])
         captions = self.KIND == "caption"
-        return FeatureStore(shape, places, self.key, self.regions, captions=captions, dtype=self.DTYPE)
+        return FeatureStore(shape, places, self.key, self.regions, captions=captions)
 
     def features(self, names: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
         """[N, P, D], computed and not written."""
@@ -201,23 +196,22 @@ class FeatureCache(ABC):
         while batch := list(islice(loaded, self.BATCH)):
 
             def run(size: int, batch: Sequence[Any] = batch) -> npt.NDArray[np.float32]:
-                self.batch = size
                 pieces = (batch[start : start + size] for start in range(0, len(batch), size))
                 found = (self._forward(piece, device) for piece in pieces)
-                return np.concatenate([(t if t.dtype == torch.uint8 else t.float()).cpu().numpy() for t in found])
+                return np.concatenate([t.float().cpu().numpy() for t in found])
 
-            yield run_fitting(run, self.batch, where=self.OPTION, mend=self.MEND)
+            yield run_fitting(run, self.BATCH, where=self.OPTION, mend=self.MEND)
 
     def _write(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
         if not np.isfinite(features).all():
             raise JudgeError("its features are not finite", where=self.OPTION, mend="take another")
         # Half precision ends at 65,504; features of a random network may exceed that.
-        if self.DTYPE is np.float16 and not np.abs(features).max() <= np.finfo(np.float16).max:
+        if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
         name = hashlib.blake2b(repr(keys).encode(), digest_size=16).hexdigest()
         with writing(self._where):
             path = self.folder / f"{name}.safetensors"
-            write_tensors(path, {_NAME: features.astype(self.DTYPE)}, {"network": self.network.key, "keys": [*keys]})
+            write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
 
     def _known(self) -> dict[str, tuple[Path, int]]:
         """Key -> file and row, of all cached features; the user is warned of damaged files, which are not used.
@@ -254,7 +248,7 @@ class PictureCache(FeatureCache):
     SHARD, BATCH, KIND, WORK = 256, 16, "image", "computing features of images"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
-    def __init__(self, backbone: Backbone, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(backbone, keys, folder)
         self.backbone, self.pictures = backbone, pictures
         if isinstance(backbone, RegionBackbone):
@@ -278,31 +272,6 @@ class PictureCache(FeatureCache):
         for row, box in zip(boxes, self.pictures.boxes(image), strict=False):
             row[:] = torch.tensor(box)
         return boxes
-
-
-class PixelCache(FeatureCache):
-    """Images as a judge's own image processor resizes them; ``keys``: image id -> ``pictures.key``."""
-
-    SHARD, BATCH, KIND, WORK = 256, 16, "image", "resizing images"
-    OPTION, MEND, DTYPE = "--judge", "take a smaller one", np.uint8
-
-    def __init__(self, resizer: Resizer, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
-        super().__init__(resizer, keys, folder)
-        self.resizer, self.pictures = resizer, pictures
-
-    def _load(self, names: Sequence[str]) -> Iterator[Tensor]:
-        for image in names:
-            pixels = self.pictures.read(image)
-            with processing(f"image '{image}'"):
-                yield self.resizer.prepare(pixels)
-
-    def _forward(self, loaded: Sequence[Tensor], device: torch.device) -> Tensor:  # noqa: ARG002 - as of all caches
-        return torch.stack(list(loaded))
-
-    def has_room(self) -> bool:
-        """Whether the missing images would fill less than half of the disk's free space."""
-        each = self.resizer.prepare(np.zeros((8, 8, 3), dtype=np.uint8)).nbytes
-        return 2 * each * len(self.missing()) < shutil.disk_usage(self.folder).free
 
 
 class CaptionCache(FeatureCache):
@@ -365,14 +334,13 @@ def precompute(
     judges = {member.judge.name: member.judge for member in members}
     keys = _image_keys(members, materials)
     captions = _captions(members)
-    made: dict[Maker, FeatureStore | None] = {}
+    made: dict[Maker, FeatureStore] = {}
     features = dict[str, FeatureStore]()
     for name, judge in judges.items():
-        if (make := judge.reader or judge.backbone or judge.pixels) is not None:
+        if (make := judge.reader or judge.backbone) is not None:
             if make not in made:
                 made[make] = _compute(partial(_cache, judge, keys, captions, materials, folder), progress)
-            if (found := made[make]) is not None:
-                features[name] = found
+            features[name] = made[make]
     return Precomputed(keys, features)
 
 
@@ -407,30 +375,24 @@ def _cache(
     captions: Mapping[Maker, Iterable[Words]],
     materials: Materials,
     folder: Path,
-) -> FeatureCache | None:
-    """The cache of a judge's frozen network, or of its resized images, if they can be cached."""
+) -> FeatureCache:
+    """The cache of a judge's frozen network."""
     if judge.reader is not None:
         return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
     assert materials.pictures is not None
-    if judge.pixels is not None:
-        resizer = judge.pixels(materials) if keys and "image" not in judge.blanked else None
-        return PixelCache(resizer, materials.pictures, keys, folder) if resizer else None
     assert judge.backbone is not None
     return PictureCache(judge.backbone(materials), materials.pictures, keys, folder)
 
 
-def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None) -> FeatureStore | None:
-    """Compute what a cache lacks, each process of a launch its share; None if nothing is cached."""
+def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
+    """Compute what a cache lacks, each process of a launch its share."""
     accelerator = make_accelerator() if launched() else None
     make_deterministic()
     rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
     with raise_together():
         # All look for what is missing before any computes, so that they share the same list.
         cache = make()
-        missing = cache.missing() if cache else []
-        lacking = cache is None or (isinstance(cache, PixelCache) and not cache.has_room())
-    if any(gather(lacking)) or cache is None:
-        return None
+        missing = cache.missing()
     with raise_together():
         device = accelerator.device if accelerator else choose_device(None)
         cache.compute(cache.share(missing, rank, world), device=device, progress=progress)

@@ -20,9 +20,10 @@ from judge.training.judge_file import describe_member, save_network, save_self_t
 from judge.training.member import Member, assign
 from judge.training.options import Hear, TrainingSetup
 from judge.types import Predictions
+from judge.utils.files import warn_damaged
 from judge.utils.launch import is_main_process
 from judge.utils.parallel import threads, usable_cores
-from judge.utils.tensors import DamagedTensorsError, read_cached, read_notes, warn_damaged, write_tensors
+from judge.utils.tensors import DamagedTensorsError, read_cached, read_notes, write_tensors
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

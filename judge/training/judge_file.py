@@ -34,7 +34,7 @@ from judge.judges import (
     split_head,
 )
 from judge.judges.prompts import Prompt
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import Judged
 from judge.training.checkpoint import save_weights
 from judge.training.member import Member
@@ -344,7 +344,7 @@ def ask(
     parts: Sequence[Sequence[Sample]],
     *,
     features: Path,
-    pictures: HiddenPictures | None = None,
+    pictures: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[Predictions, list[str]]:
     """Answers of a trained judge; equal to those of the run that trained it, if ``parts`` are those of its folds.
@@ -401,7 +401,7 @@ def open_network(
     samples: Sequence[Sample],
     *,
     features: Path,
-    pictures: HiddenPictures | None = None,
+    pictures: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[NetworkJudge, list[str]]:
     """A trained network, with the features of some samples.
@@ -464,7 +464,7 @@ def _features(
         return FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"]), []
     member = Member(judge, saved.target, samples, Split((), (), {}), 0)
     found = precompute([member], materials, folder, progress).features.get(judge.name)
-    if found is None or judge.pixels is not None or not trained:
+    if found is None or not trained:
         return found, []
     return found, check_features(saved, describe_features(found))
 
@@ -496,14 +496,13 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     Raises:
         JudgeError: as :func:`restore`.
     """
-    from judge.judges.hf_merge import save_merged
     from judge.judges.huggingface import AnswerJudge
 
     # In bf16 small changes would be rounded away as they are added.
     saved = replace(saved, materials=replace(saved.materials, dtype="float32", checkpointing=False))
     network = restore(saved).network
     assert isinstance(network, AnswerJudge)
-    save_merged(network, folder)
+    network.save_merged(folder)
     whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
     moved = whole.moved(str(folder))
     assert moved.blueprint.network is not None

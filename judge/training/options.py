@@ -106,7 +106,7 @@ class TrainingSetup:
         rate changes.
         """
         recipe = self.recipe_of(judge)
-        if judge.stacked is None or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
+        if not judge.stacked or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
             return False
         if recipe is None or recipe.warmup or recipe.decay or recipe.clip is not None:
             return False

@@ -19,7 +19,6 @@ from judge.training.fit_members import fit_jointly, fit_member, load_answers, st
 from judge.training.launch import gather, make_accelerator, raise_together
 from judge.training.member import Member
 from judge.training.options import TrainingSetup, prepare_members
-from judge.training.stacks import fit_stacked
 from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
@@ -212,6 +211,8 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     if any(answers is None for answers in found):
         kept = [answers is not None for answers in found]
         if setup.stacks(members[0].judge):
+            from judge.training.stacked import fit_stacked
+
             found = fit_stacked(members, found, setup, hear)
         elif members[0].judge.joint is None:
             found = [fit_member(members[0], setup, hear)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import stat
 from collections.abc import Mapping
 from importlib import import_module
@@ -14,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from judge.errors import FAULTS
-from judge.utils.files import as_mendable, beside, writing
+from judge.utils.files import as_mendable, beside, warn_damaged, writing
 
 _BLANK = "0" * 32  # Stands in the file for the checksum while it is computed.
 _LONGEST_HEADER = 100_000_000  # Bytes; the limit of safetensors.
-_logger = logging.getLogger("judge")
 
 
 class DamagedTensorsError(Exception):
@@ -107,12 +105,6 @@ def read_cached(path: Path, framework: str = "np") -> tuple[dict[str, Any], dict
     except DamagedTensorsError:
         warn_damaged(path)
         return None
-
-
-def warn_damaged(path: Path, what: str = "damaged") -> None:
-    """Warn that a file is not used and that its content is computed again."""
-    more = "more cache files are computed again"
-    _logger.warning("%s is %s: it is computed again", path, what, extra={"more": more})
 
 
 def _checksum(path: Path, written: str) -> str:

@@ -19,7 +19,6 @@ from judge.config import (
     MaskConfig,
     RunConfig,
     Settings,
-    TrainDetectorConfig,
     flag_of,
     make_config,
     shown,
@@ -92,7 +91,6 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
     from judge.commands.caption import caption
     from judge.commands.evaluate import run
     from judge.commands.mask import mask
-    from judge.commands.train_detector import train
 
     bodies: dict[type[Settings], Callable[..., Any]] = {
         RunConfig: run,
@@ -103,7 +101,6 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
         AttributeConfig: attribute,
         CaptionConfig: caption,
         MaskConfig: mask,
-        TrainDetectorConfig: train,
     }
     return bodies[kind]
 

@@ -16,9 +16,10 @@ from helpers import GENDER, done_well, make_samples, refusal
 from judge.evidence import Preparation
 from judge.judges import Recipe, find_judge
 from judge.text.lexicon import load_lexicon
+from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 COMMIT = "0123456789" * 4
 
@@ -113,7 +114,7 @@ def weights(tmp_path: Path) -> Path:
     judge = NetworkJudge(find_judge("lstm"), GENDER, Recipe(1, 0.01), Trainer(make_accelerator()))
     judge.fit(make_samples(12), seed=0)
     path = tmp_path / "lstm.weights.safetensors"
-    judge.save(path, {"preparation": Preparation("gender", lexicon=load_lexicon("gender"))})
+    save_network(judge, path, {"preparation": Preparation("gender", lexicon=load_lexicon("gender"))})
     return path
 
 
@@ -124,7 +125,7 @@ def test_there_and_back(hub: Hub, weights: Path, tmp_path: Path) -> None:
     done = done_well("export", "--judge-weights", weights, "--out", out, "--push-to-hub", "me/judge")
     assert f"uploaded to {hub.address}/me/judge" in done.stdout
     assert hub.made["visibility"] == "private"
-    assert hub.files == {path.name: path.read_bytes() for path in out.iterdir() if path.name != LIST}
+    assert hub.files == {path.name: path.read_bytes() for path in out.iterdir() if path.name != MANIFEST}
     answers = []
     for name in ("me/judge", weights):
         path = tmp_path / f"{len(answers)}.csv"

@@ -21,10 +21,11 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import train_judges
 from judge.config import TrainConfig, make_config
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.measure import Job
 from judge.training.judge_file import read_saved
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
+from judge.utils.tensors import read_tensors, write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
@@ -180,11 +181,8 @@ def test_half_precision_without_a_gpu(trained: Trained, tmp_path: Path, monkeypa
     assert found.tolist() == kept[job.member.key].tolist()
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     half = tmp_path / "fp16.safetensors"
-    with safe_open(weights, framework="np") as file:
-        tensors = {name: file.get_tensor(name) for name in tensors_of(weights)}
-        # As of a version that wrote no checksums, which is taken as it is.
-        told = {name: value for name, value in file.metadata().items() if name != "checksum"}
-        save_file(tensors, half, told | {"precision": "fp16"})
+    tensors, notes = read_tensors(weights)
+    write_tensors(half, tensors, notes | {"precision": "fp16"})
     whole = predicted(trained, half, captions, tmp_path / "fp16.csv")
     assert whole == pytest.approx(found, abs=0.02)
     assert whole.tolist() != found.tolist()
@@ -200,7 +198,7 @@ def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Pa
     job = trained.job(judge, "generated")
     folder, captions = tmp_path / "shared", trained.captions(job, tmp_path)
     done_well("export", "--judge-weights", trained.weights(job), "--out", folder)
-    assert {path.name for path in folder.iterdir()} == {LIST, "judge.safetensors", "judge.json", "README.md"}
+    assert {path.name for path in folder.iterdir()} == {MANIFEST, "judge.safetensors", "judge.json", "README.md"}
     found = predicted(trained, folder, captions, tmp_path / "out.csv")
     assert found.tolist() == trained.answers(job).tolist()
     card = (folder / "README.md").read_text()
@@ -216,7 +214,7 @@ def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Pa
     told += [f"{sum(sample.answers[0] == k for sample in images)} {name}" for k, name in enumerate(["female", "male"])]
     told += ["people, segment, by detector gt, as mean"] if judge == "grit" else []
     assert [line for line in told if line not in card] == []
-    assert json.loads((folder / "judge.json").read_text())["about"]["data"]["captioner"] == "much"
+    assert json.loads((folder / "judge.json").read_text())["data"]["captioner"] == "much"
     assert "holds another exported judge" in refusal("export", "--judge-weights", trained.weights(job), "--out", folder)
 
 
@@ -245,30 +243,28 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
     save_file(one, old, {"judge": "lstm", "target": "attribute", "classes": '["a", "b"]'})
     save_file(one, alien)
     notes = read_saved(lstm).notes()
-    save_file(one, odd, notes | {"about": "{}"})
-    save_file(one, wrong, notes)
+    write_tensors(odd, one, notes | {"data": None})
+    write_tensors(wrong, one, notes)
     newer = tmp_path / "newer.safetensors"
-    save_file(one, newer, notes | {"format": "3"})
-    about = json.loads(notes["about"])
+    write_tensors(newer, one, notes | {"format": 4})
     foreign = tmp_path / "foreign.safetensors"
-    about["materials"]["pictures"] = "x"
-    save_file(one, foreign, notes | {"about": json.dumps(about)})
+    write_tensors(foreign, one, notes | {"materials": notes["materials"] | {"pictures": "x"}})
     bare = tmp_path / "bare.safetensors"
-    save_file(one, bare, replace(read_saved(lstm), preparation=None).notes())
+    write_tensors(bare, one, replace(read_saved(lstm), preparation=None).notes())
     empty = tmp_path / "empty.json"
     empty.write_text('{"7": " "}')
     own = lstm.with_name(lstm.name.replace(".weights", ""))
     for weights, captions, extra, message in [
         (tmp_path / "none.safetensors", new, [], "no such file or folder"),
-        (tmp_path / "text.safetensors", new, [], "is no safetensors file, or damaged"),
-        (cut, new, [], "is no safetensors file, or damaged"),
+        (tmp_path / "text.safetensors", new, [], "is no judge's file of weights, or damaged"),
+        (cut, new, [], "is no judge's file of weights, or damaged"),
         (old, new, [], "was written by an older version"),
-        (newer, new, [], "is of format 3; this version reads 2"),
+        (newer, new, [], "has format 4; this version reads 3"),
         (alien, new, [], "is no judge's file of weights"),
-        (own, new, [], "holds a judge's answers, and no weights"),
-        (odd, new, [], "does not say what a judge's file must"),
+        (own, new, [], "holds no judge, but perhaps its answers"),
+        (odd, new, [], "lacks what a judge's file must say"),
         (wrong, new, [], "its weights do not fit the judge that it names"),
-        (foreign, new, [], "does not say what a judge's file must (ValueError: it holds pictures)"),
+        (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
         (bare, new, [], "does not say what hid the attribute from its judge"),
         (trained.kept, new, [], "holds no judge.safetensors"),
         (lstm, empty, [], "empty.json"),
@@ -295,7 +291,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("judge", ["bert-ft", "sentence", "sat", "vl-lic-lstm", "vl-lic", "sat-caption-only", "hf"])
 def test_words_of_judges_of_every_kind_are_explained(judge: str, trained: Trained, tmp_path: Path) -> None:
-    """By gradients where they reach words, pictures beside them; each method explains what judge predict says."""
+    """Images beside the words; what is explained is what judge predict says."""
     weights, out = trained.weights(trained.job(judge, "generated")), tmp_path / "out"
     table, images = tmp_path / "new.csv", trained.job(judge).member.split.test[:2]
     table.write_text("image_id,caption\n" + "".join(f"{image},a dog with a surfboard\n{image},\n" for image in images))
@@ -303,13 +299,9 @@ def test_words_of_judges_of_every_kind_are_explained(judge: str, trained: Traine
     done_well("attribute", *given, "--out", out)
     found = predicted(trained, weights, table, tmp_path / "answers.csv")
     rows = rows_of(out / "words.csv")
-    methods = {"occlusion"} if judge in {"sentence", "hf"} else {"integrated-gradients", "occlusion"}
-    assert {row["method"] for row in rows} == methods
+    assert {row["method"] for row in rows} == {"occlusion"}
     assert {row["image_id"] for row in rows} == set(images)
     for row in rows:
         p = found[sorted(images).index(row["image_id"])].max()
         assert float(row["probability"]) == pytest.approx(p, abs=1e-5)
-        total = p if row["method"] == "occlusion" else np.log(p / (1 - p))
-        assert float(row["total"]) == pytest.approx(total, abs=1e-3)
-    told = json.loads((out / "attribution.json").read_text())["judges"][0]["words"]
-    assert all(entry["gap"] is None or entry["gap"] < 0.01 for entry in told.values())
+        assert float(row["total"]) == pytest.approx(p, abs=1e-5)

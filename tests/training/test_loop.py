@@ -27,12 +27,12 @@ from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
 from judge.training import loop
 from judge.training.checkpoint import Checkpoint, History, read_history
-from judge.training.ensemble import Ensemble
 from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
+from judge.training.stacked import Ensemble
 from judge.types import Predictions, Sample, Target, TargetKind
 
 
