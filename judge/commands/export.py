@@ -55,11 +55,8 @@ def export(config: ExportConfig) -> Exported:
 
 
 def _as_json(saved: Saved, *, merged: bool) -> str:
-    """What the file of weights says, to be read."""
-    notes = saved.notes()
-    told = {name: notes[name] for name in ("format", "judge", "target", "precision")} | {"merged": merged}
-    told |= {name: json.loads(notes[name]) for name in ("classes", "history", "about")}
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+    """The notes of the file of weights, for readers."""
+    return json.dumps({**saved.notes(), "merged": merged}, indent=1, ensure_ascii=False) + "\n"
 
 
 def _merge(saved: Saved, folder: Path) -> None:
