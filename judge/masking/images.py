@@ -18,9 +18,8 @@ from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive
 from judge.masking.instances import BoolMask, LoadedImage, Pixels
-from judge.utils.files import is_encodable, named_alike, resolved
-from judge.utils.limits import PICTURE
-from judge.utils.opening import open_regular, size_of
+from judge.utils.files import is_encodable, resolved
+from judge.utils.reading import PICTURE, named_alike, open_regular, size_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -243,7 +242,7 @@ def _last_part(name: str) -> str:
 def _read_bytes(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            PICTURE.refuse(size_of(file) / 2**30, str(path), instead=_NOT_AN_IMAGE)
+            PICTURE.refuse(size_of(file), str(path), instead=_NOT_AN_IMAGE)
             return file.read()
     except FileNotFoundError:
         raise JudgeError("no such image", where=str(path), mend="check --images, or download it") from None
