@@ -9,9 +9,9 @@ from judge.commands.pictures import RunPictures
 from judge.commands.saved_judges import open_saved
 from judge.config import MASKING, PredictConfig, RunConfig, make_config
 from judge.corpus import refuse_unread
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.saved import Saved, sample_captions
 from judge.types import Captions, Progress, Sample
 
@@ -30,7 +30,7 @@ class Asked:
     saved: Saved
     captions: Captions
     parts: Sequence[Sequence[Sample]]
-    pictures: HiddenPictures | None
+    pictures: MaskedImages | None
 
     def notes(self, config: PredictConfig) -> list[str]:
         """What a user must know, a line each."""
@@ -65,7 +65,7 @@ def read_asked(config: PredictConfig, progress: Progress | None = None) -> Asked
 
 def _pictures(
     config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None
-) -> HiddenPictures | None:
+) -> MaskedImages | None:
     """The pictures, hidden as in training; None for a judge that sees none."""
     if not saved.sees:
         return None

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 
-from judge.attribution.mass import attribution_score, share_outside
+from judge.attribution.people import attribution_score, share_outside
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import RunPictures, known_pictures, open_detector
 from judge.config import AttributeConfig, PictureMethod, RunConfig, make_config
 from judge.errors import JudgeError, require
-from judge.masking.folder import Hiding
-from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import encode
 from judge.masking.instances import PERSON, BoolMask
+from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.people import Hiding
 from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Progress, Sample
 from judge.utils.cells import table_csv
 
 if TYPE_CHECKING:
-    from judge.attribution.pictures import Explaining, Explanation
+    from judge.attribution.maps import ImageExplanation, MapSettings
 
 PICTURES, MAPS = "pictures.csv", "maps"
 PICTURE_METHODS: tuple[PictureMethod, ...] = get_args(PictureMethod)
@@ -49,14 +49,14 @@ class PictureMaps:
         most: pictures that are drawn, of each judge.
     """
 
-    people: HiddenPictures
+    people: MaskedImages
     plain: bool = False
     most: int = 0
     lines: list[dict[str, Any]] = field(default_factory=list)
     rows: list[MapRow] = field(default_factory=list)
     drawn: dict[str, int] = field(default_factory=dict)
 
-    def add(self, name: str, masking: str, weights: str, found: Iterable[Explanation], folder: Path) -> None:
+    def add(self, name: str, masking: str, weights: str, found: Iterable[ImageExplanation], folder: Path) -> None:
         """Score a judge's maps, and draw some of them into ``folder``."""
         areas: dict[str, float] = {}
         by_method: dict[str, list[tuple[float | None, float]]] = {}
@@ -83,13 +83,13 @@ class PictureMaps:
         assert self.people.hiding is not None
         return self.people.hiding.region(self.people.hidden[self.people.names[image]], (size[0], size[1]))
 
-    def _draw(self, one: Explanation, where: BoolMask, folder: Path, name: str) -> None:
-        from judge.attribution.overlay import sheet
-        from judge.masking.images import read_picture
+    def _draw(self, one: ImageExplanation, where: BoolMask, folder: Path, name: str) -> None:
+        from judge.attribution.people import sheet
+        from judge.masking.images import read_image
 
         people = self.people
         file = people.names[one.image_id]
-        plain = read_picture(people.folder, file, max_pixels=people.max_pixels)
+        plain = read_image(people.folder, file, max_pixels=people.max_pixels)
         shown = plain.pixels if self.plain else people.read(one.image_id)
         share = share_outside(one.mass, where)
         told = "-" if share is None else f"{share:.2f}"
@@ -109,21 +109,21 @@ class PictureMaps:
         (folder / PICTURES).write_text(text, encoding="utf-8", newline="")
 
 
-def make_explaining(methods: Sequence[PictureMethod]) -> Explaining:
+def make_map_settings(methods: Sequence[PictureMethod]) -> MapSettings:
     """How maps are made by these methods.
 
     Raises:
         JudgeError: Captum is not installed.
     """
     require("vision", "captum")
-    from judge.attribution.pictures import Explaining
+    from judge.attribution.maps import MapSettings
 
-    return Explaining(tuple(methods))
+    return MapSettings(tuple(methods))
 
 
 def find_people(
     config: AttributeConfig, detector: str | None, names: Mapping[str, str], progress: Progress | None
-) -> HiddenPictures:
+) -> MaskedImages:
     """Where people are in pictures, pixel by pixel, whatever was hidden from judges.
 
     Args:
@@ -137,7 +137,7 @@ def find_people(
     """
     assert config.images is not None
     name = config.detector if "detector" in config.model_fields_set or not detector else detector
-    found = open_detector(name, config, (PERSON,), progress=progress)
+    found = open_detector(name, config, (PERSON,))
     hiding = Hiding((PERSON,), threshold=config.threshold)
     return find_hidden(
         config.images, names, detector=found, hiding=hiding, max_pixels=config.max_pixels, progress=progress
@@ -150,8 +150,8 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     weights: str,
     samples: Sequence[Sample],
     explained: Sequence[int],
-    pictures: HiddenPictures,
-    how: Explaining,
+    pictures: MaskedImages,
+    how: MapSettings,
     *,
     folder: Path,
     progress: Progress | None,
@@ -159,9 +159,9 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     """Add where a judge looked in the picture of each image's first caption; what a user must know, a line each.
 
     Raises:
-        JudgeError: as :func:`~judge.attribution.pictures.explain_guesses`.
+        JudgeError: as :func:`~judge.attribution.judge_views.explain_guesses`.
     """
-    from judge.attribution.pictures import explain_guesses
+    from judge.attribution.judge_views import explain_guesses
     from judge.masking.detectors.weights import choose_device
 
     first: dict[str, tuple[Sample, int]] = {}
@@ -187,9 +187,9 @@ def explain_captioner(
     """Where a captioner looked in plain pictures when it said a word of the attribute.
 
     Raises:
-        JudgeError: no pictures; an attribute without words; as :func:`~judge.attribution.captioner.explain_captions`.
+        JudgeError: no images; an attribute without words; as ``explain_captions``.
     """
-    how = make_explaining(methods)
+    how = make_map_settings(methods)
     lexicon = choose_lexicon(config)
     if lexicon is None:
         what = f"attribute '{config.attribute_name}' has no words to look for"
@@ -197,16 +197,16 @@ def explain_captioner(
     if config.images is None:
         raise JudgeError("a captioner sees pictures, and there are none", where="--images", mend="give their folder")
     assert config.model is not None
-    from judge.attribution.captioner import explain_captions
+    from judge.attribution.captioner_words import explain_captions
     from judge.masking.detectors.weights import choose_device
 
     given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
     truth = RunPictures(make_config({**given, "human": "-"}, RunConfig, where="--images")).truth
     names = known_pictures(config.images, truth)
     if truth is not None:
-        names = {image: name for image, name in names.items() if name in set(truth.pictures)}
+        names = {image: name for image, name in names.items() if name in set(truth.images)}
     people = find_people(config, None, names, progress)
-    plain = HiddenPictures(config.images, people.names, max_pixels=config.max_pixels)
+    plain = MaskedImages(config.images, people.names, max_pixels=config.max_pixels)
     maps = PictureMaps(people, config.show_people, config.maps)
     found = explain_captions(
         config.model, list(plain.names), plain, lexicon, how, device=choose_device(None), progress=progress

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from judge.commands.pictures import RunPictures
 from judge.config import CaptionConfig, RunConfig, make_config, read_settings
 from judge.corpus import Corpus
-from judge.corpus.reading import ReadOptions, parse_captions
+from judge.corpus.captions import ReadOptions, parse_captions
+from judge.corpus.files import Document
 from judge.errors import JudgeError, require
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.report.directory import RunDirectory
 from judge.types import Captions, Progress
 from judge.utils.files import write_whole
@@ -73,7 +74,7 @@ def stand_ins(corpus: Corpus, names: Sequence[str], pictures: Mapping[str, str])
     return replace(corpus, generated=(*corpus.generated, *(Captions(name, captions, source=name) for name in names)))
 
 
-def pictures_to_caption(pictures: RunPictures, corpus: Corpus) -> HiddenPictures:
+def pictures_to_caption(pictures: RunPictures, corpus: Corpus) -> MaskedImages:
     """The pictures, as they are, of all images that people have captioned and that have one.
 
     Raises:
@@ -92,7 +93,7 @@ def add_captions(
     config: RunConfig,
     corpus: Corpus,
     silent: Mapping[str, str],
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     *,
     directory: RunDirectory | None,
     progress: Progress | None = None,
@@ -129,7 +130,7 @@ def _caption(
     name: str,
     model: str,
     *,
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     directory: RunDirectory | None,
     progress: Progress | None,
 ) -> Captions:
@@ -149,7 +150,7 @@ def _caption(
         in_main_process(partial(_write, directory, done, _settings(config, model, how, final), name=name))
         source = str(final)
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
-    return parse_captions(caption_records(done.captions), options, side="generated", name=name, source=source)
+    return parse_captions(Document(caption_records(done.captions), source), options, side="generated", name=name)
 
 
 def _write(directory: RunDirectory, done: Captioned, settings: CaptionConfig, *, name: str) -> None:

@@ -10,7 +10,7 @@ from figures import Value
 from jobs import Job, Step
 from small_world import FEW, MODEL
 
-from judge.attribution.mass import AttributionScore
+from judge.attribution.people import AttributionScore
 from judge.config import AttributeConfig, CaptionConfig, MaskConfig
 
 MODES = ("none", "partial", "segment", "box")

@@ -204,9 +204,11 @@ DETECTORS = {"gt": "gt_masks", "yolo": "yolox", "maskrcnn": "mask_rcnn"}
 def _detectors(job: Job) -> list[Step]:
     """One ablation; a small run has ground truth alone, as it has no trained detectors."""
     names = ("gt",) if job.size == "small" else tuple(DETECTORS)
-    weights = {name: str(job.data / "detectors" / f"{name}.pt") for name in names if name != "gt"}
-    asked = {"detectors": names, "weights": weights, "cache": job.out / "detections", "mask": "segment"}
-    inputs = {**job.inputs(LIC_CAPTIONERS), **job.pictures(), **asked, "metrics": ("imagecaptioner2",)}
+    folder, options = job.data / "detectors", dict[str, Any](detectors=names)
+    if job.size != "small":
+        options |= {"weights": {kind: str(folder / f"{kind}.pt") for kind in names[1:]}, "trust_weights": folder}
+    options |= {"cache": job.out / "detections", "mask": "segment"}
+    inputs = {**job.inputs(LIC_CAPTIONERS), **job.pictures(), **options, "metrics": ("imagecaptioner2",)}
     return [Step("detectors", AblateDetectorsConfig, {**inputs, **job.judging(("sat",)), "out": job.out / "run"})]
 
 

@@ -21,15 +21,14 @@ from jobs import Job
 
 from judge.calibration.world import CLASSES, stream
 from judge.corpus import Corpus
+from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import read_captions
-from judge.corpus.tasks import Tasks
+from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
-from judge.utils.yaml_files import read_yaml
+from judge.utils.reading import read_yaml
 
 #: Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first.
 SUBSETS: Mapping[str, tuple[str, str]] = {

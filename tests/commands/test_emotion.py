@@ -26,7 +26,7 @@ QUICK = ["--protocol", "paper", "--seeds", 1, "--refits", 0, "--chance", 0, "--w
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """200 paintings as ArtEmis v1; ``combined.csv`` has nine tenths of them as v2's new ones, ``new.csv`` these alone."""
+    """200 paintings as ArtEmis v1; ``combined.csv`` calls most of them v2's new ones, ``new.csv`` has these alone."""
     folder = tmp_path_factory.mktemp("emotion")
     write_world(folder, images=200, pictures=32)
     people = pd.read_csv(folder / V1)
