@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 
 from judge.calibration.world import CLASSES, Scene, stream
 from judge.masking.instances import BoolMask, Pixels
-from judge.utils.yaml_files import read_yaml
+from judge.utils.reading import read_yaml
 
 Colour = tuple[int, int, int]
 """RGB, 0 to 255."""

@@ -38,15 +38,10 @@ from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process, launched
+from judge.utils.outputs import ResumableFolder
 
 RESULTS = "calibration.json"
-_PARTS = "|".join([
-    r"calibrat(ion\.(json|png|svg)|e\.yaml)|trials\.parquet|members/trials\.jsonl",
-    r"members/(all|\d+|scenes-\d+)/([0-9a-f]{16,}\.safetensors|(scenes|features|detections)/.*)?",
-])  # fmt: skip
 Group = tuple[tuple[str, ...], str]
 """(metrics, judge): metrics that share their judges, by judge; all counted ones."""
 
@@ -65,9 +60,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(
-        config.out, what="calibration", command=config.command, parts=_PARTS, overwrite=config.overwrite
-    )
+    folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: folder.check(config.inputs()))
     for change in config.changes:
         check_change(change)
@@ -77,7 +70,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]
     tell_unread(config)
     in_main_process(folder.begin)
-    with folder.working(), telling(ToldInLog(folder.log)):
+    with folder.working():
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)
         found = calibrate(*_tables(rows, config))
         if is_main_process():

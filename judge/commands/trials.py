@@ -18,10 +18,9 @@ from judge.commands.evaluate import run
 from judge.config import RunConfig, make_config
 from judge.report.notes import left_out_of
 from judge.types import Progress
-from judge.utils.files import write_whole
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import read_lines, seal
+from judge.utils.files import read_json_lines, write_whole
 from judge.utils.launch import is_main_process, launched
+from judge.utils.outputs import ResumableFolder
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
@@ -69,7 +68,7 @@ def measure_trials(
 ) -> list[Row]:
     """A row for each trial and metric, in the order of ``jobs``; trials that a killed command finished are read."""
     path = folder.store / TRIALS
-    known = {line["key"]: line["rows"] for line in read_lines(path)}
+    known = {line["key"]: line["rows"] for line in read_json_lines(path)}
     if is_main_process():
         with folder.writing():  # A kill may have cut the last line.
             write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
@@ -92,7 +91,7 @@ def measure_trials(
 
 
 def _line(key: str, rows: list[Row]) -> bytes:
-    return seal({"key": key, "rows": rows}) + b"\n"
+    return json.dumps({"key": key, "rows": rows}).encode() + b"\n"
 
 
 def _measured(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[str, list[Row]]]:

@@ -1,4 +1,4 @@
-"""Judges trained as one program: each is what it would be alone, whoever trains beside it."""
+"""Judges trained as one program: each is the judge that it would be alone, whatever its companions."""
 
 from __future__ import annotations
 
@@ -15,23 +15,17 @@ from judges.test_contract import TASKS, make_tasks
 from pretend import pretend_device
 from torch import nn
 
-from judge import evaluate
-from judge.calibration.grammar import World, simulate
-from judge.calibration.world import Captioner
-from judge.corpus import Corpus
 from judge.corpus.splits import Split
-from judge.judges import Blueprint, Materials, find_judge, stacked
-from judge.judges.stacked import draw_kept
-from judge.training import stacks
+from judge.judges import Blueprint, Materials, find_judge
+from judge.training import stacked
 from judge.training.checkpoint import read_history
-from judge.training.ensemble import Ensemble
 from judge.training.feeding import cut_up
 from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.members import train_members
 from judge.training.network_judge import NetworkJudge
 from judge.training.setup import TrainingSetup, name_members
-from judge.training.store import store_answers
+from judge.training.stacked import Ensemble, draw_kept
 from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 
@@ -135,25 +129,6 @@ def test_dropout_is_at_its_rate_and_independent() -> None:
     assert torch.equal(ensemble._draw_keys(1, 2)[:, :, 1], keys[2:, :, 1])
 
 
-def test_dropout_is_where_the_networks_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[tuple[int, float]] = []
-
-    def taken_down(keys: torch.Tensor, rows: torch.Tensor, width: int, rate: float) -> torch.Tensor:
-        drawn.append((width, rate))
-        return draw_kept(keys, rows, width, rate)
-
-    monkeypatch.setattr(stacked, "draw_kept", taken_down)
-    expected = {
-        "lstm": [(100, 0.5), (512, 0.5), (512, 0.5)],
-        "rnn+mlp3": [(100, 0.3), (128, 0.3), (128, 0.3), (128, 0.3)],
-    }
-    for name, places in expected.items():
-        drawn.clear()
-        _, ensemble = stack(name, [0, 1])
-        assert drawn == places * 6
-        assert ensemble.stacked.drops == len(places)
-
-
 def test_what_is_kept_is_made_larger() -> None:
     """On average dropout changes nothing."""
     keys = torch.from_numpy(np.random.default_rng(0).integers(-(2**31), 2**31, size=(1, 3, 2), dtype=np.int32))
@@ -245,57 +220,6 @@ def test_members_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.Monkey
         assert one == pytest.approx(other, abs=1e-6)
 
 
-def test_a_killed_program_goes_on_from_its_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    members, setup = make_members(2), TrainingSetup({"epochs": 3}, workers=1, stack=True)
-    whole, setup = numbers(members, setup), replace(setup, store=tmp_path)
-    fit, epoch = Ensemble.fit, Ensemble._epoch
-    passed: list[int] = []
-
-    def killed(self: Ensemble, **how: Any) -> None:
-        fit(self, **{**how, "seconds": 0, "on_epoch": kill})
-
-    def kill(done: int, losses: Sequence[float]) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    def taken_down(self: Ensemble, *of: Any) -> list[float]:
-        passed.append(of[-1])
-        return epoch(self, *of)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Ensemble, "fit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            numbers(members, setup)
-    (path,) = tmp_path.iterdir()
-    assert path.name.startswith("stack-")
-    monkeypatch.setattr(Ensemble, "_epoch", taken_down)
-    assert all(map(np.array_equal, whole, numbers(members, setup)))
-    assert passed == [2, 0, 1, 2]  # Of the two programs, by folds, the first had begun.
-    assert len(list(tmp_path.iterdir())) == 4
-    assert not path.exists()
-
-
-def test_who_is_left_goes_on_with_who_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed while answers are stored: companions change the last digits, and stay."""
-    members, setup = make_members(4)[::2], TrainingSetup({"epochs": 2}, workers=1, stack=True)
-    whole, setup = numbers(members, setup), replace(setup, store=tmp_path)
-    stored: list[Member] = []
-
-    def killed(member: Member, *of: Any) -> None:
-        if len(stored) == 1:
-            raise KeyboardInterrupt
-        stored.append(member)
-        store_answers(member, *of)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(stacks, "store_answers", killed)
-        with pytest.raises(KeyboardInterrupt):
-            numbers(members, setup)
-    assert len(list(tmp_path.iterdir())) == 2
-    assert all(map(np.array_equal, whole, numbers(members, setup)))
-    assert len(list(tmp_path.iterdir())) == 4
-
-
 @pytest.mark.parametrize("name", ["lstm", "rnn"])
 def test_products_in_bf16(name: str) -> None:
     members = [replace(member, judge=find_judge(name)) for member in make_members(1)]
@@ -330,16 +254,3 @@ def test_progress_counts_epochs_and_a_fault_is_one_line() -> None:
     for stack in (True, False):
         line = fault_of(numbers, make_members(1), replace(high, stack=stack))
         assert line.startswith("training judge 'rnn': loss is nan in epoch ")
-
-
-def test_evaluate(world: World) -> None:
-    """Other dropout, the same measurement: what differs is less than between seeds."""
-    captioner = simulate(world, name="much", captioner=Captioner(stereotype=0.9))
-    human = replace(world.human, by_image={image: lines[:1] for image, lines in world.human.by_image.items()})
-    corpus = Corpus(human, (captioner,), world.labels)
-    settings = {"metrics": "lic", "judge": "lstm", "protocol": "paper", "seeds": 1, "epochs": 2, "learning_rate": 2e-3}
-    settings |= {"workers": 1, "resamples": 100, "refits": 0, "chance": 0}
-    one, together = (evaluate(corpus, **settings, stack=stack).table().iloc[0] for stack in (False, True))
-    for side in ("human", "generated"):
-        assert together[side] == pytest.approx(one[side], abs=0.05)
-        assert together[side] != one[side]

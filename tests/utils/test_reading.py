@@ -1,17 +1,25 @@
-"""YAML of users: what it may say, and what is refused in one line, soon."""
+"""Files that are read: pipes and devices are refused at once; YAML, and the limits on what a file may hold."""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from helpers import fault_of
+from helpers import fault_of, judge
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.utils.yaml_files import parse_yaml, read_yaml
+from judge.config import RunConfig, make_config, read_settings
+from judge.corpus.shards import find_shards, read_shards
+from judge.errors import JudgeError
+from judge.masking.detectors.weights import read_weights
+from judge.report.saved_run import read_run
+from judge.utils.outputs import read_manifest
+from judge.utils.reading import LIMITS, NotRegularError, open_regular, parse_yaml, read_bytes, read_yaml, refuse_large
 
 # Each line stands for nine times what the one before it stands for.
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -37,28 +45,31 @@ REFUSED = {
 
 
 OVER = {
-    "bomb": (BOMB, "has over 500,000 values, those counted that aliases repeat (line 6)", "JUDGE_READ_VALUES"),
-    "deep": ("[" * 100 + "]" * 100, "has over 40 lists or mappings in each other (line 1)", "JUDGE_READ_DEPTH"),
-    "deep block": ("- " * 3000 + "x", "has over 40 lists or mappings in each other (line 1)", "JUDGE_READ_DEPTH"),
+    "bomb": (BOMB, "has over 500,000 values, repetitions by aliases included (line 6)", "JUDGE_NO_LIMITS=1"),
+    "deep": ("[" * 100 + "]" * 100, "has over 40 lists or mappings in each other (line 1)", "JUDGE_NO_LIMITS=1"),
+    "deep block": ("- " * 3000 + "x", "has over 40 lists or mappings in each other (line 1)", "JUDGE_NO_LIMITS=1"),
     "digits": (f"a: {'9' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
     "hexadecimal": (f"a: 0x{'f' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
 }
 
 
 @pytest.mark.parametrize("name", OVER)
-def test_limits_name_the_variable_that_raises_them(name: str) -> None:
+def test_a_limit_names_the_variable_that_lifts_it(name: str) -> None:
     text, message, variable = OVER[name]
     line = fault_of(parse_yaml, text, where="f.yaml", mend="write 'a: 1'")
     assert line.startswith(f"f.yaml: {message}. ")
-    assert f"set the environment variable {variable} to more than" in line
+    assert f"set the environment variable {variable}" in line
 
 
-def test_limits_can_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGE_READ_DEPTH", "100")
+def test_one_variable_lifts_all_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x").write_bytes(b"12345")
+    with pytest.raises(JudgeError, match="JUDGE_NO_LIMITS=1"):
+        read_bytes(tmp_path / "x", 4)
+    monkeypatch.setenv("JUDGE_NO_LIMITS", "1")
     assert parse_yaml("[" * 100 + "]" * 100, where="", mend="")
-    monkeypatch.setenv("JUDGE_READ_DEPTH", "deep")
-    line = fault_of(parse_yaml, "a: 1", where="", mend="")
-    assert line.startswith("JUDGE_READ_DEPTH: 'deep' is no number of lists or mappings in each other. Set it to 80")
+    assert read_bytes(tmp_path / "x") == b"12345"
+    assert all(limit.value() > 2**40 for limit in LIMITS)
+    refuse_large(2**45, "x", packed=True)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -118,3 +129,52 @@ def test_files(data: bytes | None, message: str, tmp_path: Path) -> None:
     assert message in fault_of(read_yaml, path, mend="x")
     assert "File name too long" in fault_of(read_yaml, tmp_path / ("x" * 300 + ".yaml"), mend="x")
     assert "null" in fault_of(read_yaml, Path("a\0b"), mend="x")
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "settings": ("x.yaml", read_settings),
+    "weights": ("x.safetensors", read_weights),
+    "run": ("metrics.json", lambda path: read_run(path.parent)),
+    "shard": ("0.tar", lambda path: read_shards(path.parent, find_shards(path.parent))),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    file, read = READERS[name]
+    os.mkfifo(tmp_path / file)
+    begun = time.monotonic()
+    assert "regular file" in fault_of(read, tmp_path / file)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_manifest_that_is_a_pipe_is_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".caption-judge")
+    assert read_manifest(tmp_path) is None
+
+
+def test_devices_and_folders_are_no_files(tmp_path: Path) -> None:
+    with pytest.raises(NotRegularError):
+        open_regular(Path("/dev/zero"))
+    with pytest.raises(IsADirectoryError):
+        open_regular(tmp_path)
+
+
+@pytest.mark.parametrize("settings", [{"out": Path("o\udcff")}, {"captions": "m\udcff.json"}, {"out": "o\udcff"}])
+def test_names_that_are_not_utf_8_are_refused_first(settings: dict[str, object]) -> None:
+    line = fault_of(make_config, {"human": "a.json", **settings}, RunConfig)
+    assert "is not UTF-8. Rename it" in line
+
+
+@pytest.mark.parametrize(
+    "command", ["report o", "compare a b --out o", "data show o", "data check artemis-v1 o", "demo --out o"]
+)
+def test_commands_without_settings_refuse_such_names_too(command: str) -> None:
+    done = judge(*(word + "\udcff" * (word == "o") for word in command.split()))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("' is not UTF-8. Rename it, or name a place without such bytes.\n")
+
+
+@pytest.mark.parametrize("name", ["seeds", "refits", "resamples", "folds", "workers", "batch_size", "epochs"])
+def test_counts_have_an_end(name: str) -> None:
+    assert "less than or equal to" in fault_of(make_config, {"human": "a.json", name: 16**100}, RunConfig)
