@@ -112,7 +112,10 @@ def make_detector(
 
     Args:
         name: one of ``DETECTORS`` except ``gt``.
-        weights, trust, device, mask_threshold: see ``load_yolo`` and ``load_maskrcnn``.
+        weights: a file, or a name that its library downloads.
+        trust: the folder whose ``.pt`` files may be unpickled.
+        device: None: CUDA if available.
+        mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
         JudgeError: unknown name, missing file, an extra that is not installed, weights that cannot be loaded.
