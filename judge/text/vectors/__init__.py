@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judge.text.vectors.files import read_file
+from judge.text.vectors.files import FloatArray32, Rows, read_file
 from judge.text.vectors.learnt import learn
-from judge.text.vectors.reader import FloatArray32, Rows
 from judge.types import Words
 
 CORPUS = "corpus"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from judge.text.vectors.reader import Rows
+from judge.text.vectors.files import Rows
 from judge.types import FloatArray
 from judge.utils.parallel import thread_pools
 
