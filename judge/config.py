@@ -22,7 +22,7 @@ from pydantic import (
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
 from judge.utils.files import check_names, resolved, split_name
-from judge.utils.yaml_files import parse_yaml, read_text
+from judge.utils.reading import parse_yaml, read_small_text
 
 # Of --help, top to bottom.
 PANELS = (
@@ -619,14 +619,14 @@ class AnonymousConfig(TextSettings):
     captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", min_length=1)
     images: Path | None = option(None, f"{IMAGES}: those of the benchmark; captions of others are left out")
     ratings: Annotated[tuple[Path, ...], _list_or_text(_paths)] = option(
-        (), "sheet that a rater filled in, saved by rating.html or as rating.csv", repeated="FILE"
+        (), "rating.csv that a rater filled in", repeated="FILE"
     )
     where: dict[str, str] = option(
         {}, "keep records of caption tables whose COLUMN holds TEXT; all must have that column", repeated="COLUMN=TEXT"
     )
     run: Path | None = option(None, "folder of a finished judge evaluate, whose metrics are compared with the ratings")
     sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", ge=1)
-    seed: Seed = option(0, "seed of the sheet's sample and order, and of tests by sign changes")
+    seed: Seed = option(0, "seed of the sheet's sample and order")
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
     out: Path = option(..., RESULTS, "runs/anonymous")
 
@@ -958,7 +958,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         JudgeError: unreadable, not YAML, not a mapping.
     """
-    return parse_settings(read_text(path), where=str(path))
+    return parse_settings(read_small_text(path), where=str(path))
 
 
 # Endings of files that are no settings: `--captions a.json b.json` gives the second for them.

@@ -38,10 +38,10 @@ from judge.evidence import EvidenceBuilder
 from judge.judges import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.ensemble import Ensemble
 from judge.training.launch import make_accelerator
 from judge.training.memory import kept_memory
 from judge.training.network_judge import NetworkJudge
+from judge.training.stacked import Ensemble
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample, Target
 

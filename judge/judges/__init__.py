@@ -59,24 +59,6 @@ class Network(Protocol):
         ...
 
 
-class Stacked(Protocol):
-    """K networks as one that a GPU computes at once; it is a ``torch.nn.Module`` too.
-
-    Attributes:
-        drops: how often a forward pass draws dropout.
-    """
-
-    drops: int
-
-    def unstack(self) -> None:
-        """Give the networks that it was made of the weights that it has now."""
-        ...
-
-    def __call__(self, batch: Any) -> Tensor:
-        """A ``StackedBatch`` of :mod:`judge.judges.stacked` -> logits [K, B, A]."""
-        ...
-
-
 class Features(Protocol):
     """Pictures as a frozen backbone sees them or as they are resized, or captions as a frozen reader reads them.
 
@@ -314,7 +296,7 @@ class Blueprint:
         restore: makes a judge that trained itself out of its vocabulary and tensors; where it can be kept.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
-        stacked: makes one network of several, separately made, to train together on a GPU; None for none.
+        stacked: whether several networks, which have ``parts()``, can be trained as one program on a GPU.
         modalities: what it takes in; a judge that sees images measures metrics that hide people.
         backbone: makes the frozen network whose features ``network`` finds among its materials; None for none.
         regions: whether that is a :class:`RegionBackbone`.
@@ -334,7 +316,7 @@ class Blueprint:
     restore: Restoring | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
-    stacked: Callable[[Sequence[Any]], Stacked] | None = None
+    stacked: bool = False
     modalities: frozenset[Modality] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False

@@ -23,8 +23,7 @@ from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.rating_sheet import caption_questions, caption_sheet, key_csv, sheet_csv
-from judge.corpus.ratings import read_ratings
+from judge.corpus.ratings import key_csv, rating_sheet, read_ratings, sheet_csv
 from judge.corpus.recipes import read_recipe, shipped_recipes
 from judge.corpus.tasks import read_tasks
 from judge.masking import archives
@@ -93,9 +92,8 @@ weights: {yolo: yolo.safetensors}
 threshold: 0.3
 out: masked
 """
-SHEET = caption_sheet(
-    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})],
-    caption_questions("gender", ("female", "male")),
+SHEET = rating_sheet(
+    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})], "gender", ("female", "male")
 )
 
 human = partial(read_captions, side="human")

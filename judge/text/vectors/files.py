@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.utils.files import from_home
-from judge.utils.limits import WIDTH, WORD
-from judge.utils.opening import NotRegularError, open_regular
+from judge.utils.reading import WIDTH, WORD, NotRegularError, open_regular
 
 FloatArray32 = npt.NDArray[np.float32]
 Rows = Mapping[str, FloatArray32]
