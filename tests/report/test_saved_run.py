@@ -197,7 +197,6 @@ CASES: dict[str, tuple[Tamper, str]] = {
     "corrected p": (put(0, "p_holm", 1e-9), f"{ROW}, p_holm: "),
     "verdict": (put(3, "verdict", "perfect"), "metrics.json says perfect"),
     "difference": (in_metrics(lambda of: of["differences"][0].update(value=3)), "differences, none, mu|ch, of "),
-    "note": (in_metrics(lambda of: of["notes"]["footnotes"].pop()), "notes, footnotes: "),
     "text": (put(0, "human", "0.4"), f"{ROW}, human: "),
     "answer": (in_table("scores", louder), f"{ROW}, "),
     "counts": (in_table("counts", lambda of: of[of["image_id"] != of["image_id"].iloc[0]]), "none, ba (counted), "),
