@@ -143,7 +143,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
     """The examples as the template shows them."""
     notes = []
-    if any(card.picture for card in examples.cards):
+    if any(examples.values("picture")):
         notes.append(
             "Images show people, as was asked for."
             if contents.people
@@ -155,8 +155,15 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
             "Shading: what a word adds to the log-odds of the true class (orange, underlined), or takes away (blue, "
             "dotted)."
         )
-    found = {name: getattr(examples, name) for name in ("cards", "captioners", "rows", "classes", "tasks")}
-    return found | {"alt": f"the image{'' if contents.people else ', people hidden'}", "note": " ".join(notes)}
+    return {
+        "cards": examples.cards,
+        "captioners": examples.values("captioner"),
+        "rows": examples.values("title"),
+        "classes": sorted(examples.values("class_")),
+        "tasks": sorted({task for card in examples.cards for task in card["tasks"]}),
+        "alt": f"the image{'' if contents.people else ', people hidden'}",
+        "note": " ".join(notes),
+    }
 
 
 def _attributed(found: SavedAttribution, contents: Contents) -> dict[str, Any]:
