@@ -22,7 +22,7 @@ from pydantic import (
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
 from judge.utils.files import check_names, resolved, split_name
-from judge.utils.yaml_files import parse_yaml, read_text
+from judge.utils.reading import parse_yaml, read_small_text
 
 # Of --help, top to bottom.
 PANELS = (
@@ -185,7 +185,7 @@ Seed = Annotated[int, Field(ge=0, le=2**31)]
 Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]
 Hide = Literal["person", "object", "both"]
-Method = Literal["occlusion", "integrated-gradients", "exact", "grad-cam", "gradient-shap"]
+Method = Literal["occlusion", "exact", "grad-cam", "gradient-shap"]
 PictureMethod = Literal["grad-cam", "gradient-shap"]
 # Options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
@@ -301,7 +301,7 @@ class LabelSettings(Settings):
     @property
     def attribute_name(self) -> str:
         """The attribute's name; of several, that of their product."""
-        from judge.text.products import AND
+        from judge.text.combined import AND
 
         return AND.join(self.attributes)
 
@@ -538,8 +538,7 @@ class AttributeConfig(StartedSettings, AskingSettings):
     )  # fmt: skip
     methods: Annotated[tuple[Method, ...], _list_or_text(_lower_names)] = option(
         (),
-        "comma-separated: of words occlusion, integrated-gradients, exact (linear); of pictures grad-cam, "
-        "gradient-shap",
+        "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
         "all that the judge allows",
     )
     labels: LabelFiles = option(
@@ -620,14 +619,14 @@ class AnonymousConfig(TextSettings):
     captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", min_length=1)
     images: Path | None = option(None, f"{IMAGES}: those of the benchmark; captions of others are left out")
     ratings: Annotated[tuple[Path, ...], _list_or_text(_paths)] = option(
-        (), "sheet that a rater filled in, saved by rating.html or as rating.csv", repeated="FILE"
+        (), "rating.csv that a rater filled in", repeated="FILE"
     )
     where: dict[str, str] = option(
         {}, "keep records of caption tables whose COLUMN holds TEXT; all must have that column", repeated="COLUMN=TEXT"
     )
     run: Path | None = option(None, "folder of a finished judge evaluate, whose metrics are compared with the ratings")
     sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", ge=1)
-    seed: Seed = option(0, "seed of the sheet's sample and order, and of tests by sign changes")
+    seed: Seed = option(0, "seed of the sheet's sample and order")
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
     out: Path = option(..., RESULTS, "runs/anonymous")
 
@@ -717,8 +716,8 @@ class TrainingSettings(Settings):
     )  # fmt: skip
     decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
     clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
-    precision: Annotated[Literal["no", "bf16", "fp16", "auto"] | None, _NoIsAWord] = option(
-        None, "mixed precision; auto: bf16 where it is faster here, else no", "Accelerate's setting"
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, _NoIsAWord] = option(
+        None, "mixed precision", "Accelerate's setting"
     )
     sharing: Literal["members", "data"] | None = option(
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
@@ -959,7 +958,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         JudgeError: unreadable, not YAML, not a mapping.
     """
-    return parse_settings(read_text(path), where=str(path))
+    return parse_settings(read_small_text(path), where=str(path))
 
 
 # Endings of files that are no settings: `--captions a.json b.json` gives the second for them.

@@ -9,7 +9,7 @@ from judge.commands.pictures import RunPictures
 from judge.commands.saved_judges import open_saved
 from judge.config import MASKING, PredictConfig, RunConfig, make_config
 from judge.corpus import refuse_unread
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.masking.masked_images import MaskedImages
 from judge.training.saved import Saved, sample_captions

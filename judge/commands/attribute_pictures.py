@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 
-from judge.attribution.mass import attribution_score, share_outside
+from judge.attribution.people import attribution_score, share_outside
 from judge.commands.labels import choose_lexicon
 from judge.commands.pictures import RunPictures, known_pictures, open_detector
 from judge.config import AttributeConfig, PictureMethod, RunConfig, make_config
@@ -26,7 +26,7 @@ from judge.types import Progress, Sample
 from judge.utils.cells import table_csv
 
 if TYPE_CHECKING:
-    from judge.attribution.pictures import Explaining, Explanation
+    from judge.attribution.maps import ImageExplanation, MapSettings
 
 PICTURES, MAPS = "pictures.csv", "maps"
 PICTURE_METHODS: tuple[PictureMethod, ...] = get_args(PictureMethod)
@@ -56,7 +56,7 @@ class PictureMaps:
     rows: list[MapRow] = field(default_factory=list)
     drawn: dict[str, int] = field(default_factory=dict)
 
-    def add(self, name: str, masking: str, weights: str, found: Iterable[Explanation], folder: Path) -> None:
+    def add(self, name: str, masking: str, weights: str, found: Iterable[ImageExplanation], folder: Path) -> None:
         """Score a judge's maps, and draw some of them into ``folder``."""
         areas: dict[str, float] = {}
         by_method: dict[str, list[tuple[float | None, float]]] = {}
@@ -83,8 +83,8 @@ class PictureMaps:
         assert self.people.hiding is not None
         return self.people.hiding.region(self.people.hidden[self.people.names[image]], (size[0], size[1]))
 
-    def _draw(self, one: Explanation, where: BoolMask, folder: Path, name: str) -> None:
-        from judge.attribution.overlay import sheet
+    def _draw(self, one: ImageExplanation, where: BoolMask, folder: Path, name: str) -> None:
+        from judge.attribution.people import sheet
         from judge.masking.images import read_image
 
         people = self.people
@@ -109,16 +109,16 @@ class PictureMaps:
         (folder / PICTURES).write_text(text, encoding="utf-8", newline="")
 
 
-def make_explaining(methods: Sequence[PictureMethod]) -> Explaining:
+def make_map_settings(methods: Sequence[PictureMethod]) -> MapSettings:
     """How maps are made by these methods.
 
     Raises:
         JudgeError: Captum is not installed.
     """
     require("vision", "captum")
-    from judge.attribution.pictures import Explaining
+    from judge.attribution.maps import MapSettings
 
-    return Explaining(tuple(methods))
+    return MapSettings(tuple(methods))
 
 
 def find_people(
@@ -151,7 +151,7 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     samples: Sequence[Sample],
     explained: Sequence[int],
     pictures: MaskedImages,
-    how: Explaining,
+    how: MapSettings,
     *,
     folder: Path,
     progress: Progress | None,
@@ -159,9 +159,9 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     """Add where a judge looked in the picture of each image's first caption; what a user must know, a line each.
 
     Raises:
-        JudgeError: as :func:`~judge.attribution.pictures.explain_guesses`.
+        JudgeError: as :func:`~judge.attribution.judge_views.explain_guesses`.
     """
-    from judge.attribution.pictures import explain_guesses
+    from judge.attribution.judge_views import explain_guesses
     from judge.masking.detectors.weights import choose_device
 
     first: dict[str, tuple[Sample, int]] = {}
@@ -187,9 +187,9 @@ def explain_captioner(
     """Where a captioner looked in plain pictures when it said a word of the attribute.
 
     Raises:
-        JudgeError: no pictures; an attribute without words; as :func:`~judge.attribution.captioner.explain_captions`.
+        JudgeError: no images; an attribute without words; as ``explain_captions``.
     """
-    how = make_explaining(methods)
+    how = make_map_settings(methods)
     lexicon = choose_lexicon(config)
     if lexicon is None:
         what = f"attribute '{config.attribute_name}' has no words to look for"
@@ -197,7 +197,7 @@ def explain_captioner(
     if config.images is None:
         raise JudgeError("a captioner sees pictures, and there are none", where="--images", mend="give their folder")
     assert config.model is not None
-    from judge.attribution.captioner import explain_captions
+    from judge.attribution.captioner_words import explain_captions
     from judge.masking.detectors.weights import choose_device
 
     given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}

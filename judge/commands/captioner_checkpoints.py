@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from judge.commands.pictures import RunPictures
 from judge.config import CaptionConfig, RunConfig, make_config, read_settings
 from judge.corpus import Corpus
-from judge.corpus.reading import ReadOptions, parse_captions
+from judge.corpus.captions import ReadOptions, parse_captions
+from judge.corpus.files import Document
 from judge.errors import JudgeError, require
 from judge.masking.masked_images import MaskedImages
 from judge.report.directory import RunDirectory
@@ -149,7 +150,7 @@ def _caption(
         in_main_process(partial(_write, directory, done, _settings(config, model, how, final), name=name))
         source = str(final)
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
-    return parse_captions(caption_records(done.captions), options, side="generated", name=name, source=source)
+    return parse_captions(Document(caption_records(done.captions), source), options, side="generated", name=name)
 
 
 def _write(directory: RunDirectory, done: Captioned, settings: CaptionConfig, *, name: str) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from judge.commands.labels import labels_of
 from judge.config import CaptionConfig, HidingSettings, MaskConfig, RunConfig, listed
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.judges import find_judge
 from judge.masking.cache import Cached

@@ -11,16 +11,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.columnar import BYTES, faults, is_picture
 from judge.corpus.columns import ROW_NUMBERS, detect, id_column, wanted_columns
-from judge.corpus.datasets import Part, find_parts, read_rows
-from judge.corpus.entries import place_of
-from judge.corpus.harness import row_number
-from judge.corpus.ids import canonical_id
+from judge.corpus.datasets import BYTES, Part, faults, find_parts, is_image, read_rows
+from judge.corpus.layouts import row_number
+from judge.corpus.records import canonical_id, place_of
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
 from judge.errors import JudgeError
-from judge.utils.limits import PICTURE, refuse_large
-from judge.utils.opening import regular
+from judge.utils.reading import PICTURE, refuse_large, regular
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # Groups of rows of Parquet files that stay in memory; `datasets` writes a hundred images to a group.
@@ -133,7 +130,7 @@ class ShardImages(Archive):
         return f"{label(self.path, self.files[number])}, {place.name[:100]}"
 
     def _read(self, file: Path, place: Member, where: str) -> bytes:
-        PICTURE.refuse(place.size / 2**30, where, instead="leave it out")
+        PICTURE.refuse(place.size, where, instead="leave it out")
         return read_bytes(file, place.offset, place.size)
 
 
@@ -205,7 +202,7 @@ class DatasetImages(Archive):
 
 def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
     """Name and image id of every row of a file."""
-    rows = [row for found in read_rows(part, source=source, wanted=wanted_columns()) for row in found]
+    rows = list(read_rows(part, source=source, wanted=wanted_columns()))
     column = id_column(rows, source=source, option="a column image_id") if rows else ""
     for place, row in enumerate(rows):
         name = row.get(column)
@@ -258,7 +255,7 @@ def _image_columns(part: Part, path: Path) -> list[str]:
         else:
             with pa.memory_map(str(regular(part.path))) as file, pa.ipc.open_stream(file) as reader:
                 schema = reader.schema
-        return [field.name for field in schema if is_picture(field.type)]
+        return [field.name for field in schema if is_image(field.type)]
 
 
 def _state(path: Path) -> tuple[int, int]:

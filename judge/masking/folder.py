@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
-from judge.masking.detectors import Detector, Failures, collected, detect_images
+from judge.masking.detectors import Detector, Failures, collected
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import ImageFormat, checksum_of, encode, path_inside, read_bytes
+from judge.masking.images import ImageFormat, checksum_of, encode, path_inside, read_bytes, read_image
 from judge.masking.instances import Pixels
 from judge.masking.measured import MaskStatistics
 from judge.masking.people import Hiding
@@ -118,7 +118,6 @@ class MaskFolder:
         max_pixels: larger images are refused as decompression bombs.
         reserved: names in ``out`` that no masked image may have.
         finished: images that a killed command has masked, which are not masked again; None for none.
-        announce: called with the names of masked images before they are written.
         truth: ground truth beside the detector, to measure it by; None for none.
     """
 
@@ -130,7 +129,6 @@ class MaskFolder:
     max_pixels: int = MAX_PIXELS
     reserved: Collection[str] = ()
     finished: Finished | None = None
-    announce: Callable[[Collection[str]], None] | None = None
     truth: GroundTruth | None = None
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -184,31 +182,21 @@ class MaskFolder:
                 with suppress(JudgeError):
                     self.detector.instances(name)  # Which notes contradictions among its annotations.
             return Masked([row])
-        if self.announce:
-            self.announce([target])
-        # The lock admits one image at a time: networks use all cores, and memory, by themselves.
-        found = detect_images(
-            self.images,
-            [name],
-            self.detector,
-            failures=done.failures,
-            max_pixels=self.max_pixels,
-            lock=self._detecting,
-        )
-        for image, [instances] in found:
-            with collected(done.failures, name):
-                pixels, region = self.hiding.apply(image, instances)
-                path = self.out / target
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(encode(pixels, self.kind))
-                known = self.truth.known(image) if self.truth else None
-                measured = MaskStatistics.of(self.hiding, instances, region, known, turned=image.turned)
-                row = Row(name, target, measured)
-                if self.finished:
-                    self.finished.add(self.images, row)
-                done.rows.append(row)
-                if shown:
-                    done.tiles.append(before_and_after(name, image.pixels, pixels, region))
+        with collected(done.failures, name):
+            image = read_image(self.images, name, max_pixels=self.max_pixels)
+            with self._detecting:  # One image at a time: networks use all cores, and memory, by themselves.
+                instances = self.detector.detect(image)
+            pixels, region = self.hiding.apply(image, instances)
+            path = self.out / target
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode(pixels, self.kind))
+            known = self.truth.known(image) if self.truth else None
+            measured = MaskStatistics.of(self.hiding, instances, region, known, turned=image.turned)
+            done.rows.append(Row(name, target, measured))
+            if self.finished:
+                self.finished.add(self.images, done.rows[0])
+            if shown:
+                done.tiles.append(before_and_after(name, image.pixels, pixels, region))
         return done
 
 

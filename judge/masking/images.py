@@ -10,18 +10,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive
 from judge.masking.instances import BoolMask, LoadedImage, Pixels
-from judge.utils.files import is_encodable, named_alike, resolved
-from judge.utils.limits import PICTURE
-from judge.utils.opening import open_regular, size_of
+from judge.utils.files import is_encodable, resolved
+from judge.utils.reading import PICTURE, named_alike, open_regular, size_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -82,11 +81,10 @@ def path_inside(folder: Path, name: str) -> Path:
         raise JudgeError("is no name of a file", where=f"image {name!a}", mend=mend)
     if parts.is_absolute() or ".." in parts.parts or PureWindowsPath(name).drive:
         raise JudgeError("the name leads out of the folder of images", where=f"image '{name}'", mend=mend)
-    path = folder / parts
-    if not resolved(path).is_relative_to(resolved(folder)):
-        mend = "copy the image into the folder, or give the folder that it lies in"
-        raise JudgeError("is a link out of the folder of images", where=str(path), mend=mend)
-    return path
+    if not resolved(folder / parts).is_relative_to(resolved(folder)):
+        mend = "copy the image into the folder"
+        raise JudgeError("is a link out of the folder of images", where=str(folder / parts), mend=mend)
+    return folder / parts
 
 
 def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> LoadedImage:
@@ -165,15 +163,12 @@ def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
 
     # Any quality above 100 is WebP's lossless mode. OpenCV's own settings for PNG are its quickest.
     options = [cv2.IMWRITE_WEBP_QUALITY, 101] if kind == "webp" else []
-    reason = ""
-    try:
+    with suppress(cv2.error):
         done, data = cv2.imencode(f".{kind}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
-    except cv2.error as error:
-        done, reason = False, f" ({error.err})"
-    if not done:
-        height, width = pixels.shape[:2]
-        raise JudgeError(f"an image of {width} x {height} does not fit into {kind}{reason}", mend="use --format png")
-    return bytes(data)
+        if done:
+            return bytes(data)
+    height, width = pixels.shape[:2]
+    raise JudgeError(f"an image of {width} x {height} does not fit into {kind}", mend="use --format png")
 
 
 def read_mask(path: Path) -> BoolMask:
@@ -216,15 +211,16 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 def _last_part(name: str) -> str:
     last = PurePosixPath(name.replace("\\", "/")).name
-    with suppress(ValueError):
+    try:
         return canonical_id(last)
-    return last
+    except ValueError:
+        return last
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            PICTURE.refuse(size_of(file) / 2**30, str(path), instead=_NOT_AN_IMAGE)
+            PICTURE.refuse(size_of(file), str(path), instead=_NOT_AN_IMAGE)
             return file.read()
     except FileNotFoundError:
         raise JudgeError("no such image", where=str(path), mend="check --images, or download it") from None
@@ -239,15 +235,12 @@ def _decode_jpeg(data: bytes, orientation: int, where: str) -> Pixels:
     for every other format.
     """
     import cv2
+    from PIL import Image, ImageOps
 
     flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
     pixels = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
     if pixels is None:
         raise JudgeError("is damaged", where=where, mend="download it again")
-    if orientation == 1:
-        return cast("Pixels", pixels)
-    from PIL import Image, ImageOps
-
     turned = Image.fromarray(pixels)
     turned.getexif()[_ORIENTATION] = orientation
     return np.asarray(ImageOps.exif_transpose(turned))

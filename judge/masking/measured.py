@@ -197,19 +197,17 @@ def average_precision(
         label: the category.
 
     Returns:
-        Fractions; NaN where ground truth has no instance that is no crowd.
+        Fractions; NaN if ground truth has no instance that is no crowd.
     """
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
-    numbers = {name: number for number, name in enumerate(truth, start=1)}
-    sizes = {name: next((i.size for i in (*truth[name], *found[name])), (1, 1)) for name in truth}
-    images = [{"id": numbers[name], "height": height, "width": width} for name, (height, width) in sizes.items()]
-    sides = [_annotations(instances, numbers, label) for instances in (truth, found)]
-    # pycocotools prints every step.
-    with contextlib.redirect_stdout(io.StringIO()):
+    sizes = [next((one.size for one in (*truth[name], *found[name])), (1, 1)) for name in truth]
+    images = [{"id": number, "height": size[0], "width": size[1]} for number, size in enumerate(sizes, start=1)]
+    with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints every step.
         cocos = COCO(), COCO()
-        for coco, annotations in zip(cocos, sides, strict=True):
+        for coco, instances in zip(cocos, (truth, found), strict=True):
+            annotations = _annotations([instances[name] for name in truth], label)
             coco.dataset = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": label}]}
             coco.createIndex()
         evaluation = COCOeval(*cocos, iouType="segm")
@@ -221,20 +219,11 @@ def average_precision(
     return overall, at_half
 
 
-def _annotations(
-    instances: Mapping[str, Sequence[Instance]], numbers: Mapping[str, int], label: str
-) -> list[dict[str, object]]:
-    found = [(number, one) for name, number in numbers.items() for one in instances[name] if one.label == label]
+def _annotations(images: Sequence[Sequence[Instance]], label: str) -> list[dict[str, object]]:
+    """COCO's records of the instances of each image."""
+    found = [(number, one) for number, ones in enumerate(images, start=1) for one in ones if one.label == label]
     return [
-        {
-            "id": place,
-            "image_id": number,
-            "category_id": 1,
-            "segmentation": instance.rle,
-            "area": instance.area,
-            "bbox": list(instance.box),
-            "iscrowd": int(instance.crowd),
-            "score": instance.score,
-        }
-        for place, (number, instance) in enumerate(found, start=1)
-    ]
+        {"id": place, "image_id": number, "category_id": 1, "segmentation": one.rle, "area": one.area,
+         "bbox": list(one.box), "iscrowd": int(one.crowd), "score": one.score}
+        for place, (number, one) in enumerate(found, start=1)
+    ]  # fmt: skip

@@ -100,7 +100,7 @@ def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | 
 
     if not region.any():
         return pixels.copy()
-    filled = _FILLS[fill](pixels, region, seed)
+    filled = _background(pixels, region, fill, seed)
     # OpenCV's masked copy is several times as fast as numpy's.
     return cast("Pixels", cv2.copyTo(pixels, (~region).view(np.uint8), filled))
 
@@ -123,40 +123,25 @@ def _dilate(region: BoolMask, radius: int) -> BoolMask:
     return np.asarray(away < math.sqrt(radius**2 + 0.5))
 
 
-def _visible_mean(pixels: Pixels, region: BoolMask) -> tuple[float, ...]:
+def _background(pixels: Pixels, region: BoolMask, fill: Fill, seed: int | Sequence[int]) -> Pixels:
+    """What replaces the pixels in ``region``, [H, W, 3]; its other pixels do not matter."""
     import cv2
 
-    if region.all():
-        return (_GREY,) * 3
-    return tuple(cv2.mean(pixels, mask=(~region).view(np.uint8))[:3])
-
-
-def _black(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    return np.zeros(pixels.shape, dtype=np.uint8)
-
-
-def _mean(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    return np.full(pixels.shape, np.round(_visible_mean(pixels, region)).astype(np.uint8))
-
-
-def _noise(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    return np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
-
-
-def _blur(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    import cv2
-
+    if fill == "black":
+        return np.zeros(pixels.shape, dtype=np.uint8)
+    if fill == "noise":
+        return np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
+    mean = (_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=(~region).view(np.uint8))[:3]
+    if fill == "mean":
+        return np.full(pixels.shape, np.round(mean).astype(np.uint8))
     sigma = _BLUR * max(pixels.shape[:2])
     visible = (~region).astype(np.float32)
     colours = cv2.GaussianBlur(pixels * visible[:, :, None], (0, 0), sigma)
     weight = cv2.GaussianBlur(visible, (0, 0), sigma)[:, :, None]
     # A little of the mean colour everywhere: it decides where no visible pixel is near.
     little = 1e-3
-    mixed = (colours + little * np.asarray(_visible_mean(pixels, region), dtype=np.float32)) / (weight + little)
+    mixed = (colours + little * np.asarray(mean, dtype=np.float32)) / (weight + little)
     return np.asarray(np.round(mixed).clip(0, 255), dtype=np.uint8)
-
-
-_FILLS = {"black": _black, "mean": _mean, "blur": _blur, "noise": _noise}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from judge.corpus import Corpus
-from judge.corpus.products import ProductLabels
+from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
 from judge.masking.instances import PERSON
 from judge.masking.masked_images import MaskedImages

@@ -87,7 +87,7 @@ def _features(
         return FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"]), []
     member = Member(judge, saved.target, samples, Split((), (), {}), 0)
     found = precompute([member], materials, folder, progress).features.get(judge.name)
-    if found is None or judge.pixels is not None or not trained:
+    if found is None or not trained:
         return found, []
     return found, check_features(saved, describe_features(found))
 
@@ -119,14 +119,13 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     Raises:
         JudgeError: as :func:`restore`.
     """
-    from judge.judges.hf_merge import save_merged
     from judge.judges.huggingface import AnswerJudge
 
     # In bf16 small changes would be rounded away as they are added.
     saved = replace(saved, materials=replace(saved.materials, dtype="float32", checkpointing=False))
     network = restore(saved).network
     assert isinstance(network, AnswerJudge)
-    save_merged(network, folder)
+    network.save_merged(folder)
     whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
     moved = whole.moved(str(folder))
     assert moved.blueprint.network is not None

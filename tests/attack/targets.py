@@ -20,13 +20,12 @@ from judge import config
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.rating_sheet import caption_questions, caption_sheet, key_csv, sheet_csv
-from judge.corpus.ratings import read_ratings
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.ratings import key_csv, rating_sheet, read_ratings, sheet_csv
 from judge.corpus.recipes import read_recipe, shipped_recipes
+from judge.corpus.tasks import read_tasks
 from judge.masking import archives
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_images, read_image
@@ -93,9 +92,8 @@ weights: {yolo: yolo.safetensors}
 threshold: 0.3
 out: masked
 """
-SHEET = caption_sheet(
-    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})],
-    caption_questions("gender", ("female", "male")),
+SHEET = rating_sheet(
+    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})], "gender", ("female", "male")
 )
 
 human = partial(read_captions, side="human")

@@ -16,8 +16,8 @@ from helpers import done_well, few, refusal, save_captioner
 from tiny_bert import save_bert
 
 from judge import evaluate
-from judge.attribution.methods import METHODS, grad_cam
-from judge.attribution.pictures import Explaining, explain_guesses, open_views
+from judge.attribution.judge_views import explain_guesses, open_views
+from judge.attribution.maps import METHODS, MapSettings, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import train_judges
@@ -35,7 +35,7 @@ from judge.report.page import Contents, make_page
 from judge.training.asking import ask
 from judge.training.saved import Saved, read_saved
 from judge.types import Sample
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
@@ -100,7 +100,7 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     """The log-odds that its probabilities give, to what half precision leaves of features; maps by both methods."""
     saved = trained.saved(judge)
     answers, _ = ask(saved, [SAMPLES], features=tmp_path, pictures=trained.pictures)
-    found, notes = explain_guesses(saved, SAMPLES, trained.pictures, Explaining(samples=2), device=CPU)
+    found, notes = explain_guesses(saved, SAMPLES, trained.pictures, MapSettings(samples=2), device=CPU)
     assert notes == []
     explained = list(found)
     assert [(one.image_id, one.method) for one in explained] == [(s.image_id, m) for s in SAMPLES for m in METHODS]
@@ -111,12 +111,12 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     assert {one.mass.shape for one in explained} == {(SIZE, SIZE)}
     assert all((one.mass >= 0).all() for one in explained)
     # A picture's map is its own, whatever others there are.
-    alone, _ = explain_guesses(saved, SAMPLES[1:2], trained.pictures, Explaining(samples=2), device=CPU)
+    alone, _ = explain_guesses(saved, SAMPLES[1:2], trained.pictures, MapSettings(samples=2), device=CPU)
     for one, other in zip(explained[2:4], alone, strict=True):
         assert one.mass == pytest.approx(other.mass, rel=1e-4, abs=1e-9)
     other_class = [1 - saved.target.classes.index(one.answer) for one in explained[::2]]
     against, _ = explain_guesses(
-        saved, SAMPLES, trained.pictures, Explaining(("grad-cam",)), device=CPU, answers=other_class
+        saved, SAMPLES, trained.pictures, MapSettings(("grad-cam",)), device=CPU, answers=other_class
     )
     assert [one.value for one in against] == pytest.approx([-one.value for one in explained[::2]], abs=1e-5)
 
@@ -238,7 +238,7 @@ def test_a_captioners_own_words(trained: Trained, tmp_path: Path) -> None:
     assert {row["answer"] for row in rows} <= {"man", "male", "female"}
     assert all(row["answer"] in row["caption"] for row in rows)
     assert len(list((out / "maps").iterdir())) == 1
-    made = {LIST, "attribute.yaml", "attribution.json", "maps", "pictures.csv"}
+    made = {MANIFEST, "attribute.yaml", "attribution.json", "maps", "pictures.csv"}
     assert {path.name for path in out.iterdir()} == made
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from judge.commands.pictures import known_pictures
 from judge.masking import archives
 from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
 from judge.masking.masked_images import MaskedImages
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
+from judge.utils.reading import PICTURE
 
 PUBLISHED = Path(__file__).parents[1] / "corpus" / "published"
 PICTURES = {n: small_picture(n) for n in range(5)}
@@ -124,8 +126,8 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_image(place["shards"], "000000000009.png")
     with one_line(f"{place['saved']}, data-00001-of-00002.arrow, record 3, field 'image': is not an image"):
         read_image(place["saved"], "9.jpg")
-    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 1e-08 GB. Leave it out"):
-        patch.setenv("JUDGE_READ_PICTURE", "1e-8")
+    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 10 bytes. Leave it out"):
+        patch.setattr("judge.masking.archives.PICTURE", replace(PICTURE, most=10))
         read_image(place["shards"], "000000000000.png")
     other = {"bytes": b"", "path": ""}
     rows: list[dict[str, Any]] = [{"id": 1, "image": {"bytes": b"x", "path": "x"}, "depth": other}]
@@ -174,7 +176,7 @@ def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
     for name in ("folder", "shards", "range", "saved", "parquet"):
         out = tmp_path / name
         done_well("mask", "--images", scene[name], "--instances", scene["instances"], "--out", out)
-        found[name] = {path: data for path, data in tree(out).items() if path not in {LIST, "mask.yaml"}}
+        found[name] = {path: data for path, data in tree(out).items() if path not in {MANIFEST, "mask.yaml"}}
     assert len(found["folder"]) == 6 + 3
     assert all(written == found["folder"] for written in found.values())
     again = refusal(

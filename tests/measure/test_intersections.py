@@ -19,7 +19,7 @@ from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
-from judge.corpus.products import multiply_labels, parts_of
+from judge.corpus.attributes import multiply_labels, parts_of
 from judge.corpus.tasks import Tasks
 from judge.types import Captions, Labels
 

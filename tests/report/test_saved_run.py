@@ -22,7 +22,7 @@ from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.commands.report import open_runs
 from judge.corpus import Corpus
-from judge.corpus.products import multiply_labels
+from judge.corpus.attributes import multiply_labels
 from judge.measure import Result
 from judge.report.directory import RunDirectory, metrics_json
 from judge.report.notes import footnotes

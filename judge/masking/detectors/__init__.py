@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +15,6 @@ from judge.types import Progress
 
 Failures = list[tuple[str, JudgeError]]
 """Images that were left out, by name, and why."""
-_NO_LOCK: AbstractContextManager[object] = nullcontext()
 
 
 class Detector(Protocol):
@@ -68,7 +67,6 @@ def detect_images(
     *detectors: Detector,
     failures: Failures | None,
     max_pixels: int = MAX_PIXELS,
-    lock: AbstractContextManager[object] = _NO_LOCK,
     progress: Progress | None = None,
 ) -> Iterator[tuple[LoadedImage, list[tuple[Instance, ...]]]]:
     """Read images and yield each, in order, with what every one of ``detectors`` finds in it.
@@ -81,7 +79,6 @@ def detect_images(
         detectors: called one after the other.
         failures: collects the name and the error of each image left out; None to raise the first error.
         max_pixels: larger images are refused as decompression bombs.
-        lock: held while a detector works.
         progress: called after each image.
 
     Raises:
@@ -92,8 +89,7 @@ def detect_images(
         found = None
         with collected(faults, name):
             image = read_image(folder, name, max_pixels=max_pixels)
-            with lock:
-                found = image, [detector.detect(image) for detector in detectors]
+            found = image, [detector.detect(image) for detector in detectors]
         if faults and failures is None:
             raise faults[0][1]
         if failures is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -10,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judge.corpus.entries import annotation_of, records
-from judge.corpus.ids import canonical_id, kind_of
+from judge.corpus.coco import annotation_of
+from judge.corpus.records import canonical_id, kind_of, records
 from judge.errors import JudgeError
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
 from judge.masking.detectors.annotations import find_contradiction, read_annotation
@@ -69,7 +68,7 @@ class GroundTruth:
     @classmethod
     def read(
         cls,
-        paths: str | os.PathLike[str] | Sequence[Path],
+        paths: str | Path | Sequence[Path],
         *,
         labels: Collection[str] | None = None,
         people: Collection[str] = (),
@@ -93,7 +92,7 @@ class GroundTruth:
         Raises:
             JudgeError: not readable, not of a known format, a category that the files do not have.
         """
-        given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(paths)
+        given = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
         truth = cls(" and ".join(map(str, given)))
         for path in given:
             truth._add_file(path, labels, people, names=names, images=images)
@@ -141,13 +140,12 @@ class GroundTruth:
 
     def image_id(self, name: str) -> str | None:
         """The canonical id of an image that the files list; None if they have none that can be used."""
-        entry = self._entries.get(name)
-        return entry.image_id if entry else None
+        return self._entries[name].image_id if name in self._entries else None
 
     def categories_in(self, name: str) -> frozenset[str]:
         """The categories of an image's annotations; none for an image that the files do not list."""
-        entry = self._entries.get(name)
-        return frozenset(one.label for one in (entry.annotations if entry else ()) if one.label is not None)
+        annotations = self._entries[name].annotations if name in self._entries else ()
+        return frozenset(one.label for one in annotations if one.label is not None)
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """The instances of an image, found by its name.
@@ -168,21 +166,17 @@ class GroundTruth:
         """The instances of one image; ``size``: its height and width, by default as the files have them."""
         entry = self._entries.get(name)
         if entry is None:
-            mend = "give the file of these images"
-            raise JudgeError(f"image '{name}' is not among its images", where=self.source, mend=mend)
+            what = f"image '{name}' is not among its images"
+            raise JudgeError(what, where=self.source, mend="give the file of these images")
         if entry.faults:
             raise entry.faults[0]
-        if size is not None and entry.size is not None and size != entry.size:
+        if size and entry.size and size != entry.size:
             what = f"is {size[1]} x {size[0]}, its annotation says {entry.size[1]} x {entry.size[0]}"
-            mend = "use the images that were annotated"
-            if size[::-1] == entry.size:
-                what += " (turned by its EXIF orientation?)"
-                mend += ", or save them upright and annotate those"
-            raise JudgeError(what, where=f"image '{name}'", mend=mend)
-        height, width = size or entry.size or (0, 0)
-        if not (height and width):
+            what += " (turned by its EXIF orientation?)" * (size[::-1] == entry.size)
+            raise JudgeError(what, where=f"image '{name}'", mend="use the images that were annotated, upright")
+        if not (known := size or entry.size):
             raise JudgeError("has no width and height", where=f"{self.source}, image '{name}'", mend="add them")
-        return tuple(self._read(one, name, (height, width)) for one in entry.annotations)
+        return tuple(self._read(one, name, known) for one in entry.annotations)
 
     def _read(self, record: _Record, name: str, size: tuple[int, int]) -> Instance:
         where = f"{record.source}, image '{name}', {annotation_of(record.value, record.number)}"
@@ -227,10 +221,9 @@ class GroundTruth:
             category_name = known.get(category or "")
             label = None if category_name is None else self.renamed[category_name]
             if image_id is None:
-                where = f"annotations, record {number}"
                 what = f"'image_id' is {kind_of(annotation.get('image_id'))}: what it shows stays visible"
-                fault = JudgeError(what, where=f"{source}, {where}", mend="correct the annotation")
-                self.strays.append((where, fault))
+                where = f"annotations, record {number}"
+                self.strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="correct the annotation")))
             elif image_id not in ids:
                 elsewhere[image_id] += 1
             else:
@@ -257,31 +250,28 @@ class GroundTruth:
         ids, names = set[str](), set[str]()
         for number, image in enumerate(images, start=1):
             name, image_id, size = image.get("file_name"), _id(image.get("id")), _size(image)
-            place = f"images, record {number}"
-            where = f"{source}, {place}"
+            where, mend = f"images, record {number}", "correct the record"
             if not isinstance(name, str) or not name:
-                mend = "give the image's file name"
-                self.strays.append((place, JudgeError(f"'file_name' is {kind_of(name)}", where=where, mend=mend)))
+                what = f"'file_name' is {kind_of(name)}"
+                self.strays.append((where, JudgeError(what, where=f"{source}, {where}", mend=mend)))
                 continue
             entry = self._entries.setdefault(name, _Entry(name, image_id, size))
-            faults: list[tuple[str, str]] = []
-            if name in names:
-                faults.append((f"'file_name' {name} stands there twice", "remove one"))
-            elif (entry.image_id, entry.size) != (image_id, size):
-                faults.append((f"'{name}' has another id or size than in another file", "correct one of the files"))
+            first = self._by_id.setdefault(image_id, entry) if image_id is not None else entry
+            faults = {
+                f"'file_name' {name} stands there twice": name in names,
+                f"'{name}' has another id or size than in another file": (entry.image_id, entry.size)
+                != (image_id, size),
+                f"'id' is {kind_of(image.get('id'))}": image_id is None,
+                # The first would get all annotations, and people in the second would stay visible.
+                f"'id' {image_id} is that of '{first.name}' too": first is not entry,
+                f"height and width are {image.get('height')} and {image.get('width')}": size == _WRONG,
+            }
+            found = [JudgeError(what, where=f"{source}, {where}", mend=mend) for what, wrong in faults.items() if wrong]
+            entry.faults.extend(found)
+            if first is not entry:
+                first.faults.extend(found)
             names.add(name)
-            if image_id is None:
-                faults.append((f"'id' is {kind_of(image.get('id'))}", SHAPES))
-            else:
-                ids.add(image_id)
-                if (first := self._by_id.setdefault(image_id, entry)) is not entry:
-                    # The first would get all annotations, and people in the second would stay visible.
-                    faults.append((f"'id' {image_id} is that of '{first.name}' too", "give each image its own"))
-                    first.faults.append(JudgeError(faults[-1][0], where=where, mend=faults[-1][1]))
-            if size == _WRONG:
-                what = f"height and width are {image.get('height')} and {image.get('width')}"
-                faults.append((what, f"give the image's width and height in pixels, {_LONGEST:,} at most"))
-            entry.faults.extend(JudgeError(what, where=where, mend=mend) for what, mend in faults)
+            ids |= {image_id} if image_id is not None else set()
         for entry in self._entries.values():
             if (number_of := _id(entry.name)) != entry.image_id and number_of in ids:
                 other = self._by_id[number_of].name
@@ -309,12 +299,13 @@ def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[st
     """Id -> name."""
     found: dict[str, str] = {}
     for number, category in enumerate(categories, start=1):
-        where = f"{source}, categories, record {number}"
-        if (key := _id(category.get("id"))) is None:
-            raise JudgeError(f"'id' is {kind_of(category.get('id'))}", where=where, mend=SHAPES)
-        name = str(category.get("name"))
-        if found.setdefault(key, name) != name:
-            raise JudgeError(f"id {key} is '{found[key]}' and '{name}'", where=where, mend="give each an id of its own")
+        key, name = _id(category.get("id")), str(category.get("name"))
+        if key is None or found.setdefault(key, name) != name:
+            what = (
+                f"'id' is {kind_of(category.get('id'))}" if key is None else f"id {key} is '{found[key]}' and '{name}'"
+            )
+            where = f"{source}, categories, record {number}"
+            raise JudgeError(what, where=where, mend="give each category an id of its own")
     return found
 
 

@@ -1,10 +1,9 @@
-"""``maskrcnn``: torchvision's Mask R-CNN with a ResNet-50 FPN, v1 or v2: its own COCO weights or a user's."""
+"""``maskrcnn``: torchvision's Mask R-CNN with a ResNet-50 FPN, v1 or v2, with its own COCO weights or a user's."""
 
 from __future__ import annotations
 
 import io
-import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,13 @@ from judge.masking.instances import Instance, LoadedImage, from_mask
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
-# Name in torchvision -> a weight that only this network has: v1's box head starts with a dense layer, v2's with a
-# convolution.
+# Name in torchvision -> a weight that only this network has.
 _NETWORKS = {
     "maskrcnn_resnet50_fpn": "roi_heads.box_head.fc6.weight",
     "maskrcnn_resnet50_fpn_v2": "roi_heads.box_head.0.0.weight",
 }
+_SCORES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRcnn:
@@ -32,7 +30,7 @@ class MaskRcnn:
     Args:
         network: torchvision's ``MaskRCNN``.
         categories: names of the classes, without the background.
-        weights: fingerprint of its file.
+        weights: fingerprint of its weights.
         device: to run on.
         mask_threshold: least probability of a mask's pixels, in (0, 1).
     """
@@ -84,13 +82,11 @@ class MaskRcnn:
         return tuple(instance for instance in found if instance.area)
 
 
-def load_maskrcnn(
-    weights: str | Path = "maskrcnn_resnet50_fpn_v2", *, device: str | None = None, mask_threshold: float = 0.5
-) -> MaskRcnn:
+def load_maskrcnn(weights: str, *, device: str | None = None, mask_threshold: float = 0.5) -> MaskRcnn:
     """A detector from a file, or from torchvision's own weights.
 
-    Classes of weights with as many classes as COCO have COCO's names; those of others are called by their numbers from
-    0 on, and ``--class-names`` names them.
+    Classes of weights with as many classes as COCO have COCO's names; others are called by their numbers from 0 on, and
+    ``--class-names`` names them.
 
     Args:
         weights: the state dict of a ``maskrcnn_resnet50_fpn`` or ``maskrcnn_resnet50_fpn_v2`` (``.safetensors``;
@@ -99,89 +95,61 @@ def load_maskrcnn(
         mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
-        JudgeError: no such file; a file that is damaged, of another kind or does not fit; weights that cannot be
-            downloaded; a device or package that is missing.
+        JudgeError: no such file; weights that are damaged, do not fit, or cannot be downloaded; a device or package
+            that is missing.
     """
-    require("detectors", "torch", "torchvision")
+    require("detectors", "torch", "torchvision", "safetensors")
     import torch
     from torchvision.models import get_model, get_model_weights
 
-    place, where = choose_device(device), str(weights)
-    tensors, mark = _read(where)
-    name = next((name for name, key in _NETWORKS.items() if key in tensors), "")
-    scores = tensors.get("roi_heads.box_predictor.cls_score.weight")
-    if not name or scores is None or scores.ndim != 2:
-        mend = f"give a state dict of {' or '.join(_NETWORKS)}"
-        raise JudgeError("does not fit a Mask R-CNN of torchvision's", where=where, mend=mend)
-    with torch.random.fork_rng(devices=[]):  # Keep the process's random numbers.
-        network: Any = get_model(name, weights=None, weights_backbone=None, num_classes=len(scores))
+    place, (tensors, mark) = choose_device(device), _read(weights)
+    name = next((name for name, key in _NETWORKS.items() if {key, _SCORES} <= {*tensors}), "")
+    mend = f"give the state_dict() of a {' or '.join(_NETWORKS)}"
+    if not name:
+        raise JudgeError("holds no Mask R-CNN of torchvision", where=weights, mend=mend)
     try:
+        with torch.random.fork_rng(devices=[]):  # Keep the process's random numbers.
+            network: Any = get_model(name, weights=None, weights_backbone=None, num_classes=len(tensors[_SCORES]))
         network.load_state_dict(tensors)
     except (RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[-1].strip()[:200]
-        raise JudgeError(f"does not fit {name} ({reason})", where=where, mend="give its whole state dict") from error
+        raise JudgeError(f"does not fit {name} ({reason})", where=weights, mend=mend) from error
     if not all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point()):
-        raise JudgeError("holds NaN or infinity", where=where, mend="train again, at a lower rate")
+        raise JudgeError("holds NaN or infinity", where=weights, mend="train again, at a lower rate")
     if name == "maskrcnn_resnet50_fpn":  # torchvision's weights were trained with nothing added to the variance.
         for module in network.backbone.body.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.eps = 0.0
     coco: Any = get_model_weights(name)
-    names = coco.DEFAULT.meta["categories"][1:]
-    categories = names if len(names) + 1 == len(scores) else [str(number) for number in range(len(scores) - 1)]
+    names, classes = coco.DEFAULT.meta["categories"][1:], len(tensors[_SCORES]) - 1
+    categories = names if len(names) == classes else [str(number) for number in range(classes)]
     return MaskRcnn(network, categories, mark, device=place, mask_threshold=mask_threshold)
 
 
-def _read(where: str) -> tuple[dict[str, Tensor], str]:
+def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
     """A state dict and its fingerprint, from a file or by a name of torchvision's."""
-    path = Path(where)
-    if not path.exists() and where in _NETWORKS:
-        return _download(where)
-    if not path.exists() and not path.suffix:
-        mend = nearest(where, [*_NETWORKS])
-        raise JudgeError("no such file, and torchvision has no such model", where=where, mend=mend)
-    data = read_weights(path)
-    if path.suffix not in {".safetensors", ".pt", ".pth"}:
-        raise JudgeError("is no file of weights", where=where, mend="give a .safetensors, .pth or .pt file")
-    tensors = _parse_safetensors(data, where) if path.suffix == ".safetensors" else _unpickle(data, where)
-    return tensors, fingerprint(data)
-
-
-def _download(name: str) -> tuple[dict[str, Tensor], str]:
-    """Weights of torchvision's own, from its cache or the network."""
+    import safetensors.torch
+    import torch
     from torchvision.models import get_model_weights
 
-    weights: Any = get_model_weights(name).DEFAULT
-    try:  # The hash in the file's name is checked; unpickling is torch's restricted one.
-        tensors = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        mend = f"where there is a network download {weights.url}, and give that file"
-        raise JudgeError(f"cannot be downloaded ({type(error).__name__})", where=name, mend=mend) from error
-    return tensors, fingerprint(weights.url)
-
-
-def _parse_safetensors(data: bytes, where: str) -> dict[str, Tensor]:
-    import safetensors.torch
-
+    path = Path(where)
+    if not path.exists() and not path.suffix and where not in _NETWORKS:
+        what = "no such file, and torchvision has no such model"
+        raise JudgeError(what, where=where, mend=nearest(where, [*_NETWORKS]))
+    weights: Any = None if path.exists() or path.suffix else get_model_weights(where)
+    data = where.encode() if weights else read_weights(path)
     try:
-        return safetensors.torch.load(data)
-    except (safetensors.SafetensorError, ValueError) as error:
-        raise JudgeError("is no whole safetensors file", where=where, mend="copy or download it again") from error
-
-
-def _unpickle(data: bytes, where: str) -> dict[str, Tensor]:
-    """The tensors of a ``torch.save``d state dict, by torch's restricted unpickler."""
-    import torch
-
-    try:
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        mend = "save the network's state_dict() instead, best as safetensors"
-        raise JudgeError("holds more than weights, or is damaged", where=where, mend=mend) from error
-    except Exception as error:  # A damaged file leads torch's reader into every kind of error.
-        raise JudgeError("is no whole file of weights", where=where, mend="copy or download it again") from error
-    if isinstance(found, Mapping) and isinstance(found.get("model"), Mapping):
-        found = found["model"]  # torchvision's training script keeps the optimiser beside it.
-    if not isinstance(found, Mapping) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise JudgeError("holds no state dict", where=where, mend="save the network's state_dict()")
-    return dict(found)
+        if weights:  # The hash in the file's name is checked.
+            found = weights.DEFAULT.get_state_dict(progress=False, check_hash=True, weights_only=True)
+        elif path.suffix == ".safetensors":
+            found = safetensors.torch.load(data)
+        else:
+            found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            found = found.get("model", found)  # torchvision's training script saves the optimiser beside it.
+        found = {str(name): tensor.detach() for name, tensor in found.items()}
+    except Exception as error:  # Damaged files, pickles of other things and networks fail in many ways.
+        mend = (
+            f"download {weights.DEFAULT.url} elsewhere, and give that file" if weights else "give a whole state_dict()"
+        )
+        raise JudgeError(f"weights cannot be read ({type(error).__name__})", where=where, mend=mend) from error
+    return found, fingerprint(data)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
-from judge.utils.limits import memory_limit
-from judge.utils.opening import read_bytes
+from judge.utils.reading import memory_limit, read_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -26,11 +24,11 @@ def read_weights(path: Path) -> bytes:
     """
     try:
         return read_bytes(path, memory_limit())
-    except FileNotFoundError:
-        raise JudgeError("no such file of weights", where=str(path), mend="check the path") from None
     except OSError as error:
-        mend = "give a file that you may read"
-        raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend=mend) from error
+        what = (
+            "no such file of weights" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        )
+        raise JudgeError(what, where=str(path), mend="check the path") from error
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -41,10 +39,8 @@ def choose_device(name: str | None) -> torch.device:
     """
     import torch
 
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name)
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         mend = "use cpu, cuda or cuda:N, of a device that this machine has"
@@ -54,8 +50,5 @@ def choose_device(name: str | None) -> torch.device:
 
 def fingerprint(*parts: object) -> str:
     """A hash of what results depend on: weights' bytes, options, versions; 64 hexadecimal digits."""
-    whole = hashlib.sha256()
-    for part in parts:
-        data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True, default=str).encode()
-        whole.update(hashlib.sha256(data).digest())
-    return whole.hexdigest()
+    digests = (hashlib.sha256(part if isinstance(part, bytes) else repr(part).encode()).digest() for part in parts)
+    return hashlib.sha256(b"".join(digests)).hexdigest()

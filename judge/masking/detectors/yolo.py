@@ -33,7 +33,6 @@ _SETTINGS = {
     "ORT_TELEMETRY_DISABLED": "1",
 }
 _TASKS = ("segment", "detect")
-_USABLE = "give weights of an Ultralytics model that segments or detects"
 # What the numbers in an ONNX file's metadata look like.
 _NUMBERS = {"imgsz": r"\[?\d{2,4}(, ?\d{2,4})?\]?", "stride": r"[1-9]\d{0,2}", "batch": r"\d{1,4}", "channels": "3"}
 
@@ -90,23 +89,21 @@ class Yolo:
         import torch
 
         ultralytics = import_ultralytics()
-        self.options = {"conf": MIN_SCORE, "device": choose_device(device), "verbose": False, "save": False}
-        self.options |= {"retina_masks": True}  # Masks of the size of the image.
-        self.options |= {"imgsz": export["imgsz"]} if "imgsz" in export else {}
+        # With retina_masks, masks have the size of the image.
+        self.options: dict[str, Any] = {"conf": MIN_SCORE, "retina_masks": True, "verbose": False, "save": False}
+        self.options |= {"device": choose_device(device), **{key: export[key] for key in export if key == "imgsz"}}
         try:
             self.model = ultralytics.YOLO(str(path), task=export.get("task"))
             if self.model.task == "segment":
                 self.options["predictor"] = _segmentation_predictor(mask_threshold)
-            if self.model.task in _TASKS:
-                self._predict(np.zeros((64, 64, 3), dtype=np.uint8))
-                names = self.model.predictor.model.names
-                self.categories: tuple[str, ...] = tuple(str(names[index]) for index in range(len(names)))
+            self._predict(np.zeros((64, 64, 3), dtype=np.uint8))
+            names = self.model.predictor.model.names
+            self.categories: tuple[str, ...] = tuple(str(names[index]) for index in range(len(names)))
         except Exception as error:  # Damaged pickles and ONNX files fail in many ways.
             mend = "download it again; or export it with 'yolo export format=onnx', one image at a time"
             what = f"does not run as a model of Ultralytics ({type(error).__name__})"
             raise JudgeError(what, where=str(path), mend=mend) from error
-        if self.model.task not in _TASKS:
-            raise JudgeError(f"is made for the task '{self.model.task}'", where=str(path), mend=_USABLE)
+        _check_task(self.model.task, str(path))
         versions = f"ultralytics {ultralytics.__version__}, torch {torch.__version__}"
         self.key = fingerprint("yolo", read_weights(path), mask_threshold, versions)
 
@@ -164,25 +161,27 @@ def load_yolo(
     path = Path(weights)
     if trust is not None and not trust.is_dir():
         raise JudgeError("is no folder", where=f"--trust-weights {trust}", mend="make it, or name another")
-    is_name = not path.exists() and re.fullmatch(r"yolo[\w.-]+", str(weights)) and path.suffix != ".onnx"
-    if is_name and trust is not None:
-        path = trust / f"{path.name.removesuffix('.pt')}.pt"  # Ultralytics downloads it there.
-    elif is_name:
-        mend = "if you trust Ultralytics, name a folder for it: --trust-weights FOLDER"
-        raise JudgeError("would be downloaded as a pickle, and reading one can run code", where=str(path), mend=mend)
+    if not path.exists() and re.fullmatch(r"yolo[\w.-]+", str(weights)) and path.suffix != ".onnx":
+        if trust is None:
+            what, mend = "would be downloaded as a pickle", "if you trust Ultralytics, add --trust-weights FOLDER"
+            raise JudgeError(f"{what}, and reading one can run code", where=str(weights), mend=mend)
+        return Yolo(trust / f"{path.name.removesuffix('.pt')}.pt", {}, device=device, mask_threshold=mask_threshold)
     if path.suffix not in {".onnx", ".pt"}:
         mend = "give an .onnx or .pt file, or a model's name such as yolo11n-seg"
         raise JudgeError("is no file of YOLO weights", where=str(weights), mend=mend)
-    trusted = trust is not None and resolved(path).is_relative_to(resolved(trust))
-    if path.suffix == ".pt" and path.exists() and not trusted:
-        mend = "export it to ONNX on a machine that may run it, or, if you trust its author, name its folder: "
-        mend += f"--trust-weights {path.parent}"
+    data, export = read_weights(path), dict[str, Any]()
+    if path.suffix == ".onnx":
+        export = _read_metadata(data, str(path))
+    elif trust is None or not resolved(path).is_relative_to(resolved(trust)):
+        mend = f"export it to ONNX; or, if you trust its author, name its folder: --trust-weights {path.parent}"
         raise JudgeError("is a pickle, and reading one can run code", where=str(path), mend=mend)
-    if not is_name:
-        data = read_weights(path)
-    import_ultralytics()
-    export = _read_metadata(data, str(path)) if path.suffix == ".onnx" else {}
     return Yolo(path, export, device=device, mask_threshold=mask_threshold)
+
+
+def _check_task(task: object, where: str) -> None:
+    if task not in _TASKS:
+        mend = "give weights of an Ultralytics model that segments or detects"
+        raise JudgeError(f"is made for the task '{task}'", where=where, mend=mend)
 
 
 def _read_metadata(data: bytes, where: str) -> dict[str, Any]:
@@ -191,6 +190,7 @@ def _read_metadata(data: bytes, where: str) -> dict[str, Any]:
     Raises:
         JudgeError: damaged, without Ultralytics' metadata, weights in other files, another task.
     """
+    import_ultralytics()
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -201,12 +201,9 @@ def _read_metadata(data: bytes, where: str) -> dict[str, Any]:
         notes: dict[str, str] = session.get_modelmeta().custom_metadata_map
     except Exception as error:  # ONNX Runtime has no base class for its errors.
         raise JudgeError("cannot be read as ONNX", where=where, mend="export it again, into one file") from error
-    if notes.get("task") not in _TASKS or "names" not in notes:
-        what = f"is made for the task '{notes['task']}'" if notes.get("task") else "has no metadata of Ultralytics"
-        raise JudgeError(what, where=where, mend=_USABLE)
+    _check_task(notes.get("task"), where)
     wrong = [key for key, pattern in _NUMBERS.items() if key in notes and not re.fullmatch(pattern, notes[key])]
     # Ultralytics parses Python literals, and deep nesting can exhaust the parser's stack.
     if wrong or any(len(note) > 1_000_000 or re.search(r"([(\[{]\s*){20}", note) for note in notes.values()):
         raise JudgeError("its metadata cannot be read", where=where, mend="export it again")
-    sizes = {"imgsz": ast.literal_eval(notes["imgsz"])} if "imgsz" in notes else {}
-    return {"task": notes["task"], **sizes}
+    return {"task": notes["task"], **({"imgsz": ast.literal_eval(notes["imgsz"])} if "imgsz" in notes else {})}

@@ -16,8 +16,7 @@ from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from judge import Corpus, ba_mals, dba, dpa, error, evaluate, multi, ratio
-from judge.corpus.objects import read_tasks
-from judge.corpus.tasks import Tasks
+from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
