@@ -22,7 +22,7 @@ from pydantic import (
 from judge.errors import JudgeError, nearest
 from judge.masking import DETECTORS, MAX_PIXELS, DetectorName
 from judge.utils.files import check_names, resolved, split_name
-from judge.utils.yaml_files import parse_yaml, read_text
+from judge.utils.reading import parse_yaml, read_small_text
 
 # Of --help, top to bottom.
 PANELS = (
@@ -958,7 +958,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         JudgeError: unreadable, not YAML, not a mapping.
     """
-    return parse_settings(read_text(path), where=str(path))
+    return parse_settings(read_small_text(path), where=str(path))
 
 
 # Endings of files that are no settings: `--captions a.json b.json` gives the second for them.

@@ -26,8 +26,8 @@ from judge.calibration.truth import truth
 from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, described_by, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Labels, Progress
-from judge.utils.folders import OutputFolder
-from judge.utils.yaml_files import read_yaml
+from judge.utils.outputs import OutputFolder
+from judge.utils.reading import read_yaml
 
 CAPTIONS_PER_IMAGE = 5
 # Shares of the human wording alone; they carry no information, so no closed form knows them.
@@ -184,9 +184,9 @@ def write_world(
         (out.partial / "captions").mkdir()
         _write_files(world, generated, captioners, out.partial)
         if pictures:
-            from judge.calibration.scenes import write_pictures
+            from judge.calibration.scenes import write_images
 
-            write_pictures(world.scenes, out.partial, seed=world.seed, size=pictures, progress=progress)
+            write_images(world.scenes, out.partial, seed=world.seed, size=pictures, progress=progress)
         out.publish()
     return world_files(Path(folder), captioners)
 

@@ -30,7 +30,6 @@ from judge.report.tables import lines_of
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Progress
-from judge.utils.kept import ToldInLog, telling
 
 FIGURES = "detectors.json"
 
@@ -81,15 +80,12 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         name: open_detector(name, config, hiding.labels, truth=truth, device=config.device) for name in config.detectors
     }
     failures: Failures = []
-    damaged = ToldInLog(out.log)
-    with telling(damaged):
-        found = _compare(config, truth, detectors, hiding, failures, progress)
+    found = _compare(config, truth, detectors, hiding, failures, progress)
     failures += truth.strays
     if not found.truth:
         return DetectorAblation((), failures)
-    with out.working(), telling(damaged):
+    with out.working():
         out.begin()
-        damaged.flush()
         results, agree = _judge(config, out.store, progress) if config.human else ({}, [])
         if progress:
             progress("intervals", 0, 0)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,12 +35,9 @@ from judge.report.tables import lines_of
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import ToldInLog, is_noted, note_digest, telling
+from judge.utils.outputs import ResumableFolder
 
 MASKS = "masks.json"
-_PARTS = r"(masks|detectors)\.json|ablate\.yaml|contact_sheet\.png|members/[0-9a-f]{16,}(\.\w+)*\.safetensors"
-_PARTS += r"|members/[0-9a-f]{16}/([^/]+\.(json|caption\.yaml)|\.[^/]+\.(checksum|judge-lock|json\.partial(\.\d+)?))?"
 
 
 def run_each(
@@ -111,7 +107,7 @@ def ablate_masks(
     if not config.models:
         metrics_with_images(config.metrics)
     tell_unread(config)
-    with out.working(), telling(ToldInLog(out.log)):
+    with out.working():
         out.begin()
         variants = {
             name: {**changes, **_captions(config, name, changes, out.store, progress)}
@@ -133,7 +129,7 @@ def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, varied: str
         JudgeError: a place that cannot be used.
     """
     what = f"ablation of {varied}"
-    out = ResumableFolder(config.out, what=what, command=config.command, parts=_PARTS, overwrite=config.overwrite)
+    out = ResumableFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
     return out
 
@@ -182,12 +178,11 @@ def _captions(
         settings = {"model": model, "precision": precision, "ids": None}
         settings = _of(config, CaptionConfig) | dict(changes) | settings
         path = folder / _name_of(config, settings) / f"{captioner}.json"
-        if not in_main_process(partial(is_noted, path, path.parent.name)):
+        if not in_main_process(path.exists):
             asked = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
             done = caption(asked, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]
-            in_main_process(partial(note_digest, path, path.parent.name))
         written[captioner] = path
     return {"captions": {**config.captions, **written}}
 

@@ -23,7 +23,7 @@ from judge.text.combined import AND
 from judge.text.lexicon import Lexicons
 from judge.text.vectors import Vectors, load_vectors
 from judge.types import Captions, Labels, Progress, Words
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
     "alignment.json",

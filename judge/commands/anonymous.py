@@ -41,7 +41,7 @@ from judge.text.masking import mask
 from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 SUMMARY, SETTINGS, SHEET, KEY, SCORES = (
     "anonymous.json",

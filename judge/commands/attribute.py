@@ -34,7 +34,7 @@ from judge.text.combined import AND
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 WORDS, SUMMARY, SETTINGS = "words.csv", "attribution.json", "attribute.yaml"
 # Captions that are printed.

@@ -21,9 +21,8 @@ from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import resolved, sweep, writing
-from judge.utils.locks import is_left, short
-from judge.utils.output_file import OutputFile
+from judge.utils.files import resolved, writing
+from judge.utils.outputs import OutputFile
 
 _NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
 
@@ -92,7 +91,7 @@ def _remove_blank(notes: Path) -> None:
 
 
 def _notes(out: Path) -> Path:
-    return out.with_name(f".{short(out.name)}{_NOTES}")
+    return out.with_name(f".{out.name}{_NOTES}")
 
 
 def _check_out(config: CaptionConfig, out: OutputFile) -> None:
@@ -103,7 +102,7 @@ def _check_out(config: CaptionConfig, out: OutputFile) -> None:
         out.refuse()
     out.lock.check()
     check_notes(_notes(out.path))
-    if is_left(out.lock.path) or notes_files(_notes(out.path)):
+    if notes_files(_notes(out.path)):
         _tidy(out)
     out.check(config.inputs())
     settings = settings_beside(out.path)
@@ -121,7 +120,6 @@ def _tidy(out: OutputFile) -> None:
 
     with writing(out.where), out.lock.holding():
         notes, path = _notes(out.path), out.path
-        sweep(path.parent)
         if path.exists() and notes.exists() and notes.stat().st_mtime_ns <= path.stat().st_mtime_ns:
             for file in notes_files(notes):
                 file.unlink()

@@ -16,7 +16,7 @@ from judge.report.directory import difference_row
 from judge.report.several_runs import name_apart, put_together, read_runs
 from judge.statistics.comparisons import Difference, Pair, differences
 from judge.statistics.summary import Summary
-from judge.utils.output_file import OutputFile
+from judge.utils.outputs import OutputFile
 
 
 class Compared(NamedTuple):

@@ -27,7 +27,6 @@ from judge.measure import Result
 from judge.metrics import find_metric
 from judge.report.directory import RunDirectory
 from judge.types import Progress
-from judge.utils.folders import OutputFolder
 
 PIXELS = 160
 # The heading of what is expected of these judges at this size.
@@ -76,7 +75,6 @@ def run_demo(
     Raises:
         JudgeError: ``out`` holds anything else, or cannot be written.
     """
-    OutputFolder(out / "world", what="world").tidy()
     again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
     RunDirectory(out / "results" if again else out, overwrite=again).check()
     require("images", "cv2", "PIL", "pycocotools")

@@ -42,7 +42,6 @@ from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
 from judge.types import Doubt, Progress
 from judge.utils.files import TRACKING, check_writable, writing
-from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process, launch_precision
 
 S = TypeVar("S", bound=RunSettings)
@@ -149,8 +148,7 @@ def run(
     pictures = RunPictures(config, progress)
     if directory:
         setup = replace(setup, store=config.checkpoints or directory.store)
-    damaged = ToldInLog(directory.log if directory else None)
-    with directory.working() if directory else nullcontext(), telling(damaged) if directory else nullcontext():
+    with directory.working() if directory else nullcontext():
         if silent:
             corpus = _captioned(config, corpus, plan, lexicons, pictures, silent=silent, directory=directory)
         heard = told(config, directory.partial if directory else None, directory.log if directory else None)
@@ -159,7 +157,6 @@ def run(
             def begin() -> None:
                 if directory and not silent:  # Where captions have been written, the folder has been begun.
                     directory.begin()
-                damaged.flush()
                 start_trackers()
 
             result = measure(
@@ -187,7 +184,7 @@ def told(
     Args:
         config: the settings.
         folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.folders.ResumableFolder.log`; None for no log.
+        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.ResumableFolder.log`; None for no log.
 
     Raises:
         JudgeError: a tracker that cannot start.

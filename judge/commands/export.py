@@ -13,9 +13,8 @@ from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
 from judge.report.cards import judge_card
 from judge.training.saved import Saved
-from judge.utils.folders import OutputFolder
 from judge.utils.hub import first_line, quiet
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST, OutputFolder
 
 SETTINGS = "judge.json"
 
@@ -88,7 +87,7 @@ def _push(config: ExportConfig) -> str:
                 repo_id=repository.repo_id,
                 folder_path=config.out,
                 commit_message="A trained judge",
-                ignore_patterns=[LIST],
+                ignore_patterns=[MANIFEST],
             )
     except Exception as error:  # The hub's client, requests and the file system each have their own.
         what = f"cannot be uploaded ({first_line(error)})"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from judge.commands.console import say, show_progress, tell_failures
@@ -23,13 +22,10 @@ from judge.masking.measured import MaskStatistics, measure_masks
 from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import ToldInLog, telling
-from judge.utils.listed import LIST, within
+from judge.utils.outputs import MANIFEST, ResumableFolder, names_in
 
 SETTINGS = "mask.yaml"
 _STORE, _FINISHED = ".finished", "images.jsonl"  # Hidden: no folder of images is called so.
-_PARTS = "|".join(map(re.escape, (TABLE_NAME, SHEET_NAME, SETTINGS))) + r"|\.finished/images\.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,6 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         config.out,
         what="folder of masked pictures",
         command=config.command,
-        parts=_PARTS,
         overwrite=config.overwrite,
         store=_STORE,
     )
@@ -79,9 +74,9 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
-    with out.working(), out.writing(), telling(ToldInLog(out.log)):
+    with out.working(), out.writing():
         finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
-        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, LIST, _STORE}
+        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         job = MaskFolder(
             config.images,
             out.partial,
@@ -91,7 +86,6 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             config.max_pixels,
             reserved,
             finished,
-            out.announce,
             beside,
         )
         masked = job.run(names, workers=config.workers, progress=progress)
@@ -101,7 +95,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         doubts = doubts_of(detector, statistics)
         refuse_unmasked(config, masks, doubts)
         if masked.rows:
-            _remove_others(out, {row.masked for row in masked.rows})
+            _remove_others(out.partial, {row.masked for row in masked.rows} | reserved)
             _write(masked, config, out.partial)
             out.log("finished")
             out.publish()
@@ -123,13 +117,13 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     )
 
 
-def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:
-    """Remove pictures that a killed run of other settings, or on other pictures, has left."""
-    others = out.announced() - {*wanted}
-    for name in set(within(out.partial)) & others:
-        (out.partial / name).unlink()
-    folders = {parent for name in others for parent in PurePosixPath(name).parents} - {PurePosixPath()}
-    remove_empty(out.partial / folder for folder in sorted(folders, reverse=True))
+def _remove_others(folder: Path, wanted: Collection[str]) -> None:
+    """Remove images that a killed run of other settings, or on other images, has left."""
+    others = [name for name in names_in(folder) if name not in wanted and not name.startswith(_STORE)]
+    for name in others:
+        if not name.endswith("/"):
+            (folder / name).unlink()
+    remove_empty(folder / name for name in reversed(others) if name.endswith("/"))
 
 
 def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:

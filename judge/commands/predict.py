@@ -13,7 +13,7 @@ from judge.metrics.scores import guessed
 from judge.training.asking import ask
 from judge.types import Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
-from judge.utils.output_file import OutputFile
+from judge.utils.outputs import OutputFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,14 @@ from judge.training.store import weights_beside
 from judge.types import Progress
 from judge.utils.files import LOG, append, with_way_on, write_whole, writing
 from judge.utils.hub import first_line
-from judge.utils.kept import DamagedError, ToldInLog, opened, telling
 from judge.utils.launch import is_main_process
-from judge.utils.locks import Lock
+from judge.utils.outputs import Lock
+from judge.utils.reading import read_bytes
 
 INDEX = "judges.json"
 _OWN = {"captioner", "judge", "side", "answers"}
 _MOVE = "move it elsewhere; the judges beside it are whole"
-_PATIENCE = 1000  # Others add to the file for a moment only.
+_PATIENCE = 20  # Seconds: others add to the file for a moment only.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     plan, setup = make_plan(config), make_setup(config)
     try:
         log = partial(append, config.checkpoints / LOG)
-        with telling(ToldInLog(log)), told(config, config.checkpoints, log) as (hear, start):
+        with told(config, config.checkpoints, log) as (hear, start):
             start()
             setup = replace(setup, hear=hear)
             work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
@@ -108,7 +108,7 @@ def _write_index(folder: Path, judges: Sequence[Job]) -> None:
     """Add to what earlier runs left in ``judges.json``; rows by captioner, judge, side, index, seed and fold."""
     path = folder / INDEX
     rows = [_entry(folder, job) for job in judges]
-    with writing(path, _MOVE), Lock.beside(path, f"--checkpoints {folder}").holding(tries=_PATIENCE):
+    with writing(path, _MOVE), Lock(path, f"--checkpoints {folder}").holding(_PATIENCE):
         rows += [row for row in _read_index(path) if row not in rows]
         write_whole(path, (json.dumps(rows, indent=1) + "\n").encode())
 
@@ -120,11 +120,10 @@ def _read_index(path: Path) -> list[dict[str, Any]]:
         JudgeError: it cannot be read, is somebody else's, or damaged.
     """
     try:
-        with opened(path) as file:
-            rows = json.loads(file.read())
+        rows = json.loads(read_bytes(path))
     except FileNotFoundError:
         return []
-    except (DamagedError, *FAULTS) as error:
+    except (OSError, *FAULTS) as error:
         raise JudgeError(f"cannot be added to ({first_line(error)})", where=str(path), mend=_MOVE) from error
     if not (isinstance(rows, list) and all(isinstance(row, dict) and row.keys() >= _OWN for row in rows)):
         raise JudgeError("cannot be added to (it is no list of judges)", where=str(path), mend=_MOVE)

@@ -17,7 +17,7 @@ from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.types import Captions, Side
 from judge.utils.files import is_encodable
-from judge.utils.limits import CHARACTERS
+from judge.utils.reading import CHARACTERS
 
 _CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"
 _IMAGE = r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b"

@@ -21,8 +21,7 @@ from judge.corpus.records import Placed, Row
 from judge.corpus.tables import header_of, load_json
 from judge.errors import JudgeError
 from judge.utils.files import is_encodable
-from judge.utils.limits import CELL, DESCRIPTION, ROW, TEXT, refuse_large
-from judge.utils.opening import read_text, regular
+from judge.utils.reading import CELL, DESCRIPTION, ROW, TEXT, read_text, refuse_large, regular
 
 DICT, STATE = "dataset_dict.json", "state.json"
 #: The fields of an image's cell.

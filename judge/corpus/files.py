@@ -15,8 +15,7 @@ from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
-from judge.utils.files import named_alike
-from judge.utils.opening import NotRegularError, read_bytes
+from judge.utils.reading import NotRegularError, named_alike, read_bytes
 
 
 @dataclass(frozen=True, slots=True)

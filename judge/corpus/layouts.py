@@ -26,7 +26,7 @@ from judge.corpus.columns import (
 from judge.corpus.records import MISSING, Entry, Row, canonical_id, chosen_rows, mapping_entries, place_of, records
 from judge.errors import JudgeError, nearest
 from judge.types import Side
-from judge.utils.limits import LISTED
+from judge.utils.reading import LISTED
 
 _SHAPES = (
     "give COCO captions or results, Karpathy's dataset, a list of records, {image: caption} or {image: [captions]}"

@@ -13,7 +13,7 @@ from pickle import _Unpickler
 from typing import Any, NoReturn
 
 from judge.errors import JudgeError
-from judge.utils.limits import DEPTH, VALUES, refuse_large, refuse_long
+from judge.utils.reading import DEPTH, VALUES, refuse_large, refuse_long
 
 # The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
 # has a dict, and its instructions can be listed.

@@ -19,8 +19,7 @@ from judge.corpus.records import Placed, Row, kind_of
 from judge.corpus.tables import load_json
 from judge.errors import JudgeError
 from judge.utils.files import is_encodable
-from judge.utils.limits import CELL, MEMBER, ROW, SHARDS, TEXT, refuse_large
-from judge.utils.opening import open_regular
+from judge.utils.reading import CELL, MEMBER, ROW, SHARDS, TEXT, open_regular, refuse_large
 
 KEY = "__key__"
 #: Members that are texts; each is a column of that name.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from judge.corpus.records import Row
 from judge.errors import JudgeError
-from judge.utils.limits import CELL, CELLS, LIST, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
+from judge.utils.reading import CELL, CELLS, LIST, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
 
 _FLICKR = re.compile(r"[^\t\n]+\.jpg#[0-9]+\t")
 _DELIMITERS = "\t,;|"

@@ -23,7 +23,7 @@ from judge.judges.hf_models import check_weights, limit_of, loading
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample, Words
 from judge.utils.hub import knows_words, locate, quiet, read_config
-from judge.utils.opening import read_text
+from judge.utils.reading import read_text
 
 READER = "bert-base-uncased"
 _OTHERWISE = "name the folder of one with --reader, or use --judge vl-lic-lstm"

@@ -17,8 +17,7 @@ from judge.corpus.layouts import row_number
 from judge.corpus.records import canonical_id, place_of
 from judge.corpus.shards import Member, find_shards, label, read_bytes, read_members
 from judge.errors import JudgeError
-from judge.utils.limits import PICTURE, refuse_large
-from judge.utils.opening import regular
+from judge.utils.reading import PICTURE, refuse_large, regular
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # Groups of rows of Parquet files that stay in memory; `datasets` writes a hundred images to a group.
@@ -131,7 +130,7 @@ class ShardImages(Archive):
         return f"{label(self.path, self.files[number])}, {place.name[:100]}"
 
     def _read(self, file: Path, place: Member, where: str) -> bytes:
-        PICTURE.refuse(place.size / 2**30, where, instead="leave it out")
+        PICTURE.refuse(place.size, where, instead="leave it out")
         return read_bytes(file, place.offset, place.size)
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from judge.errors import FAULTS
 from judge.masking.detectors import Detector
 from judge.masking.detectors.annotations import read_rle
 from judge.masking.instances import Instance, LoadedImage
-from judge.utils.files import write_whole, writing
-from judge.utils.kept import DamagedError, opened, seal, tell_damaged, unseal
+from judge.utils.files import read_json_cache, warn_damaged, write_whole, writing
 
 # Increase it when the detections of a network, or the pixels of an image, change with the same versions of libraries.
 _FORMAT = 3
@@ -54,7 +55,7 @@ class Cached:
             with suppress(OSError):  # A full disk costs the next run time, not this one its results.
                 path.parent.mkdir(exist_ok=True)
                 rows = [asdict(instance) | {"counts": instance.counts.decode()} for instance in found]
-                write_whole(path, seal(rows, self._seal_key(path)))
+                write_whole(path, json.dumps(rows).encode())
         return tuple(replace(one, label=self.names.get(one.label, one.label)) for one in found)
 
     def _load(self, path: Path) -> tuple[Instance, ...] | None:
@@ -64,16 +65,11 @@ class Cached:
             JudgeError: they cannot be read.
         """
         try:
-            with opened(path) as file:
-                return tuple(map(_instance, unseal(file.read(), self._seal_key(path))))
-        except FileNotFoundError:
+            rows = read_json_cache(path)
+            return None if rows is None else tuple(map(_instance, rows))
+        except FAULTS:
+            warn_damaged(path)
             return None
-        except DamagedError as error:
-            tell_damaged(path, str(error))
-        return None
-
-    def _seal_key(self, path: Path) -> str:
-        return f"{self.folder.name} {path.stem}"
 
     def _path(self, image: LoadedImage) -> Path:
         height, width = image.size

@@ -10,7 +10,7 @@ from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, nearest
 from judge.masking.instances import PERSON
 from judge.types import Doubt
-from judge.utils.yaml_files import parse_yaml, read_text
+from judge.utils.reading import parse_yaml, read_small_text
 
 # Whole names of categories, as COCO, LVIS, Objects365, OpenImages, Cityscapes, VisDrone and Visual Genome spell them.
 _PEOPLE = {
@@ -67,7 +67,7 @@ def read_names(path: Path | None) -> dict[str, str] | None:
     """
     if path is None:
         return None
-    text = read_text(path)
+    text = read_small_text(path)
     found: Any = [line.strip() for line in text.strip().splitlines()]
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
         found = parse_yaml(text, where=str(path), mend=_NAMES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
@@ -118,7 +118,6 @@ class MaskFolder:
         max_pixels: larger images are refused as decompression bombs.
         reserved: names in ``out`` that no masked image may have.
         finished: images that a killed command has masked, which are not masked again; None for none.
-        announce: called with the names of masked images before they are written.
         truth: ground truth beside the detector, to measure it by; None for none.
     """
 
@@ -130,7 +129,6 @@ class MaskFolder:
     max_pixels: int = MAX_PIXELS
     reserved: Collection[str] = ()
     finished: Finished | None = None
-    announce: Callable[[Collection[str]], None] | None = None
     truth: GroundTruth | None = None
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -184,8 +182,6 @@ class MaskFolder:
                 with suppress(JudgeError):
                     self.detector.instances(name)  # Which notes contradictions among its annotations.
             return Masked([row])
-        if self.announce:
-            self.announce([target])
         with collected(done.failures, name):
             image = read_image(self.images, name, max_pixels=self.max_pixels)
             with self._detecting:  # One image at a time: networks use all cores, and memory, by themselves.

@@ -22,8 +22,7 @@ from judge.report.examples import Word, words_of
 from judge.report.table import COUNT, NUMBER, Table, table_of
 from judge.types import Interval
 from judge.utils.cells import read_guarded
-from judge.utils.opening import read_bytes, read_text
-from judge.utils.yaml_files import parse_yaml
+from judge.utils.reading import parse_yaml, read_bytes, read_text
 
 SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
 # On a page: maps, and captions of each judge and method.

@@ -24,17 +24,11 @@ from judge.statistics.summary import ROW
 from judge.types import Interval
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
-from judge.utils.folders import ResumableFolder
+from judge.utils.outputs import ResumableFolder
 
 FIGURES, BREAKDOWN, QUALITY = "figures", "breakdown", "quality.csv"
 REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
 SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
-_PARTS = "|".join([
-    r"run\.yaml|metrics\.json|report\.html|quality\.csv|(scores|counts|replicates|examples|pictures)\.parquet",
-    r"figures/([\w.-]+\.(png|svg))?|breakdown/((tasks|images|words)\.csv|(images|captions)\.parquet)?",
-    r"captions/([^/]+\.(json|caption\.yaml))?|members/([0-9a-f]{16,}(\.\w+)*\.safetensors|[^/]+\.captions(\.\d+)?)",
-])  # fmt: skip
-"""What a run's folder may hold."""
 SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored"
 """What ``metrics.json`` holds of how the captions of a captioner were scored, by fields of its ``Quality``."""
 # Images of each sign in breakdown/images.csv, for each row of the main table.
@@ -59,7 +53,7 @@ class RunDirectory(ResumableFolder):
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        super().__init__(path, what="run", command="judge evaluate", parts=_PARTS, overwrite=overwrite)
+        super().__init__(path, what="run", command="judge evaluate", overwrite=overwrite)
 
     def finish(self, settings: str, result: Result, pictures: Mapping[str, bytes] | None = None) -> None:
         """Write the results and give the folder its name.
@@ -70,7 +64,6 @@ class RunDirectory(ResumableFolder):
             pictures: image id -> JPEG, people hidden, for the examples.
         """
         with self.writing():
-            self.check_own()
             images = pd.DataFrame({"image_id": list(pictures or {}), "picture": list((pictures or {}).values())})
             tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
             tables |= {EXAMPLES: result.examples, PICTURES: images}

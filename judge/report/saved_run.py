@@ -42,10 +42,7 @@ from judge.statistics.summary import ROW
 from judge.types import Interval
 from judge.utils.cells import read_guarded
 from judge.utils.files import LOG, resolved
-from judge.utils.limits import CELL, refuse_large
-from judge.utils.locks import short
-from judge.utils.opening import read_text, regular
-from judge.utils.yaml_files import parse_yaml
+from judge.utils.reading import CELL, parse_yaml, read_text, refuse_large, regular
 
 MEND, AGAIN = "give the folder of a finished judge evaluate, made by this version", "run judge evaluate again"
 # More resamples would take a day; how a JPEG begins; bytes of an image of the examples, of which a small one has a
@@ -260,7 +257,7 @@ def _readable(folder: Path) -> Iterator[None]:
 
 def _unfinished(folder: Path) -> str:
     """What is said where the run has not come to its end; "" where it has."""
-    partial = folder.parent / f"{short(resolved(folder).name)}.partial"
+    partial = folder.parent / f"{resolved(folder).name}.partial"
     if not folder.exists() and (partial / LOG).is_file():
         return f": the run is not finished; the command that began it goes on from {partial.name}"
     if (folder / LOG).is_file() and not _finished(folder):

@@ -17,7 +17,7 @@ from torch import Tensor
 from judge.errors import JudgeError
 from judge.judges import Batch
 from judge.types import Sample, Words
-from judge.utils.kept import DamagedError, opened
+from judge.utils.reading import regular
 
 _OPEN = 128  # Files mapped at a time: a process may have 1,024 open, as a rule.
 Kept = npt.NDArray[np.float16]
@@ -82,9 +82,8 @@ class FeatureStore:
         found = self._open.pop(path, None)
         if found is None:
             try:
-                with opened(path):
-                    found = open_memmap(path, mode="r")
-            except (FileNotFoundError, DamagedError, ValueError) as error:  # It was whole when the run began.
+                found = open_memmap(regular(path), mode="r")
+            except (OSError, ValueError) as error:  # It was whole when the run began.
                 mend = "give the same command again: what is missing is computed anew"
                 raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error
             if len(self._open) == _OPEN:

@@ -32,9 +32,9 @@ from judge.masking.masked_images import MaskedImages
 from judge.training.feature_store import FeatureStore, digest, name_words
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Progress, Words
-from judge.utils.files import write_whole, writing
-from judge.utils.kept import DAMAGED, DamagedError, digest_rest, opened, seal, tell_damaged, unseal
+from judge.utils.files import as_mendable, read_json_cache, warn_damaged, write_whole, writing
 from judge.utils.parallel import usable_cores
+from judge.utils.reading import open_regular
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
 _CHECKED: set[tuple[Path, int, int]] = set()  # Files read whole by this process, with time and size.
@@ -158,11 +158,13 @@ class FeatureCache(ABC):
         name = self._name(buffer, keys)
         with writing(self._where):
             write_whole(self.folder / f"{name}.npy", buffer.getvalue())
-            write_whole(self.folder / f"{name}.json", seal(keys, name))
+            write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
 
     def _name(self, content: BinaryIO, keys: Sequence[str]) -> str:
         """A file is named by what it holds, whose rows these are, and the network: others are not whole."""
-        return digest_rest(content, self.network.key.encode(), json.dumps(keys).encode())
+        found = hashlib.blake2b(f"{self.network.key} {json.dumps(keys)}".encode(), digest_size=16)
+        found.update(content.read())
+        return found.hexdigest()
 
     def _known(self) -> dict[str, tuple[Path, int]]:
         """Key -> file and row, of all that is wanted and kept; files that are not whole are told, and removed."""
@@ -174,18 +176,18 @@ class FeatureCache(ABC):
         faulty: dict[str, list[Path]] = {}
         for index, keys in zip(indices, parts, strict=True):
             path = index.with_suffix(".npy")
-            if isinstance(keys, DamagedError):
-                faulty.setdefault(str(keys), []).append(path)
+            if isinstance(keys, str):
+                faulty.setdefault(keys, []).append(path)
                 for file in (path, index):
                     with suppress(OSError):
                         file.unlink()
             else:
                 found |= {key: (path, row) for row, key in enumerate(keys)}
         for what, paths in faulty.items():
-            tell_damaged(*((paths[0], what) if len(paths) == 1 else (self.folder, f"{what} in {len(paths)} files")))
+            warn_damaged(*((paths[0], what) if len(paths) == 1 else (self.folder, f"{what} in {len(paths)} files")))
         return found
 
-    def _read_index(self, index: Path, wanted: set[str]) -> list[str] | DamagedError:
+    def _read_index(self, index: Path, wanted: set[str]) -> list[str] | str:
         """Keys of the rows of a file, none where none is wanted; or what is the matter with it.
 
         A file's numbers are read whole once in a process.
@@ -194,19 +196,20 @@ class FeatureCache(ABC):
             JudgeError: it cannot be read.
         """
         path = index.with_suffix(".npy")
+        keys = read_json_cache(index)
+        if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+            return "not whole"
         try:
-            with opened(index) as file:
-                keys: list[str] = unseal(file.read(), index.stem)
-            with opened(path) as file:
+            with open_regular(path) as file:
                 stat = path.stat()
                 if wanted.isdisjoint(keys):
                     return []
                 if (path, stat.st_mtime_ns, stat.st_size) not in _CHECKED and self._name(file, keys) != index.stem:
-                    return DamagedError(DAMAGED)
+                    return "damaged"
         except FileNotFoundError:
-            return DamagedError("not whole")
-        except DamagedError as error:
-            return error
+            return "not whole"
+        except OSError as error:
+            raise as_mendable(error, str(path)) or error from error
         _CHECKED.add((path, stat.st_mtime_ns, stat.st_size))
         return keys
 

@@ -20,9 +20,8 @@ from judge.training.launch import gather, raise_together
 from judge.training.member import Member
 from judge.training.setup import TrainingSetup, name_members
 from judge.training.store import load_batch, store_batch
-from judge.training.telling import Reporter, listening, note_damaged
+from judge.training.telling import Reporter, listening
 from judge.types import Predictions, Progress
-from judge.utils.kept import telling
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
 
@@ -183,12 +182,6 @@ def _batches(judges: Sequence[Alike], setup: TrainingSetup) -> Iterator[Batch]:
 
 
 def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
-    """As :func:`_work_on`; what is told of damaged files goes where all that is told of trainings goes."""
-    with telling(partial(note_damaged, folder)):
-        return _work_on(batch, setup, folder, then)
-
-
-def _work_on(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
     """Train, or take from the store, the judges of one batch."""
     firsts = [same[0] for same in batch]
     found = kept = load_batch(firsts, setup)

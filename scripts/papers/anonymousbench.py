@@ -32,7 +32,7 @@ from judge.masking.instances import Pixels
 from judge.types import Progress
 from judge.utils.cells import rows_csv
 from judge.utils.files import write_whole, writing
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 SHIPPED = Path(__file__).with_suffix(".yaml")
 WAYS = 4  # In how many ways the person of each activity is made anonymous.

@@ -23,8 +23,7 @@ from judge.masking.folder import Finished, Row
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.measured import MaskStatistics
 from judge.report.attribution import read_attribution
-from judge.utils.kept import telling
-from judge.utils.listed import read_list, write_list
+from judge.utils.outputs import read_manifest, write_manifest
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
 
@@ -36,8 +35,7 @@ def kept(read: Callable[[Path], object]) -> Callable[[Path], None]:
         copy = folder.with_name(f"{folder.name}-copy")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
-        with telling(lambda file, what: None):
-            read(copy)
+        read(copy)
 
     return found
 
@@ -53,7 +51,7 @@ def store_targets() -> dict[str, Target]:
         "trials": Target(_write_trials, kept(_read_trials)),
         "masked": Target(_write_masked, kept(_read_masked), "log"),
         "judges": Target(_write_judges, kept(_write_judges)),
-        "list": Target(lambda folder: write_list(folder, "run"), read_list, ".caption-judge"),
+        "list": Target(lambda folder: write_manifest(folder, "run"), read_manifest, ".caption-judge"),
         "attributions": Target(lambda folder: write_attributions(folder, {}), read_attribution, "**/*.*"),
     }
 

@@ -35,7 +35,7 @@ from judge.report.page import Contents, make_page
 from judge.training.asking import ask
 from judge.training.saved import Saved, read_saved
 from judge.types import Sample
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
@@ -238,7 +238,7 @@ def test_a_captioners_own_words(trained: Trained, tmp_path: Path) -> None:
     assert {row["answer"] for row in rows} <= {"man", "male", "female"}
     assert all(row["answer"] in row["caption"] for row in rows)
     assert len(list((out / "maps").iterdir())) == 1
-    made = {LIST, "attribute.yaml", "attribution.json", "maps", "pictures.csv"}
+    made = {MANIFEST, "attribute.yaml", "attribution.json", "maps", "pictures.csv"}
     assert {path.name for path in out.iterdir()} == made
 
 

@@ -19,7 +19,7 @@ from judge.commands.attribute import SHOWN
 from judge.commands.train import train_judges
 from judge.config import AttributeConfig, TrainConfig, make_config
 from judge.training.saved import read_saved
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -56,7 +56,7 @@ def test_words_of_several_judges(trained: Trained, tmp_path: Path) -> None:
     out = tmp_path / "out"
     given = ["--judge-weights", lstm, "--judge-weights", linear, "--captions", trained.captions, "--out", out]
     done = done_well("attribute", *given)
-    assert {path.name for path in out.iterdir()} == {LIST, "words.csv", "attribution.json", "attribute.yaml"}
+    assert {path.name for path in out.iterdir()} == {MANIFEST, "words.csv", "attribution.json", "attribute.yaml"}
     table = pd.read_csv(out / "words.csv", keep_default_na=False, dtype={"image_id": str})
     methods = {judge: set(rows["method"]) for judge, rows in table.groupby("judge")}
     assert methods == {"lstm": {"occlusion"}, "linear": {"exact", "occlusion"}}

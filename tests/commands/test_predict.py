@@ -25,7 +25,7 @@ from judge.corpus.captions import ReadOptions, read_captions
 from judge.measure import Job
 from judge.training.checkpoint import load_predictions
 from judge.training.saved import read_saved
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
@@ -204,7 +204,7 @@ def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Pa
     job = trained.job(judge, "generated")
     folder, captions = tmp_path / "shared", trained.captions(job, tmp_path)
     done_well("export", "--judge-weights", trained.weights(job), "--out", folder)
-    assert {path.name for path in folder.iterdir()} == {LIST, "judge.safetensors", "judge.json", "README.md"}
+    assert {path.name for path in folder.iterdir()} == {MANIFEST, "judge.safetensors", "judge.json", "README.md"}
     found = predicted(trained, folder, captions, tmp_path / "out.csv")
     assert found.tolist() == trained.answers(job).tolist()
     card = (folder / "README.md").read_text()

@@ -162,7 +162,7 @@ def test_bad_folders_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert "has over 100,000 files. Write it like" in fault(folder / text)
     bad = write_shards(tmp_path / "fields", [{"__key__": "1", "txt": "a"}, {"__key__": "2", "json": {"caption": []}}])
     assert fault(bad).startswith("00001.tar, sample '2', field 'txt': caption is missing.")
-    monkeypatch.setenv("JUDGE_READ_MEMORY", str(600 / 2**30))
+    monkeypatch.setattr("judge.utils.reading.memory_limit", lambda: 600)
     assert "of memory when it is read. Give fewer shards" in fault(bad)
 
 

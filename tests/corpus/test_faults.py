@@ -46,7 +46,7 @@ def test_bad_record(write: Write, record: object, field: str, expected: str, lin
     }
     records = [{"image_id": 1, "caption": "a man"}, record, {"image_id": 3, "caption": "a dog"}]
     path = write("\n".join(map(json.dumps, records)) if lines else records)
-    told = fault(path).replace(", or set the environment variable JUDGE_READ_CHARACTERS to more than 50000", "")
+    told = fault(path).replace(", or set the environment variable JUDGE_NO_LIMITS=1 if you trust the file", "")
     assert told == f"record 2, field '{field}': {what[field]}".replace("caption has", "has")
 
 

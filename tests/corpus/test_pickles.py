@@ -153,7 +153,7 @@ def test_a_few_bytes_that_stand_for_many_are_refused_at_once(name: str) -> None:
 
 
 def test_a_pickle_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGE_READ_MEMORY", "0.01")
+    monkeypatch.setattr("judge.utils.reading.memory_limit", lambda: 2**23)
     with pytest.raises(JudgeError, match="of memory when it is read"):
         load_pickle(b"\x80\x02](" + b"]" * 2**18 + b"e.", source="x.pkl")
 

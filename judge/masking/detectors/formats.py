@@ -13,7 +13,7 @@ from judge.masking.categories import read_names
 from judge.masking.images import list_images
 from judge.masking.instances import PERSON
 from judge.text.lexicon import load_lexicon
-from judge.utils.yaml_files import read_text
+from judge.utils.reading import read_small_text
 
 SHAPES = (
     "give COCO instances (images, annotations, categories), COCO results ([{image_id, category_id, segmentation or "
@@ -91,7 +91,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 def _labels(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a YOLO label file: a class, then a box (x, y, width, height) or a polygon, and perhaps a score."""
-    for number, line in enumerate(read_text(path).strip().splitlines(), start=1):
+    for number, line in enumerate(read_small_text(path).strip().splitlines(), start=1):
         try:
             category, *shares = map(float, line.split())
         except ValueError:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
-from judge.utils.limits import memory_limit
-from judge.utils.opening import read_bytes
+from judge.utils.reading import memory_limit, read_bytes
 
 if TYPE_CHECKING:
     import torch
