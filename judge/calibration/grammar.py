@@ -2,8 +2,8 @@
 
 The content of a caption is drawn first, with known probabilities; its wording is drawn after that and depends on
 nothing else, once attribute words are hidden. Hence the closed forms in ``truth`` are exact. Captioners have fewer
-words than people (no endings, no adjectives on things, the first few entries of most lists), but name tasks and settings by
-the same words in the same proportions: aligning vocabularies removes no evidence from human captions.
+words than people (no endings, no adjectives on things, the first few entries of most lists), but name tasks and
+settings by the same words in the same proportions: aligning vocabularies removes no evidence from human captions.
 """
 
 from __future__ import annotations
