@@ -20,10 +20,10 @@ from judge.calibration.anonymous import NAMERS, write_anonymous_world
 from judge.calibration.grammar import WorldFiles, make_world, world_files, write_world
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import CAPTIONERS, FAITHFUL
-from judge.commands.anonymous import measure_anonymous
+from judge.commands.anonymous import AnonymousConfig, measure_anonymous
 from judge.commands.console import one_line_errors, say, show_progress
-from judge.commands.evaluate import run
-from judge.config import AnonymousConfig, RunConfig, make_config
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 from judge.errors import require
 from judge.measure import Result
 from judge.metrics import find_metric

@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator
 
 from judge.commands.console import say, show_progress
-from judge.config import TrainDetectorConfig, listed
+from judge.config import OutputSettings
+from judge.config.values import DEVICE, IMAGES, INSTANCES, Files, Seed, listed, names
 from judge.errors import JudgeError, require
 from judge.types import Progress
+from judge.utils.options import option
 from judge.utils.output_file import OutputFile
 
 if TYPE_CHECKING:
     from judge.training.detectors import TrainedDetector
+
+
+class TrainDetectorConfig(OutputSettings):
+    """Options of ``judge train detector``."""
+
+    command = "judge train detector"
+    panel = "Training"
+
+    kind: Literal["yolo", "maskrcnn"] = option(
+        ..., "detector: yolo (Ultralytics, AGPL-3.0) or maskrcnn (torchvision)", essential=True
+    )
+    images: Path = option(..., IMAGES, essential=True)
+    instances: Files = option(..., INSTANCES, repeated="PATH", essential=True)
+    categories: Annotated[
+        tuple[str, ...] | None, BeforeValidator(lambda value: names([value]) if isinstance(value, str) else value)
+    ] = option(None, "categories to detect, comma-separated", "all of the file", essential=True)
+    start: str | None = option(
+        None, "weights to start from", "none: a small network from scratch", essential=True, file=True
+    )
+    trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
+    epochs: int = option(40, "passes over the images", ge=0)
+    batch_size: int = option(8, "images per step", ge=1)
+    learning_rate: float | None = option(None, "highest learning rate", "the detector's own", gt=0, lt=1)
+    image_size: int = option(160, "pixels of an image's longer side, a multiple of 32")
+    validation: float = option(0.1, "share of the images held out", ge=0, lt=1)
+    seed: Seed = option(0, "seed of weights, split, order and flips")
+    device: str | None = option(None, *DEVICE)
+    out: Path = option(..., "file for the weights", "checkpoints/detector.safetensors", essential=True)
 
 
 def train(config: TrainDetectorConfig, *, progress: Progress | None = None) -> TrainedDetector:

@@ -16,8 +16,8 @@ from typing import Any
 from judge.calibration.drawn import write_scenes
 from judge.calibration.response import NOTHING
 from judge.calibration.trials import WHOLE, Trial
-from judge.commands.evaluate import run
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 from judge.report.notes import left_out_of
 from judge.statistics.summary import Summary
 from judge.types import Progress

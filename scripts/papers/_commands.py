@@ -9,21 +9,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from judge.config import (
-    AblateDetectorsConfig,
-    AblateMasksConfig,
-    AlignConfig,
-    AnonymousConfig,
-    AttributeConfig,
-    CaptionConfig,
-    MaskConfig,
-    RunConfig,
-    Settings,
-    TrainDetectorConfig,
-    flag_of,
-    make_config,
-    shown,
-)
+from judge.commands.ablate_detectors import AblateDetectorsConfig
+from judge.commands.ablate_masks import AblateMasksConfig
+from judge.commands.align import AlignConfig
+from judge.commands.anonymous import AnonymousConfig
+from judge.commands.attribute import AttributeConfig
+from judge.commands.caption import CaptionConfig
+from judge.commands.evaluate import RunConfig
+from judge.commands.mask import MaskConfig
+from judge.commands.train_detector import TrainDetectorConfig
+from judge.config import Settings, flag_of, make_config, shown
 from judge.types import Progress
 
 

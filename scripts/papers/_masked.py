@@ -12,7 +12,9 @@ from _ours import Value
 from _small import FEW, MODEL
 
 from judge.attribution.mass import AttributionScore
-from judge.config import AttributeConfig, CaptionConfig, MaskConfig
+from judge.commands.attribute import AttributeConfig
+from judge.commands.caption import CaptionConfig
+from judge.commands.mask import MaskConfig
 
 MODES = ("none", "partial", "segment", "box")
 

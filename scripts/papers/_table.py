@@ -24,7 +24,7 @@ from _ours import Column, Ours, Value, by_captioner
 from _published import Published, Row, read_published
 
 from judge.commands.console import one_line_errors, say, show_progress
-from judge.config import RunConfig
+from judge.commands.evaluate import RunConfig
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.report.citations import bibliography

@@ -10,7 +10,7 @@ from _ours import Column, Ours, Value
 from _published import Row
 from _table import PaperTable, Results, main
 
-from judge.config import AblateMasksConfig
+from judge.commands.ablate_masks import AblateMasksConfig
 from judge.statistics.summary import Summary
 
 JUDGES = (judge_of("lic", "lstm"),)

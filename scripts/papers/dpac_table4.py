@@ -10,7 +10,7 @@ from _ours import Column, Ours, Value, value_of
 from _published import Published, Row
 from _table import PaperTable, Results, evaluate_step, main
 
-from judge.config import AlignConfig
+from judge.commands.align import AlignConfig
 
 JUDGES, KINDS = ("lstm-bidirectional+mlp5",), ("constant", "contextual")
 METRICS = {"lic": "lic_d", "dpac-ta": "psi"}

@@ -14,7 +14,7 @@ from _ours import Column, Ours, Value, value_of
 from _published import Row, read_published
 from _table import PaperTable, Results, evaluate_step, main
 
-from judge.config import AnonymousConfig
+from judge.commands.anonymous import AnonymousConfig
 from judge.report.anonymous import Anonymous
 from judge.statistics import human_alignment
 from judge.statistics.correlation import correlate

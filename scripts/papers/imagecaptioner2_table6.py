@@ -8,7 +8,8 @@ from _ours import Column, Ours, Value, value_of
 from _published import Published, Row
 from _table import PaperTable, Results, main
 
-from judge.config import AblateDetectorsConfig, TrainDetectorConfig
+from judge.commands.ablate_detectors import AblateDetectorsConfig
+from judge.commands.train_detector import TrainDetectorConfig
 from judge.statistics.correlation import correlate
 
 JUDGES, DETECTORS = ("sat",), {"gt": "gt_masks", "yolo": "yolox", "maskrcnn": "mask_rcnn"}

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import mutated_bytes, read_or_refused
 
-from judge.commands.pictures import known_pictures
+from judge.commands.images import known_pictures
 from judge.masking import archives
 from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode, holds, list_pictures, read_bytes, read_picture

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig
+from judge.commands.images import RunImages
+from judge.config import make_config
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
@@ -79,11 +80,11 @@ def test_a_run_is_refused_before_judges_are_trained(tmp_path: Path) -> None:
     settings = {"human": "-", "images": tmp_path / "images", "instances": tmp_path / "i.json"}
     images = [str(n) for n in range(31)]
     with pytest.raises(JudgeError, match=r"masks hide somebody in 3\.2% of 31 images"):
-        RunPictures(make_config(settings, RunConfig)).hidden(images)
-    pictures = RunPictures(make_config(settings | {"allow_unmasked": True}, RunConfig))
+        RunImages(make_config(settings, RunConfig)).hidden(images)
+    pictures = RunImages(make_config(settings | {"allow_unmasked": True}, RunConfig))
     pictures.hidden(images)
     assert pictures.masks["masks"]["people"] == pytest.approx(1 / 31)
-    assert RunPictures(make_config(settings | {"mask": "none"}, RunConfig)).hidden(images).masks is None
+    assert RunImages(make_config(settings | {"mask": "none"}, RunConfig)).hidden(images).masks is None
 
 
 def test_several_files_of_human_captions(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge.commands.pictures import open_detector
-from judge.config import MaskConfig, make_config
+from judge.commands.images import open_detector
+from judge.commands.mask import MaskConfig
+from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.detectors import yolo_networks
 from judge.masking.detectors.isolation import import_ultralytics

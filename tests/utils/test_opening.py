@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from helpers import fault_of, judge
 
-from judge.config import RunConfig, make_config, read_settings
+from judge.commands.evaluate import RunConfig
+from judge.config import make_config, read_settings
 from judge.corpus.shards import find_shards, read_shards
 from judge.errors import JudgeError
 from judge.masking.detectors.weights import read_weights
